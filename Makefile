@@ -1,0 +1,58 @@
+# Every target sets up .venv by itself when it is missing or older than what it was made from.
+#   make train ARGS="--total-steps 100000"    passes arguments on; so do test, test-fast and bench
+#   make test PYTHON=python3.12               chooses the interpreter that .venv is made with
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help train test test-fast lint format bench clean
+
+help:
+	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
+	@echo "make test       all tests but the slow ones"
+	@echo "make test-fast  only the tests that compile nothing"
+	@echo "make lint       ruff and pyright"
+	@echo "make format     ruff, rewriting"
+	@echo "make bench      throughput against the peers named by RLKIT_PEERS (benchmarks/README.md)"
+	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "rlkit needs Python 3.11 or newer, '$(PYTHON)' is not on the PATH; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "rlkit needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Installing rlkit and its tools into $(VENV); the first time this takes a few minutes."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@touch $@
+
+train: $(STAMP)
+	@run=runs/first-flight; n=1; while [ -e "$$run" ]; do n=$$((n + 1)); run=runs/first-flight-$$n; done; set -x; \
+	$(BIN)/rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --run-dir "$$run" $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -m fast $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache *.egg-info
+	find rlkit tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,55 @@
+"""PureJaxRL's ppo.py, from a checkout at PUREJAXRL_PATH (a set of scripts; there is no package)."""
+
+import os
+import sys
+from types import ModuleType
+
+from common import serve
+
+
+def import_ppo() -> ModuleType:
+    """Its wrappers import brax and navix for environments that are not measured here: empty modules stand in."""
+    for name in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix"):
+        sys.modules[name] = ModuleType(name)
+    sys.modules["brax"].envs = sys.modules["brax.envs"]
+    sys.modules["brax.envs.wrappers.training"].EpisodeWrapper = object
+    sys.modules["brax.envs.wrappers.training"].AutoResetWrapper = object
+    sys.path.insert(0, os.path.join(os.environ["PUREJAXRL_PATH"], "purejaxrl"))
+    import ppo
+
+    return ppo
+
+
+def build(task):
+    config = {
+        "ENV_NAME": task.env,
+        "NUM_ENVS": task.num_envs,
+        "NUM_STEPS": task.num_steps,
+        "TOTAL_TIMESTEPS": task.env_steps,
+        "UPDATE_EPOCHS": task.num_epochs,
+        "NUM_MINIBATCHES": task.num_minibatches,
+        "LR": task.learning_rate,
+        "ANNEAL_LR": True,
+        "ACTIVATION": task.activation,
+        "GAMMA": task.gamma,
+        "GAE_LAMBDA": task.gae_lambda,
+        "CLIP_EPS": task.clip_epsilon,
+        "ENT_COEF": task.entropy_coef,
+        "VF_COEF": task.value_coef,
+        "MAX_GRAD_NORM": task.max_grad_norm,
+        "DEBUG": False,  # its host callback would almost double the time
+    }
+    assert task.hidden == (64, 64), "PureJaxRL's networks have fixed sizes"
+    return import_ppo().make_train(config)
+
+
+def mean_return(task, output):
+    """Over the training episodes that ended in the last tenth of the updates."""
+    info = output["metrics"]  # [updates, steps, envs]
+    last = slice(-max(1, task.num_updates // 10), None)
+    ended = info["returned_episode"][last]
+    return float(info["returned_episode_returns"][last].mean(where=ended)) if ended.any() else None
+
+
+if __name__ == "__main__":
+    serve(build, mean_return, packages=("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))

@@ -1,0 +1,262 @@
+"""Training throughput of rlkit beside its peers: same tasks, same machine, in turns.
+
+    RLKIT_PEERS=<directory> python benchmarks/throughput.py [TASK ...] [--rounds 5]
+
+Prints a Markdown table for each task and writes the raw record to benchmarks/results/. README.md says how to set up the peers.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tasks import TASKS
+
+HERE = Path(__file__).resolve().parent
+TIMEOUT_SECONDS = 900.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contender:
+    name: str
+    python: Path
+    driver: str
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, or None."""
+        for path in (self.python, *map(Path, self.env.values())):
+            if not path.exists():
+                return f"there is no {path}"
+        return None
+
+
+def contenders() -> Iterator[Contender]:
+    """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
+    yield Contender(name="rlkit", python=Path(sys.executable), driver="rlkit_ppo.py")
+    if "RLKIT_PEERS" not in os.environ:
+        print("peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr)
+        return
+    home = Path(os.environ["RLKIT_PEERS"])
+    peers = [
+        Contender(
+            name="purejaxrl",
+            python=home / "venv-purejaxrl/bin/python",
+            driver="purejaxrl_ppo.py",
+            env={"PUREJAXRL_PATH": str(home / "src/purejaxrl")},
+        ),
+        Contender(name="rejax", python=home / "venv-rejax/bin/python", driver="rejax_ppo.py"),
+    ]
+    for peer in peers:
+        if problem := peer.missing():
+            print(f"{peer.name} skipped: {problem}", file=sys.stderr)
+        else:
+            yield peer
+
+
+class Driver:
+    """A contender's process on one task; see common.py for what it answers. `error` holds why it stopped answering."""
+
+    def __init__(self, contender: Contender, arguments: list[str]):
+        self.name = contender.name
+        self.error: str | None = None
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by finish
+        environment = (
+            os.environ
+            | contender.env
+            | {
+                "JAX_PLATFORMS": "cpu",
+                "JAX_ENABLE_COMPILATION_CACHE": "false",
+                "PYTHONPATH": str(HERE),
+                "PYTHONWARNINGS": "ignore",
+            }
+        )
+        self._process = subprocess.Popen(
+            [str(contender.python), str(HERE / "drivers" / contender.driver), *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+        )
+        self._expect("READY")
+
+    def run(self) -> dict[str, float] | None:
+        """One timed execution, and which share of the machine's CPU time went to other processes meanwhile."""
+        if self.error:
+            return None
+        before = _cpu_seconds(self._process.pid)
+        self._send("run\n")
+        wall = self._expect("WALL")
+        if wall is None:
+            return None
+        busy, own = (now - then for now, then in zip(_cpu_seconds(self._process.pid), before, strict=True))
+        return {"wall_seconds": wall, "other_load": max(0.0, (busy - own) / (wall * (os.cpu_count() or 1)))}
+
+    def finish(self) -> dict[str, Any] | None:
+        """Ends the process and returns its result."""
+        result = None
+        if not self.error:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            result = self._expect("RESULT")
+        self._process.kill()
+        self._process.wait()
+        self._stderr.close()
+        return result
+
+    def _send(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the answer that does not come tells
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def _expect(self, kind: str) -> Any:
+        """The value of the next line that starts with `kind`; None, with `error` set, if the process ends or hangs first."""
+        watchdog = threading.Timer(TIMEOUT_SECONDS, self._process.kill)
+        watchdog.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(kind + " "):
+                    return json.loads(line.removeprefix(kind))
+        finally:
+            watchdog.cancel()
+        self._process.wait()
+        self._stderr.seek(0)
+        last = (self._stderr.read().strip().splitlines() or ["no output"])[-1]
+        self.error = f"exit status {self._process.returncode} before {kind}: {_without_paths(last)}"
+        return None
+
+
+def _without_paths(text: str) -> str:
+    """`text` fit for a record that others read."""
+    return text.replace(os.environ.get("RLKIT_PEERS") or "\0", "$RLKIT_PEERS").replace(str(HERE.parent), ".")
+
+
+def _cpu_seconds(pid: int) -> tuple[float, float]:
+    """CPU time used so far by the whole machine, and by process `pid`."""
+    machine = psutil.cpu_times()
+    own = psutil.Process(pid).cpu_times()
+    return sum(machine) - machine.idle - getattr(machine, "iowait", 0.0) - getattr(machine, "guest", 0.0), own.user + own.system
+
+
+def measure(task: str, runners: list[Contender], rounds: int, arguments: list[str]) -> list[dict[str, Any]]:
+    """Compiles every contender, one after the other, then lets them run in turns, another one first in each round."""
+    drivers = []
+    for contender in runners:
+        print(f"{task}: compiling {contender.name}", file=sys.stderr)
+        drivers.append(Driver(contender, [task, *arguments]))
+    repeats: dict[str, list[dict[str, float]]] = {driver.name: [] for driver in drivers}
+    for index in range(rounds):
+        first = index % len(drivers)
+        for driver in drivers[first:] + drivers[:first]:
+            if repeat := driver.run():
+                repeats[driver.name].append(repeat)
+                print(f"{task}: round {index + 1}, {driver.name} {repeat['wall_seconds']:.3f} s", file=sys.stderr)
+    return [{"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error} for d in drivers]
+
+
+def speeds(record: dict[str, Any]) -> list[float]:
+    """Environment steps per second of each repeat; empty if the contender failed."""
+    if record["error"]:
+        return []
+    return [record["result"]["task"]["env_steps"] / repeat["wall_seconds"] for repeat in record["repeats"]]
+
+
+def table(task: str, records: list[dict[str, Any]]) -> str:
+    medians = {record["contender"]: statistics.median(speeds(record)) for record in records if speeds(record)}
+    best_peer = max((speed for name, speed in medians.items() if name != "rlkit"), default=None)
+    lines = [
+        f"### {task}",
+        "",
+        "| | env steps/s, median | min–max | × best peer | trace + compile s | peak RSS MB | return | other load |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for record in records:
+        if record["contender"] in medians:
+            lines.append(_row(record, medians[record["contender"]], best_peer))
+        else:
+            lines.append(f"| {record['contender']} | failed: {record['error']} | | | | | | |")
+    return "\n".join(lines)
+
+
+def _row(record: dict[str, Any], median: float, best_peer: float | None) -> str:
+    result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
+    cells = (
+        record["contender"],
+        f"{median:,.0f}",
+        f"{min(speeds(record)):,.0f}–{max(speeds(record)):,.0f}",
+        f"{median / best_peer:.2f}" if best_peer else "",
+        f"{result['trace_seconds']:.1f} + {result['compile_seconds']:.1f}",
+        f"{result['peak_rss_mb']:,.0f}",
+        "" if result["mean_return"] is None else f"{result['mean_return']:.1f}",
+        f"{load:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def machine() -> dict[str, Any]:
+    """What a reader needs to place the numbers; nothing that names the machine."""
+    model = platform.processor()
+    with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
+        model = next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def revision() -> str:
+    """The commit that was measured, with a plus when the tree had changes."""
+    git = ["git", "-C", str(HERE)]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
+    return (commit or "none") + "+" * bool(dirty)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
+    parser.add_argument("--rounds", type=int, default=5, help="timed executions of each contender")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders to run: rlkit, purejaxrl, rejax")
+    parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")
+    parser.add_argument(
+        "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
+    )
+    args = parser.parse_args()
+    if unknown := set(args.tasks) - TASKS.keys():
+        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
+    runners = [contender for contender in contenders() if not args.only or contender.name in args.only]
+    if not runners:
+        parser.error("nothing to run; see the lines above and --only")
+    arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []
+
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    records = {}
+    for task in args.tasks or TASKS:
+        records[task] = measure(task, runners, args.rounds, arguments)
+        print(table(task, records[task]), end="\n\n", flush=True)
+    args.output.mkdir(parents=True, exist_ok=True)
+    path = args.output / f"throughput-{when}.json"
+    record = {"when": when, "revision": revision(), "machine": machine(), "rounds": args.rounds, "warmups": 1, "tasks": records}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"raw record: {path}")
+    return 1 if any(item["error"] for items in records.values() for item in items) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Actor-critic agent: a policy and a state value, in separate networks or on one torso."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.heads import Distribution, PolicyHead, policy_head
+from rlkit.agents.networks import Network, Torso, WithHead, linear, make_network, out_features
+from rlkit.spaces import Space, check_observation_space, example, is_image, leaves
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.validation import validate
+
+TorsoBuilder = Callable[[nnx.Rngs], nnx.Module]
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCritic:
+    """Build it with `actor_critic`. Every method takes one batch axis: obs [B, ...]."""
+
+    network: Network
+    head: PolicyHead
+    spec: tuple[str, ActorCriticConfig] | None
+
+    def init(self, key: Key) -> Params:
+        """Fresh parameters {"network", "head"}; the key is consumed."""
+        return {"network": self.network.init(key), "head": self.head.init_params()}
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """(): the agent keeps nothing between steps."""
+        return ()
+
+    def explore(
+        self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
+    ) -> tuple[Action, Carry, dict[str, PyTree]]:
+        """Samples of the policy; their log-probs are computed after collection, in one batch."""
+        return self.policy(params, obs).sample(key), carry, {}
+
+    def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """The most likely actions."""
+        return self.policy(params, obs).mode(), carry
+
+    def policy(self, params: Params, obs: Obs) -> Distribution:
+        """The distribution over actions for each observation."""
+        return self.policy_and_value(params, obs)[0]
+
+    def value(self, params: Params, obs: Obs) -> Array:
+        """The state values [B]."""
+        return self.policy_and_value(params, obs)[1]
+
+    def policy_and_value(self, params: Params, obs: Obs) -> tuple[Distribution, Array]:
+        """Both at once; what of it is not used is not computed under `jit`."""
+        out, value = self.network.apply(params["network"], obs)
+        return self.head.distribution(out, params["head"]), value
+
+
+def actor_critic(
+    observation_space: Space,
+    action_space: Space,
+    config: ActorCriticConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
+) -> ActorCritic:
+    """An `ActorCritic` for the spaces of ONE environment.
+
+    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module` that maps observations [B, ...] to
+    features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last layer, 1 on the value's (Andrychowicz et al.
+    2021; "The 37 implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
+    """
+    config = validate(config or ActorCriticConfig())
+    check_observation_space(observation_space)
+    head = policy_head(action_space, initial_std=config.initial_std)
+
+    def default_torso(rngs: nnx.Rngs) -> nnx.Module:
+        return Torso(observation_space, config.hidden_sizes, config.activation, rngs=rngs)
+
+    build = torso or default_torso
+    features = out_features(build, example(observation_space, (2,)))
+    share = config.share_torso if config.share_torso is not None else any(is_image(leaf) for leaf in leaves(observation_space))
+    kind = SharedActorCritic if share else SeparateActorCritic
+    network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
+    return ActorCritic(network=network, head=head, spec=None if torso else ("actor_critic", config))
+
+
+class SeparateActorCritic(nnx.Module):
+    """Two networks that share nothing: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
+
+    def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
+        self.actor = WithHead(build(rngs), features, num_outputs, 0.01, rngs=rngs)
+        self.critic = WithHead(build(rngs), features, 1, 1.0, rngs=rngs)
+
+    def __call__(self, obs: Obs) -> tuple[Array, Array]:
+        return self.actor(obs), jnp.squeeze(self.critic(obs), -1)
+
+
+class SharedActorCritic(nnx.Module):
+    """Two linear heads on one torso: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
+
+    def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
+        self.torso = build(rngs)
+        self.actor_head = linear(features, num_outputs, scale=0.01, rngs=rngs)
+        self.critic_head = linear(features, 1, scale=1.0, rngs=rngs)
+
+    def __call__(self, obs: Obs) -> tuple[Array, Array]:
+        torso: Any = self.torso
+        features = torso(obs)
+        return self.actor_head(features), jnp.squeeze(self.critic_head(features), -1)

@@ -1,0 +1,142 @@
+"""From the output of a policy network to a distribution over actions (distrax), one head for each kind of action space."""
+
+import dataclasses
+import math
+from typing import Any, Protocol
+
+import distrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.errors import SpaceError
+from rlkit.spaces import Space, check_action_space
+from rlkit.types import Action, Key, Params
+
+
+class Distribution(Protocol):
+    """What losses need of a policy for a batch of observations [B, ...]."""
+
+    def sample(self, key: Key) -> Action:
+        """Actions [B, ...] of the action space; the key is consumed."""
+        ...
+
+    def mode(self) -> Action:
+        """The most likely actions [B, ...]."""
+        ...
+
+    def log_prob(self, action: Action) -> Array:
+        """[B]"""
+        ...
+
+    def entropy(self) -> Array:
+        """[B]"""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyHead:
+    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is learned beside the network."""
+
+    num_outputs: int
+    init_params: Any  # () -> Params
+    distribution: Any  # (outputs [B, num_outputs], params) -> Distribution
+
+
+def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
+    """The head for `space`: Discrete, MultiDiscrete (independent categoricals) or Box (Gaussian with a state-independent std).
+
+    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their bounds. Raises `SpaceError` for
+    other spaces.
+    """
+    check_action_space(space)
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return PolicyHead(int(space.n), dict, lambda out, _: Categoricals((distrax.Categorical(logits=out),), start))
+    if isinstance(space, spaces.MultiDiscrete):
+        splits, starts = np.cumsum(space.nvec)[:-1].tolist(), np.asarray(space.start, np.int32)
+
+        def factored(out: Array, _: Params) -> Distribution:
+            parts = tuple(distrax.Categorical(logits=logits) for logits in jnp.split(out, splits, axis=-1))
+            return Categoricals(parts, starts)
+
+        return PolicyHead(int(space.nvec.sum()), dict, factored)
+    if isinstance(space, spaces.Box):
+        size = math.prod(space.shape)
+
+        def init_params() -> Params:
+            return {"log_std": jnp.full((size,), math.log(initial_std), jnp.float32)}
+
+        def gaussian(out: Array, params: Params) -> Distribution:
+            return Gaussian(distrax.MultivariateNormalDiag(out, jnp.exp(params["log_std"]) * jnp.ones_like(out)), space.shape)
+
+        return PolicyHead(size, init_params, gaussian)
+    raise SpaceError(f"no policy head for {space}; use Discrete, MultiDiscrete or Box")
+
+
+@dataclasses.dataclass(frozen=True)
+class Categoricals:
+    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action."""
+
+    parts: tuple[distrax.Categorical, ...]
+    start: Any
+
+    def sample(self, key: Key) -> Action:
+        """Actions of the space; the key is consumed."""
+        if self._single:
+            return self.parts[0].sample(seed=key).astype(jnp.int32) + self.start
+        keys = jax.random.split(key, len(self.parts))
+        return self._join([part.sample(seed=k) for part, k in zip(self.parts, keys, strict=True)])
+
+    def mode(self) -> Action:
+        """The most likely actions."""
+        if self._single:
+            return self.parts[0].mode().astype(jnp.int32) + self.start
+        return self._join([part.mode() for part in self.parts])
+
+    def log_prob(self, action: Action) -> Array:
+        """[B], the sum over choices."""
+        index = action - self.start
+        if self._single:
+            return self.parts[0].log_prob(index)
+        return jnp.stack([part.log_prob(index[..., i]) for i, part in enumerate(self.parts)]).sum(0)
+
+    def entropy(self) -> Array:
+        """[B], the sum over choices."""
+        return jnp.stack([part.entropy() for part in self.parts]).sum(0)
+
+    @property
+    def _single(self) -> bool:
+        return isinstance(self.start, int)
+
+    def _join(self, actions: list[Array]) -> Action:
+        return jnp.stack(actions, axis=-1).astype(jnp.int32) + self.start
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """Independent normal distributions over actions of a Box, [B, *shape], not squashed."""
+
+    flat: distrax.MultivariateNormalDiag
+    shape: tuple[int, ...]
+
+    def sample(self, key: Key) -> Action:
+        """Unclipped samples; the key is consumed."""
+        return self._unflatten(self.flat.sample(seed=key))
+
+    def mode(self) -> Action:
+        """The means."""
+        return self._unflatten(self.flat.mode())
+
+    def log_prob(self, action: Action) -> Array:
+        """[B]"""
+        return self.flat.log_prob(action.reshape(action.shape[0], -1))
+
+    def entropy(self) -> Array:
+        """[B]"""
+        return self.flat.entropy()
+
+    def _unflatten(self, flat: Array) -> Action:
+        return flat.reshape(flat.shape[0], *self.shape)

@@ -1,0 +1,206 @@
+"""Flax NNX modules, and the one place that turns a module into `Network(init, apply)` on plain pytrees."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.initializers import orthogonal
+from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.spaces import Space, is_image, leaves
+from rlkit.types import Key, Obs, Params
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
+ModuleBuilder = Callable[[nnx.Rngs], nnx.Module]
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A pair of pure functions: `init(key) -> params` and `apply(params, *inputs) -> outputs`."""
+
+    init: Callable[[Key], Params]
+    apply: Callable[..., Any]
+
+
+def make_network(build: ModuleBuilder) -> Network:
+    """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
+
+    Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics, dropout keys): a policy must be a pure
+    function of its parameters.
+    """
+    abstract = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
+    graphdef, params, rest = nnx.split(abstract, nnx.Param, ...)
+    found = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
+    require(
+        not found,
+        f"{type(abstract).__name__} keeps {', '.join(found)} beside its parameters",
+        "use layers whose only state is nnx.Param (LayerNorm rather than BatchNorm, no Dropout)",
+    )
+
+    def init(key: Key) -> Params:
+        return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
+
+    def apply(params: Params, *inputs: Any) -> Any:
+        module: Any = nnx.merge(graphdef, params)
+        return module(*inputs)
+
+    return Network(init, apply)
+
+
+class MLP(nnx.Module):
+    """Fully connected layers, each followed by the activation: [..., in_features] -> [..., hidden_sizes[-1]]."""
+
+    def __init__(self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, rngs: nnx.Rngs):
+        sizes = [in_features, *hidden_sizes]
+        self.layers = nnx.List(
+            [linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+        )
+        self.activation = activation
+
+    def __call__(self, x: Array) -> Array:
+        for layer in self.layers:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return x
+
+
+class CNN(nnx.Module):
+    """Convolutions over images [B, H, W, C], flattened to [B, features].
+
+    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one 3x3 layer of 16 channels, as for
+    MinAtar (Young & Tian 2019).
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int], activation: str, *, rngs: nnx.Rngs):
+        height, width, channels = image_shape
+        large = min(height, width) >= 36
+        plan = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)  # (channels, kernel, stride)
+        layers = []
+        for out_channels, kernel, stride in plan:
+            require(
+                min(height, width) >= kernel, f"images {image_shape} are too small for the CNN", "give the agent a torso of your own"
+            )
+            layers.append(
+                nnx.Conv(
+                    channels,
+                    out_channels,
+                    (kernel, kernel),
+                    strides=stride,
+                    padding="VALID",
+                    kernel_init=orthogonal(math.sqrt(2)),
+                    rngs=rngs,
+                )
+            )
+            height, width, channels = (height - kernel) // stride + 1, (width - kernel) // stride + 1, out_channels
+        self.layers = nnx.List(layers)
+        self.activation = activation
+        self.out_features = height * width * channels
+
+    def __call__(self, x: Array) -> Array:
+        for layer in self.layers:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return x.reshape(x.shape[0], -1)
+
+
+class Torso(nnx.Module):
+    """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B, ...] -> [B, hidden_sizes[-1]].
+
+    Images pass through a CNN (uint8 scaled to [0, 1]), Discrete values become one-hot vectors, everything else is flattened.
+    """
+
+    def __init__(self, space: Space, hidden_sizes: Sequence[int], activation: str, *, rngs: nnx.Rngs):
+        self.leaves = tuple(leaves(space))
+        self.encoders = nnx.List(
+            [CNN(leaf.shape, activation, rngs=rngs) if is_image(leaf) else Identity() for leaf in self.leaves]
+        )
+        features = sum(
+            encoder.out_features if isinstance(encoder, CNN) else _flat_size(leaf)
+            for leaf, encoder in zip(self.leaves, self.encoders, strict=True)
+        )
+        self.mlp = MLP(features, hidden_sizes, activation, rngs=rngs)
+
+    def __call__(self, obs: Obs) -> Array:
+        parts = [
+            encoder(encode(leaf, x))
+            for leaf, encoder, x in zip(self.leaves, self.encoders, jax.tree.leaves(obs), strict=True)
+        ]
+        return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
+
+
+class Identity(nnx.Module):
+    """Passes its input on."""
+
+    def __call__(self, x: Array) -> Array:
+        return x
+
+
+class WithHead(nnx.Module):
+    """A torso with a linear layer on top: obs [B, ...] -> [B, out_features]."""
+
+    def __init__(self, torso: nnx.Module, in_features: int, out_features: int, scale: float, *, rngs: nnx.Rngs):
+        self.torso = torso
+        self.head = linear(in_features, out_features, scale=scale, rngs=rngs)
+
+    def __call__(self, obs: Obs) -> Array:
+        torso: Any = self.torso
+        return self.head(torso(obs))
+
+
+def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
+    """A linear layer with orthogonal weights times `scale` and zero bias."""
+    return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)
+
+
+def encode(space: Space, x: Array) -> Array:
+    """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else becomes [B, features]."""
+    if isinstance(space, spaces.Discrete):
+        return jax.nn.one_hot(x - int(space.start), int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        flat, start = x.reshape(x.shape[0], -1), space.start.ravel()
+        return jnp.concatenate(
+            [jax.nn.one_hot(flat[:, i] - int(start[i]), int(n)) for i, n in enumerate(space.nvec.ravel())], axis=-1
+        )
+    if x.dtype == jnp.uint8:
+        x = x.astype(jnp.float32) / 255.0
+    x = x.astype(jnp.float32)
+    return x if is_image(space) else x.reshape(x.shape[0], -1)
+
+
+def out_features(build: ModuleBuilder, example: Obs) -> int:
+    """The last axis of what the module built by `build` returns for a batch like `example`; runs nothing.
+
+    Raises `ConfigError` if it is not one array [B, features].
+    """
+    try:
+        out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)  # pyright: ignore[reportCallIssue]
+    except Exception as error:
+        raise ConfigError(f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B, features]") from error
+    batch = jax.tree.leaves(example)[0].shape[0]
+    shape = getattr(out, "shape", None)
+    require(
+        shape is not None and len(shape) == 2 and shape[0] == batch,
+        f"the torso maps a batch of {batch} observations to {shape}",
+        "return one array [B, features]",
+    )
+    return out.shape[-1]
+
+
+def _flat_size(space: Space) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if space.shape is None:
+        raise SpaceError(f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple")
+    return math.prod(space.shape)

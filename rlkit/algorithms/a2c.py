@@ -1,0 +1,48 @@
+"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts with one epoch of one batch and the plain policy gradient.
+
+Follows Stable-Baselines3's A2C; bootstraps from the final observation at time limits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
+from rlkit.algorithms.configs import A2CConfig
+from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.updaters import LossFn
+from rlkit.ops import losses
+from rlkit.types import Key, Metrics, Params, PyTree
+from rlkit.validation import validate
+
+
+def a2c(
+    config: A2CConfig | None = None,
+    *,
+    loss: LossFn | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    process_batch: ProcessBatch | None = None,
+    process_gradients: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """A2C as an `Algorithm`; arguments as for `ppo`."""
+    config = validate(config or A2CConfig())
+    overrides = Overrides(
+        loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+    )
+    return on_policy("a2c", config, a2c_loss(config), overrides)
+
+
+def a2c_loss(config: A2CConfig) -> LossFn:
+    """-advantage · log-prob + value loss - entropy bonus, averaged over the batch."""
+
+    def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
+        policy, value = agent.policy_and_value(params, batch.obs)
+        policy_loss = -(batch.advantage * policy.log_prob(batch.action)).mean()
+        value_loss = losses.squared_error(value, batch.target).mean()
+        entropy = policy.entropy().mean()
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+    return loss

@@ -1,0 +1,198 @@
+"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final: factories build it, nobody subclasses."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlkit import spaces
+from rlkit.agents.base import Agent
+from rlkit.algorithms.batch_builders import BatchBuilder
+from rlkit.algorithms.collectors import Collector, Explore
+from rlkit.algorithms.updaters import Updater
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import SpaceError
+from rlkit.ops.counters import StepCounter
+from rlkit.ops.running_stats import fold, init_stats, normalize
+from rlkit.types import (
+    EpisodeStats,
+    Key,
+    LearnerState,
+    LocalState,
+    Memory,
+    Metrics,
+    PolicyState,
+    Rollout,
+    RunningEpisode,
+    TrainState,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
+
+    `spec` is (registry name, config), None for algorithms built from Python objects; `check(agent, env)` raises a `ConfigError` if
+    the algorithm cannot work with them.
+    """
+
+    collector: Collector
+    batch_builder: BatchBuilder
+    updater: Updater
+    normalize_observations: bool = False
+    normalize_rewards: bool = False
+    spec: tuple[str, Any] | None = None
+    check: Callable[[Any, EnvAdapter], None] | None = None
+
+    def steps_per_iteration(self, env: EnvAdapter) -> int:
+        """Environment steps in one iteration, over all environments."""
+        return self.collector.num_steps * env.num_envs
+
+    def prefill_collects(self, env: EnvAdapter) -> int:
+        """Rollouts of random actions that come before learning."""
+        wanted = math.ceil(self.collector.prefill_steps / self.steps_per_iteration(env))
+        return max(wanted, 1 if self.normalize_observations else 0)
+
+    def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
+        """The state before the first iteration, random prefill included; the key is consumed.
+
+        `total_steps` is the horizon of schedules, in environment steps.
+        """
+        params_key, reset_key, prefill_key, local_key = jax.random.split(key, 4)
+        params = agent.init(params_key)
+        opt_state, target_params = self.updater.init(params)
+        env_state, obs = env.reset(reset_key)
+        one_obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
+        scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        learner = LearnerState(
+            params=params,
+            target_params=target_params,
+            opt_state=opt_state,
+            obs_stats=init_stats(one_obs) if self.normalize_observations else None,
+            reward_stats=init_stats(scalar) if self.normalize_rewards else None,
+            env_steps=StepCounter.create(),
+            updates=StepCounter.create(),
+            total_steps=jnp.asarray(total_steps, jnp.float32),
+        )
+        zeros = jnp.zeros(env.num_envs)
+        local = LocalState(
+            env_state=env_state,
+            obs=obs,
+            carry=agent.initial_carry(env.num_envs),
+            memory=(),
+            episodes=RunningEpisode(return_so_far=zeros, length_so_far=jnp.zeros(env.num_envs, jnp.int32)),
+            discounted_return=jnp.zeros(env.num_envs),
+            key=local_key,
+        )
+        state = TrainState(learner=learner, local=local)
+        return self._prefill(agent, env, state, prefill_key) if self.prefill_collects(env) else state
+
+    def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
+        """One rollout by the current policy."""
+        policy = state.learner.policy
+        return self._collect(env, agent.initial_carry(env.num_envs), state, acting(agent, policy))
+
+    def update(
+        self,
+        agent: Agent,
+        learner: LearnerState,
+        memory: Memory,
+        rollout: Rollout,
+        key: Key,
+        axis_name: str | None = None,
+    ) -> tuple[LearnerState, Memory, Metrics]:
+        """Learns from a rollout that `learner.policy` collected; the key is consumed.
+
+        Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted with, and
+        folded in only afterwards. `axis_name` names the mapped axis of devices.
+        """
+        draw_key, step_key = jax.random.split(key)
+        if learner.reward_stats is not None:
+            returns = rollout.extras["discounted_return"]
+            learner = learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
+        memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name)
+        if axis_name is not None:
+            metrics = jax.lax.pmean(metrics, axis_name)
+        plans = self.batch_builder.draw(dataset, draw_key)
+
+        def step(learner: LearnerState, inputs: Any) -> tuple[LearnerState, Metrics]:
+            plan, key = inputs
+            return self.updater.step(agent, learner, self.batch_builder.gather(dataset, plan, axis_name), key, axis_name)
+
+        num_updates = jax.tree.leaves(plans)[0].shape[0]
+        learner, found = jax.lax.scan(step, learner, (plans, jax.random.split(step_key, num_updates)))
+        return self._absorb(learner, rollout, axis_name), memory, metrics | reduce_metrics(found)
+
+    def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:
+        """Counts the rollout's steps and folds its observations into the statistics."""
+        num_steps = jnp.uint32(rollout.reward.size)
+        if axis_name is not None:
+            num_steps = jax.lax.psum(num_steps, axis_name)
+        learner = learner.replace(env_steps=learner.env_steps.add(num_steps))
+        if learner.obs_stats is not None:
+            learner = learner.replace(obs_stats=fold(learner.obs_stats, rollout.obs, axis_name))
+        return learner
+
+    def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
+        """Rollouts of uniformly random actions: they count as environment steps and give the first statistics."""
+
+        def explore(obs: Any, carry: Any, key: Key) -> Any:
+            return spaces.sample(env.action_space, key, env.num_envs), carry, {}
+
+        def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
+            state = state.replace(local=state.local.replace(key=key))
+            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
+            learner = self._absorb(state.learner, rollout)
+            if learner.reward_stats is not None:
+                learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
+            return state.replace(learner=learner), None
+
+        return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
+
+    def _collect(
+        self, env: EnvAdapter, initial_carry: Any, state: TrainState, explore: Explore
+    ) -> tuple[TrainState, Rollout, EpisodeStats]:
+        key, collect_key = jax.random.split(state.local.key)
+        local = state.local.replace(key=key)
+        local, rollout, episodes = self.collector.collect(env, explore, initial_carry, local, collect_key)
+        return state.replace(local=local), rollout, episodes
+
+
+def acting(agent: Agent, policy: PolicyState) -> Explore:
+    """How `agent` explores with the parameters and statistics of `policy`."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        return agent.explore(policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress)
+
+    return explore
+
+
+def reduce_metrics(stacked: Metrics) -> Metrics:
+    """Metrics over their first axis: those named `sum/…` add up, all others are averaged."""
+    return {name: x.sum(0) if name.startswith("sum/") else x.mean(0) for name, x in stacked.items()}
+
+
+def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
+    """Raises one clear error, before anything compiles, if the three parts do not fit together."""
+    spaces.check_action_space(env.action_space)
+    spaces.check_observation_space(env.observation_space)
+    if algorithm.check is not None:
+        algorithm.check(agent, env)
+    obs = spaces.example(env.observation_space, (env.num_envs,))
+    wanted = spaces.example(env.action_space, (env.num_envs,))
+    key = jax.random.key(0)
+    try:
+        params = jax.eval_shape(agent.init, key)
+        action, _, _ = jax.eval_shape(agent.explore, params, obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0))
+    except Exception as error:
+        raise SpaceError(
+            f"the agent fails on observations of {env.observation_space}: {error}; build it with the spaces of this environment"
+        ) from error
+    if action.shape != wanted.shape:
+        raise SpaceError(
+            f"the agent's actions are {list(action.shape)}, the environments need {list(wanted.shape)}; "
+            "build the agent with the action space of this environment"
+        )

@@ -1,0 +1,149 @@
+"""From rollouts to the batches that an updater learns from."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from rlkit.ops.losses import explained_variance, standardize
+from rlkit.ops.returns import gae
+from rlkit.ops.running_stats import normalize
+from rlkit.ops.shuffle import shuffled_indices
+from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PyTree, Rollout
+
+ProcessBatch = Callable[[Any], Any]
+
+
+class BatchBuilder(Protocol):
+    """Turns one rollout into the batches of one iteration."""
+
+    def ingest(
+        self, agent: Any, learner: LearnerState, memory: Memory, rollout: Rollout, axis_name: str | None = None
+    ) -> tuple[Memory, PyTree, Metrics]:
+        """(memory, dataset, metrics) from a rollout collected by `learner.policy`; `learner.reward_stats` include it already."""
+        ...
+
+    def draw(self, dataset: PyTree, key: Key) -> PyTree:
+        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for batches are gathered one at a time."""
+        ...
+
+    def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
+        """The batch that one row of the plan stands for, leaves [M, ...]."""
+        ...
+
+
+@struct.dataclass(kw_only=True)
+class OnPolicyBatch:
+    """What policy-gradient losses see, leaves [M, ...]; in a dataset [T·N, ...]."""
+
+    obs: Obs  # normalised
+    action: Array
+    log_prob: Array  # of the action, under the policy that acted
+    value: Array  # predicted when it acted
+    advantage: Array  # in a batch standardised, where the builder says so
+    target: Array  # what the value should have been: advantage + value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OnPolicyBatchBuilder:
+    """GAE once per rollout, then `num_epochs` shuffles of it into `num_minibatches` batches.
+
+    Values and log-probs are computed here, in one batch, rather than step by step while collecting.
+    """
+
+    gamma: float | Array
+    gae_lambda: float | Array
+    num_epochs: int = 1
+    num_minibatches: int = 1
+    normalize_advantages: bool = False
+    process_batch: ProcessBatch | None = None
+
+    def ingest(
+        self, agent: Any, learner: LearnerState, memory: Memory, rollout: Rollout, axis_name: str | None = None
+    ) -> tuple[Memory, OnPolicyBatch, Metrics]:
+        """See `BatchBuilder`; the memory is passed on."""
+        shape = rollout.reward.shape  # [T, N]
+        obs = flatten(normalize(learner.obs_stats, rollout.obs))
+        action = flatten(rollout.action)
+        policy, value = agent.policy_and_value(learner.params, obs)
+        log_prob = policy.log_prob(action)
+        value = value.reshape(shape)
+        advantage = gae(
+            scale_rewards(learner, rollout.reward),
+            value,
+            next_values(agent, learner, rollout, value),
+            rollout.terminated,
+            rollout.truncated,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+        )
+        target = advantage + value
+        dataset = OnPolicyBatch(
+            obs=obs,
+            action=action,
+            log_prob=log_prob,
+            value=value.reshape(-1),
+            advantage=advantage.reshape(-1),
+            target=target.reshape(-1),
+        )
+        return memory, dataset, {"explained_variance": explained_variance(value, target)}
+
+    def draw(self, dataset: OnPolicyBatch, key: Key) -> Array:
+        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch."""
+        size = dataset.value.shape[0]
+        if self.num_minibatches == 1:  # the order within a batch changes nothing
+            return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
+        orders = jax.vmap(lambda k: shuffled_indices(k, size))(jax.random.split(key, self.num_epochs))
+        return orders.reshape(self.num_epochs * self.num_minibatches, -1)
+
+    def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> Any:
+        """The batch of the samples that `plan` [M] indexes."""
+        batch = dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
+        if self.normalize_advantages:
+            batch = batch.replace(advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name)))
+        return self.process_batch(batch) if self.process_batch else batch
+
+
+def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Array) -> Array:
+    """Values of the true successors, [T, N].
+
+    Within an episode the successor is the next row; only where the time limit cut an episode, and at the end of the rollout, is
+    there something left to compute. (What follows a termination does not matter.)
+    """
+
+    def values(obs: Obs, batch_shape: tuple[int, ...]) -> Array:
+        return agent.value(learner.params, flatten(normalize(learner.obs_stats, obs), len(batch_shape))).reshape(batch_shape)
+
+    last = values(jax.tree.map(lambda x: x[-1], rollout.next_obs), value.shape[1:])[None]
+    following = jnp.concatenate([value[1:], last])
+    cut = rollout.truncated & ~rollout.terminated
+    return jax.lax.cond(
+        cut[:-1].any(),
+        lambda: jnp.where(cut, values(rollout.next_obs, value.shape), following),
+        lambda: following,
+    )
+
+
+def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> Array:
+    """Rewards divided by the standard deviation of the discounted return and clipped, where the algorithm keeps its statistics."""
+    if learner.reward_stats is None:
+        return reward
+    return jnp.clip(reward * jax.lax.rsqrt(learner.reward_stats.variance + 1e-8), -clip, clip)
+
+
+def flatten(tree: PyTree, num_axes: int = 2) -> PyTree:
+    """Joins the first `num_axes` axes of every leaf: [T, N, ...] -> [T·N, ...]."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), tree)
+
+
+def moments(x: Array, axis_name: str | None) -> tuple[Array, Array]:
+    """Mean and variance of `x`, over all devices."""
+    mean = x.mean()
+    if axis_name is not None:
+        mean = jax.lax.pmean(mean, axis_name)
+    variance = jnp.square(x - mean).mean()
+    return mean, variance if axis_name is None else jax.lax.pmean(variance, axis_name)

@@ -1,0 +1,77 @@
+"""From an environment and a policy to rollouts."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.envs.base import EnvAdapter
+from rlkit.types import Action, Carry, EpisodeStats, Key, LocalState, Obs, PyTree, Rollout, RunningEpisode, Transition
+
+Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Collector:
+    """Takes `num_steps` steps in every environment of a batch; pure, for jittable environments.
+
+    `prefill_steps` environment steps of random actions (over all environments, rounded up to whole rollouts) come before learning.
+    With `reward_discount` γ, rollouts carry `extras["discounted_return"]` [T, N], the running discounted sum of rewards.
+    """
+
+    num_steps: int
+    prefill_steps: int = 0
+    reward_discount: float | Array | None = None
+
+    def collect(
+        self, env: EnvAdapter, explore: Explore, initial_carry: Carry, local: LocalState, key: Key
+    ) -> tuple[LocalState, Rollout, EpisodeStats]:
+        """One rollout [T, N, ...] from where `local` stands; the key is consumed."""
+
+        def step(local: LocalState, keys: Array) -> tuple[LocalState, tuple[Transition, EpisodeStats]]:
+            action, carry, extras = explore(local.obs, local.carry, keys[0])
+            env_state, timestep = env.step(keys[1], local.env_state, action)
+            done = timestep.terminated | timestep.truncated
+            episodes, finished = count_episodes(local.episodes, timestep.reward, done)
+            discounted_return = local.discounted_return
+            if self.reward_discount is not None:
+                discounted_return = self.reward_discount * discounted_return + timestep.reward
+                extras = {**extras, "discounted_return": discounted_return}
+                discounted_return = jnp.where(done, 0.0, discounted_return)
+            transition = Transition(
+                obs=local.obs,
+                action=action,
+                reward=timestep.reward,
+                terminated=timestep.terminated,
+                truncated=timestep.truncated,
+                next_obs=timestep.next_obs,
+                extras=extras,
+            )
+            local = local.replace(
+                env_state=env_state,
+                obs=timestep.obs,
+                carry=jax.tree.map(lambda new, start: _where(done, start, new), carry, initial_carry),
+                episodes=episodes,
+                discounted_return=discounted_return,
+            )
+            return local, (transition, finished)
+
+        local, (rollout, finished) = jax.lax.scan(step, local, jax.random.split(key, (self.num_steps, 2)))
+        return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
+
+
+def count_episodes(running: RunningEpisode, reward: Array, done: Array) -> tuple[RunningEpisode, EpisodeStats]:
+    """Adds a step [N] to the episodes in flight; those that are `done` come back in the statistics, leaves [N], and restart."""
+    returns, lengths = running.return_so_far + reward, running.length_so_far + 1
+    finished = EpisodeStats(
+        return_sum=jnp.where(done, returns, 0.0),
+        length_sum=jnp.where(done, lengths, 0).astype(jnp.float32),
+        count=done.astype(jnp.int32),
+    )
+    return RunningEpisode(return_so_far=jnp.where(done, 0.0, returns), length_so_far=jnp.where(done, 0, lengths)), finished
+
+
+def _where(condition: Array, yes: Array, no: Array) -> Array:
+    return jnp.where(condition.reshape(condition.shape + (1,) * (no.ndim - condition.ndim)), yes, no)

@@ -1,0 +1,86 @@
+"""Settings of algorithms. Imports no JAX, so that the command line answers at once.
+
+Sizes (`num_envs`, minibatches) count all environments and devices together.
+"""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le
+
+PositiveInt = Annotated[int, Gt(0)]
+UnitInterval = Annotated[float, Ge(0), Le(1)]
+Schedule = Literal["constant", "linear", "cosine"]
+Optimizer = Literal["adam", "rmsprop", "sgd"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOConfig:
+    """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py` (presets for an environment override them)."""
+
+    num_steps: PositiveInt = 128
+    """Steps that each environment takes in one iteration."""
+    num_epochs: PositiveInt = 4
+    """Passes over each rollout."""
+    num_minibatches: PositiveInt = 4
+    """Minibatches in each pass; must divide num_envs x num_steps."""
+    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_schedule: Schedule = "linear"
+    """How the step size falls over the run: linear and cosine end at 0."""
+    optimizer: Optimizer = "adam"
+    """Update rule."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """Added to the denominator of adaptive update rules."""
+    max_grad_norm: Annotated[float, Gt(0)] | None = 0.5
+    """Largest global norm of the gradient; None: no clipping."""
+    gamma: UnitInterval = 0.99
+    """Discount factor."""
+    gae_lambda: UnitInterval = 0.95
+    """Mix of short and long advantage estimates."""
+    clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """How far the probability ratio may move from 1 before it stops counting."""
+    clip_value_loss: bool = True
+    """Also keep value predictions within clip_epsilon of the old ones (no evidence that it helps)."""
+    entropy_coef: Annotated[float, Ge(0)] = 0.01
+    """Weight of the entropy bonus."""
+    value_coef: Annotated[float, Ge(0)] = 0.5
+    """Weight of the value loss."""
+    normalize_advantages: bool = True
+    """Standardise advantages within each minibatch."""
+    normalize_observations: bool = False
+    """Standardise observations by running statistics, clipped to +-10."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class A2CConfig:
+    """Advantage Actor-Critic. Defaults are Stable-Baselines3's."""
+
+    num_steps: PositiveInt = 5
+    """Steps that each environment takes in one iteration."""
+    learning_rate: Annotated[float, Gt(0)] = 7e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_schedule: Schedule = "constant"
+    """How the step size falls over the run: linear and cosine end at 0."""
+    optimizer: Optimizer = "rmsprop"
+    """Update rule."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """Added to the denominator of adaptive update rules."""
+    max_grad_norm: Annotated[float, Gt(0)] | None = 0.5
+    """Largest global norm of the gradient; None: no clipping."""
+    gamma: UnitInterval = 0.99
+    """Discount factor."""
+    gae_lambda: UnitInterval = 1.0
+    """Mix of short and long advantage estimates; 1: n-step returns."""
+    entropy_coef: Annotated[float, Ge(0)] = 0.0
+    """Weight of the entropy bonus."""
+    value_coef: Annotated[float, Ge(0)] = 0.5
+    """Weight of the value loss."""
+    normalize_advantages: bool = False
+    """Standardise advantages within each rollout."""
+    normalize_observations: bool = False
+    """Standardise observations by running statistics, clipped to +-10."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""

@@ -1,0 +1,91 @@
+"""Proximal Policy Optimisation (Schulman et al. 2017), for discrete and continuous actions.
+
+Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37 implementation details of PPO" (Huang et al.
+2022) lists. Departs from them at time limits: a truncated episode bootstraps from its true final observation.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.updaters import LossFn
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import require
+from rlkit.ops import losses
+from rlkit.types import Key, Metrics, Params, PyTree
+from rlkit.validation import validate
+
+
+def ppo(
+    config: PPOConfig | None = None,
+    *,
+    loss: LossFn | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    process_batch: ProcessBatch | None = None,
+    process_gradients: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """PPO as an `Algorithm`, for agents with `policy_and_value` (such as `actor_critic`).
+
+    `loss` replaces `ppo_loss(config)`, `optimizer` the configured one (then its own learning rate and clipping apply),
+    `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the loss, `process_gradients(gradients) -> gradients` before the
+    optimiser. Raises `ConfigError` for settings out of range.
+    """
+    config = validate(config or PPOConfig())
+    overrides = Overrides(
+        loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+    )
+    return on_policy(
+        "ppo",
+        config,
+        ppo_loss(config),
+        overrides,
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        check=lambda agent, env: _check_sizes(config, env),
+    )
+
+
+def ppo_loss(config: PPOConfig) -> LossFn:
+    """Clipped surrogate + value loss - entropy bonus (eq. 9 of the paper), averaged over the batch."""
+
+    def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
+        policy, value = agent.policy_and_value(params, batch.obs)
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        policy_loss = losses.clipped_surrogate(log_ratio, batch.advantage, config.clip_epsilon).mean()
+        if config.clip_value_loss:
+            value_error = losses.clipped_squared_error(value, batch.value, batch.target, config.clip_epsilon)
+        else:
+            value_error = losses.squared_error(value, batch.target)
+        value_loss, entropy = value_error.mean(), policy.entropy().mean()
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approx_kl": losses.approximate_kl(log_ratio).mean(),
+            "clip_fraction": losses.outside_clip(log_ratio, config.clip_epsilon).mean(),
+        }
+        return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+    return loss
+
+
+def _check_sizes(config: PPOConfig, env: EnvAdapter) -> None:
+    size = config.num_steps * env.num_envs
+    divisors = [n for n in range(1, size + 1) if size % n == 0]
+    nearest = sorted(sorted(divisors, key=lambda n: abs(n - config.num_minibatches))[:3])
+    require(
+        size % config.num_minibatches == 0,
+        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout "
+        f"(num_envs={env.num_envs} x num_steps={config.num_steps})",
+        f"use num_minibatches={' or '.join(map(str, nearest))}",
+    )
+    require(
+        not config.normalize_advantages or size // config.num_minibatches > 1,
+        "normalize_advantages needs at least two samples in a minibatch, got one",
+        "use fewer minibatches, more environments or steps, or normalize_advantages=False",
+    )

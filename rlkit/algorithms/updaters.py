@@ -1,0 +1,111 @@
+"""From a batch to new parameters: losses, gradients, optax."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from rlkit.errors import ConfigError
+from rlkit.optimizers import current_learning_rate
+from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
+
+LossFn = Callable[[Any, Params, Params, Any, Key], Any]
+"""(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics}; loss and metrics are scalars."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientStep:
+    """One descent of a loss: in all parameters, or in the top-level `group` of them."""
+
+    loss: LossFn
+    optimizer: optax.GradientTransformation
+    group: str | None = None
+    process_gradients: Callable[[PyTree], PyTree] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Updater:
+    """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier steps left.
+
+    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`.
+    """
+
+    steps: tuple[GradientStep, ...]
+
+    def init(self, params: Params) -> tuple[PyTree, Params]:
+        """(optimiser state, target parameters)."""
+        return tuple(step.optimizer.init(_select(params, step.group)) for step in self.steps), ()
+
+    def step(
+        self, agent: Any, learner: LearnerState, batch: Any, key: Key, axis_name: str | None = None
+    ) -> tuple[LearnerState, Metrics]:
+        """Learns from one batch; gradients are averaged over devices. The key is consumed."""
+        metrics: Metrics = {}
+        keys = jax.random.split(key, len(self.steps))
+        for index, gradient_step in enumerate(self.steps):
+            learner, found = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
+            metrics |= found
+        return learner.replace(updates=learner.updates.add(1)), metrics
+
+    def _descend(
+        self,
+        index: int,
+        step: GradientStep,
+        agent: Any,
+        learner: LearnerState,
+        batch: Any,
+        key: Key,
+        axis_name: str | None,
+    ) -> tuple[LearnerState, Metrics]:
+        part, opt_state = _select(learner.params, step.group), learner.opt_state[index]
+
+        def loss_fn(part: PyTree) -> tuple[Array, Metrics]:
+            params = part if step.group is None else {**learner.params, step.group: part}
+            return split_loss(step.loss(agent, params, learner.target_params, batch, key))
+
+        (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(part)
+        if axis_name is not None:
+            loss, metrics, gradients = jax.lax.pmean((loss, metrics, gradients), axis_name)
+        norm = optax.global_norm(gradients)
+        if step.process_gradients:
+            gradients = step.process_gradients(gradients)
+        optimizer = optax.with_extra_args_support(step.optimizer)
+        change, new_opt_state = optimizer.update(gradients, opt_state, part, progress=learner.progress)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        part, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
+        )
+        prefix = "" if step.group is None else f"{step.group}_"
+        metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm}
+        rate = current_learning_rate(opt_state)
+        if rate is not None:
+            metrics[f"{prefix}learning_rate"] = rate
+        metrics["sum/skipped_updates"] = 1.0 - finite.astype(jnp.float32)
+        opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
+        params = part if step.group is None else {**learner.params, step.group: part}
+        return learner.replace(params=params, opt_state=opt_states), metrics
+
+
+def split_loss(output: Any) -> tuple[Array, Metrics]:
+    """(loss, metrics) from whatever form a `LossFn` returns. Raises `ConfigError` for any other."""
+    if isinstance(output, dict):
+        if "loss" not in output:
+            raise ConfigError(f'a loss returned a dict with keys {sorted(output)}; put the scalar to minimise under "loss"')
+        loss, metrics = output["loss"], {name: value for name, value in output.items() if name != "loss"}
+    elif isinstance(output, tuple) and len(output) == 2 and isinstance(output[1], dict):
+        loss, metrics = output
+    elif isinstance(output, tuple):
+        raise ConfigError(f"a loss returned a tuple of {len(output)}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
+    else:
+        loss, metrics = output, {}
+    if jnp.shape(loss) != ():
+        raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, for instance with .mean()")
+    return loss, metrics
+
+
+def _select(params: Params, group: str | None) -> PyTree:
+    return params if group is None else params[group]

@@ -1,0 +1,61 @@
+"""The two contracts of environments: `EnvAdapter`, what algorithms train on, and `JaxEnv`, what users write."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from jax import Array
+
+from rlkit.spaces import Space
+from rlkit.types import EnvState, Key, Obs, TimeStep
+
+
+@runtime_checkable
+class EnvAdapter(Protocol):
+    """A batch of `num_envs` environments that reset themselves when an episode ends.
+
+    Jittable adapters are pure: all state is in `EnvState`, `reset` and `step` may be traced. Host adapters
+    (`is_jittable = False`) are called from Python. Actions in a Box are clipped to its bounds by the adapter, so agents may
+    hand over unbounded samples.
+    """
+
+    num_envs: int
+    is_jittable: bool
+    observation_space: Space  # of ONE environment, as is the action space
+    action_space: Space
+    max_episode_steps: int | None  # time limit that the environment enforces; None: there is none
+    spec: tuple[str, dict[str, Any]] | None  # (registry id, keyword arguments) that rebuild it; None: built from Python objects
+
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
+        """New episodes everywhere: (state, observations [N, ...]); the key is consumed."""
+        ...
+
+    def step(self, key: Key, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
+        """One step of every environment, resets included; the key is consumed. `action` is [N, ...]."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the adapter holds outside its state."""
+        ...
+
+
+@runtime_checkable
+class JaxEnv(Protocol):
+    """ONE jittable environment without batching and without resetting itself; `vectorize` makes an `EnvAdapter` of it.
+
+    Optional attributes:
+
+    - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (to add one, wrap in `TimeLimit`).
+    - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves of the environment state,
+      so that changing them recompiles nothing.
+    - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the true successor.
+    """
+
+    observation_space: Space
+    action_space: Space
+
+    def reset(self, key: Key) -> tuple[Any, Obs]:
+        """(state, observation) of a new episode; the key is consumed."""
+        ...
+
+    def step(self, key: Key, state: Any, action: Array) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
+        """(state, observation, reward, terminated, truncated, info) after `action`; the key is consumed."""
+        ...

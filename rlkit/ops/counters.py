@@ -1,0 +1,33 @@
+"""A counter that stays exact past 2³¹ although JAX has no 64-bit integers by default."""
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+
+@struct.dataclass
+class StepCounter:
+    """A 64-bit count as two 32-bit words, so that long runs neither wrap nor lose steps to float32 rounding."""
+
+    high: Array  # [] uint32
+    low: Array  # [] uint32
+
+    @classmethod
+    def create(cls, value: int = 0) -> "StepCounter":
+        """A counter at `value` (a Python integer, 0 <= value < 2**64)."""
+        return cls(high=jnp.uint32(value >> 32), low=jnp.uint32(value & 0xFFFFFFFF))
+
+    def add(self, amount: Array | int) -> "StepCounter":
+        """The counter `amount` further on; 0 <= amount < 2**32."""
+        low = self.low + jnp.uint32(amount)
+        return StepCounter(high=self.high + (low < self.low).astype(jnp.uint32), low=low)
+
+    def to_float(self) -> Array:
+        """The count as float32 (relative error below 1e-7), for schedules."""
+        return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)
+
+    def to_int(self) -> int:
+        """The exact count as a Python integer, on the host; of several seeds, which all count alike, the first."""
+        high, low = np.ravel(np.asarray(self.high)), np.ravel(np.asarray(self.low))
+        return (int(high[0]) << 32) + int(low[0])

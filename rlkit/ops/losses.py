@@ -1,0 +1,49 @@
+"""Loss terms on arrays [M]; every function returns one value per sample, reductions are the caller's."""
+
+import jax.numpy as jnp
+from jax import Array
+
+
+def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | Array) -> Array:
+    """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7, negated).
+
+    >>> clipped_surrogate(jnp.log(jnp.array([1.5, 1.5, 0.5])), jnp.array([1.0, -1.0, -1.0]), 0.2).round(4).tolist()
+    [-1.2000000476837158, 1.5, 0.800000011920929]
+    """
+    ratio = jnp.exp(log_ratio)
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip_epsilon, 1.0 + clip_epsilon) * advantage)
+
+
+def outside_clip(log_ratio: Array, clip_epsilon: float | Array) -> Array:
+    """1 where the probability ratio left 1 ± clip_epsilon, else 0; its mean is PPO's clip fraction."""
+    return (jnp.abs(jnp.expm1(log_ratio)) > clip_epsilon).astype(jnp.float32)
+
+
+def squared_error(prediction: Array, target: Array) -> Array:
+    """½ (prediction - target)²."""
+    return 0.5 * jnp.square(prediction - target)
+
+
+def clipped_squared_error(prediction: Array, old_prediction: Array, target: Array, clip_epsilon: float | Array) -> Array:
+    """½ max of the squared errors of the prediction and of the prediction kept within ±clip_epsilon of the old one.
+
+    The value loss of OpenAI baselines' PPO; there is no evidence that it helps (Andrychowicz et al. 2021, §3.1).
+    """
+    kept = old_prediction + jnp.clip(prediction - old_prediction, -clip_epsilon, clip_epsilon)
+    return jnp.maximum(squared_error(prediction, target), squared_error(kept, target))
+
+
+def approximate_kl(log_ratio: Array) -> Array:
+    """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r (Schulman 2020, "k3")."""
+    return jnp.expm1(log_ratio) - log_ratio
+
+
+def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -> Array:
+    """(x - mean) / (standard deviation + epsilon)."""
+    return (x - mean) / (jnp.sqrt(variance) + epsilon)
+
+
+def explained_variance(prediction: Array, target: Array) -> Array:
+    """1 - Var[target - prediction] / Var[target], a scalar; 0 where the target is constant."""
+    variance = jnp.var(target)
+    return jnp.where(variance > 0, 1.0 - jnp.var(target - prediction) / jnp.maximum(variance, 1e-12), 0.0)

@@ -1,0 +1,63 @@
+"""Returns and advantages over rollouts [T, ...]; `terminated` and `truncated` kept apart."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def gae(
+    reward: Array,
+    value: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: float | Array,
+    gae_lambda: float | Array,
+) -> Array:
+    """Generalised advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo et al. 2018).
+
+    `next_value` [T, ...] is the value of the true successor of every step (of the final observation at the end of an episode).
+    δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t);  A_t = δ_t + γ λ (1 - done_t) A_{t+1}: termination stops bootstrapping,
+    either end cuts the sum.
+
+    >>> ones, no = jnp.ones(2), jnp.zeros(2, bool)
+    >>> gae(ones, 0 * ones, 10 * ones, no, jnp.array([False, True]), gamma=0.5, gae_lambda=1.0).tolist()
+    [9.0, 6.0]
+    """
+    delta = reward + gamma * next_value * (1.0 - terminated) - value
+    return discounted_sum(delta, gamma * gae_lambda * (1.0 - (terminated | truncated)))
+
+
+def lambda_returns(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: float | Array,
+    td_lambda: float | Array,
+) -> Array:
+    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20); the last step and both kinds of end bootstrap as in `gae`.
+
+    G_t = r_t + γ (1 - terminated_t) ((1 - λ_t) V(s_{t+1}) + λ_t G_{t+1}), with λ_t = 0 where the episode ends and at t = T - 1.
+    """
+    mix = td_lambda * (1.0 - truncated)
+    mix = mix.at[-1].set(0.0)
+    alive = gamma * (1.0 - terminated)
+    return discounted_sum(reward + alive * (1.0 - mix) * next_value, alive * mix)
+
+
+def discounted_sum(x: Array, discount: Array) -> Array:
+    """y_t = x_t + discount_t · y_{t+1} with y_T = 0; both [T, ...].
+
+    >>> discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.full(3, 0.5)).tolist()
+    [3.0, 4.0, 4.0]
+    """
+
+    def step(y_tp1: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        x_t, discount_t = inputs
+        y_t = x_t + discount_t * y_tp1
+        return y_t, y_t
+
+    return jax.lax.scan(step, jnp.zeros_like(x[0]), (x, jnp.broadcast_to(discount, x.shape)), reverse=True, unroll=16)[1]

@@ -1,0 +1,73 @@
+"""Running mean and variance of pytrees, and normalisation by them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+PyTree = Any
+
+
+@struct.dataclass(kw_only=True)
+class RunningStats:
+    """Mean and variance of everything folded in so far; `mean` and `m2` have the shape of one example.
+
+    `m2` is the sum of squared distances from the mean, so `variance = m2 / count` (Welford; Chan et al. 1979).
+    """
+
+    count: Array  # [] float32
+    mean: PyTree
+    m2: PyTree
+
+    @property
+    def variance(self) -> PyTree:
+        """Population variance, 1 before anything was folded in."""
+        return jax.tree.map(lambda m2: jnp.where(self.count > 0, m2 / jnp.maximum(self.count, 1.0), 1.0), self.m2)
+
+
+def init_stats(example: PyTree) -> RunningStats:
+    """Empty statistics for examples shaped like `example` (arrays or `jax.ShapeDtypeStruct`)."""
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), example)
+    return RunningStats(count=jnp.float32(0.0), mean=zeros, m2=jax.tree.map(jnp.copy, zeros))
+
+
+def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> RunningStats:
+    """Folds a batch into the statistics; every axis that `stats.mean` lacks is a batch axis.
+
+    With `axis_name`, the batches of all devices are folded at once and every device gets the same result. Two batches folded one
+    after the other give the same as both joined, up to rounding.
+    """
+    example, leaf = jax.tree.leaves(stats.mean)[0], jax.tree.leaves(batch)[0]
+    batch_shape = leaf.shape[: leaf.ndim - example.ndim]
+    axes = tuple(range(len(batch_shape)))
+    added = jnp.float32(1.0)
+    for size in batch_shape:
+        added = added * size
+    mean = jax.tree.map(lambda x: x.astype(jnp.float32).mean(axes), batch)
+    if axis_name is not None:
+        mean = jax.lax.pmean(mean, axis_name)
+        added = jax.lax.psum(added, axis_name)
+    m2 = jax.tree.map(lambda x, m: jnp.square(x.astype(jnp.float32) - m).sum(axes), batch, mean)
+    if axis_name is not None:
+        m2 = jax.lax.psum(m2, axis_name)
+
+    count = stats.count + added
+    delta = jax.tree.map(jnp.subtract, mean, stats.mean)
+    return RunningStats(
+        count=count,
+        mean=jax.tree.map(lambda old, d: old + d * (added / count), stats.mean, delta),
+        m2=jax.tree.map(lambda old, new, d: old + new + jnp.square(d) * (stats.count * added / count), stats.m2, m2, delta),
+    )
+
+
+def normalize(stats: RunningStats | None, values: PyTree, clip: float = 10.0, epsilon: float = 1e-8) -> PyTree:
+    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where `stats` is None."""
+    if stats is None:
+        return values
+
+    def one(value: Array, mean: Array, variance: Array) -> Array:
+        return jnp.clip((value.astype(jnp.float32) - mean) * jax.lax.rsqrt(variance + epsilon), -clip, clip)
+
+    return jax.tree.map(one, values, stats.mean, stats.variance)

@@ -1,0 +1,36 @@
+"""Pseudo-random permutations without a sort: several hundred times cheaper on a CPU than `jax.random.permutation`."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+ROUNDS = 6
+SMALL = 32  # below this a sort costs next to nothing, and so few bits mix badly
+
+
+def shuffled_indices(key: Array, n: int) -> Array:
+    """A pseudo-random permutation of 0 … n-1, [n] int32; the key is consumed.
+
+    A keyed bijection on the b-bit integers (b the least with 2**b >= n) is iterated until it lands below n (cycle walking, Black &
+    Rogaway 2002), which makes it a bijection on 0 … n-1. Each round multiplies by an odd number, adds a key and mixes high bits
+    into low ones: every operation is invertible modulo 2**b. Good enough to draw minibatches (tests hold positions and pairs against
+    chi-square bounds); no cryptography.
+    """
+    if n <= SMALL:
+        return jax.random.permutation(key, n).astype(jnp.int32)
+    bits = (n - 1).bit_length()
+    mask = jnp.uint32((1 << bits) - 1)
+    words = jax.random.bits(key, (ROUNDS, 2), jnp.uint32)
+    factors, offsets = words[:, 0] | jnp.uint32(1), words[:, 1]
+
+    def mix(x: Array) -> Array:
+        for i in range(ROUNDS):
+            x = (x * factors[i] + offsets[i]) & mask
+            x = x ^ (x >> (bits // 2 + (i % 2)))  # invertible: the highest bits stay, the others follow from them
+        return x
+
+    def walk(x: Array) -> Array:
+        return jnp.where(x < n, x, mix(x))
+
+    start = mix(jnp.arange(n, dtype=jnp.uint32))
+    return jax.lax.while_loop(lambda x: jnp.any(x >= n), walk, start).astype(jnp.int32)

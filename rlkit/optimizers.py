@@ -1,0 +1,70 @@
+"""Optimisers whose learning rate follows the progress of the run, kept in the optimiser state."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from rlkit.errors import UnknownNameError, did_you_mean
+
+SCHEDULES: dict[str, Callable[[Array], Array]] = {
+    "constant": jnp.ones_like,
+    "linear": lambda progress: 1.0 - progress,
+    "cosine": lambda progress: 0.5 * (1.0 + jnp.cos(jnp.pi * progress)),
+}
+OptimizerName = Literal["adam", "rmsprop", "sgd"]
+
+
+class LearningRateState(NamedTuple):
+    """State of `scale_by_progress`: the rate that the last update used, for logs and callbacks."""
+
+    learning_rate: Array  # [] float32
+
+
+def scale_by_progress(learning_rate: float | Array, schedule: str) -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by -learning_rate · schedule(progress); `progress` [] in [0, 1] is an extra argument of `update`."""
+    if schedule not in SCHEDULES:
+        raise UnknownNameError(f"unknown schedule {schedule!r}; {did_you_mean(schedule, SCHEDULES)}")
+
+    def init(params: Any) -> LearningRateState:
+        del params
+        return LearningRateState(jnp.asarray(learning_rate, jnp.float32))
+
+    def update(updates: Any, state: LearningRateState, params: Any = None, *, progress: Array, **extra: Any):
+        del state, params, extra
+        rate = jnp.asarray(learning_rate, jnp.float32) * SCHEDULES[schedule](progress)
+        return jax.tree.map(lambda u: -rate * u, updates), LearningRateState(rate)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def make_optimizer(
+    name: str,
+    *,
+    learning_rate: float | Array,
+    schedule: str = "constant",
+    max_grad_norm: float | None = None,
+    epsilon: float = 1e-5,
+) -> optax.GradientTransformationExtraArgs:
+    """Global-norm clipping (if `max_grad_norm`), then the rule, then the scheduled learning rate.
+
+    `epsilon` is added outside the square root, as in the RL baselines. Raises `UnknownNameError`.
+    """
+    rules = {
+        "adam": lambda: optax.scale_by_adam(eps=epsilon),
+        "rmsprop": lambda: optax.scale_by_rms(decay=0.99, eps=epsilon, eps_in_sqrt=False),
+        "sgd": optax.identity,
+    }
+    if name not in get_args(OptimizerName):
+        raise UnknownNameError(f"unknown optimizer {name!r}; {did_you_mean(name, rules)}, or pass any optax transformation")
+    clip = [] if max_grad_norm is None else [optax.clip_by_global_norm(max_grad_norm)]
+    return optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule))
+
+
+def current_learning_rate(opt_state: Any) -> Array | None:
+    """The learning rate that the optimiser state records, if any (ours, or `optax.inject_hyperparams`)."""
+    found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
+    return jnp.asarray(found[0][1]) if found else None

@@ -1,0 +1,163 @@
+"""The pure core: what a learner is (`Module`), reinforcement learning as one (`RLModule`), and `fit`, which trains any of them.
+
+Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters side by side. The Trainer calls the same
+`outer_iteration`, so there is one loop.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.agents.base import Agent
+from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import ConfigError, require
+from rlkit.training.evaluator import make_evaluator
+from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
+
+
+@runtime_checkable
+class Module(Protocol):
+    """Any jittable learner; its train state `ts` is a pytree of its own choice.
+
+    Metrics named `sum/…` add up over training steps, all others are averaged.
+    """
+
+    def init_train_state(self, key: Key) -> PyTree:
+        """The state before the first step; the key is consumed."""
+        ...
+
+    def get_batch(self, ts: PyTree, i: Array) -> tuple[PyTree, PyTree]:
+        """(ts, batch) for the i-th training step of an outer iteration."""
+        ...
+
+    def training_step(self, i: Array, ts: PyTree, batch: PyTree) -> tuple[PyTree, Metrics]:
+        """Learns from the batch."""
+        ...
+
+    def eval_callback(self, ts: PyTree) -> PyTree:
+        """What is measured between outer iterations, {} for nothing."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RLModule:
+    """Reinforcement learning as a `Module`: `get_batch` collects a rollout, `training_step` learns from it.
+
+    `total_steps` is the horizon of schedules in environment steps. Without `eval_env`, `eval_callback` measures nothing.
+    """
+
+    env: EnvAdapter
+    agent: Agent
+    algorithm: Algorithm
+    total_steps: float
+    eval_env: EnvAdapter | None = None
+    evaluation_episodes: int = 16
+    max_evaluation_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.env.is_jittable,
+            "this environment runs on the host and cannot be compiled",
+            "give a jittable one (gymnax/…, or `vectorize` of a JAX environment)",
+        )
+        check_fit(self.algorithm, self.agent, self.env)
+        if self.eval_env is not None:
+            same = (
+                self.eval_env.observation_space == self.env.observation_space
+                and self.eval_env.action_space == self.env.action_space
+            )
+            require(same, "eval_env has other spaces than env", "make both from the same environment and wrappers")
+            make_evaluator(
+                self.eval_env, self.agent, num_episodes=self.evaluation_episodes, max_steps=self.max_evaluation_steps
+            )
+
+    def init_train_state(self, key: Key) -> TrainState:
+        """Fresh networks and environments, and the random prefill if the algorithm wants one."""
+        return self.algorithm.init(self.agent, self.env, key, total_steps=self.total_steps)
+
+    def get_batch(self, ts: TrainState, i: Array) -> tuple[TrainState, tuple[Rollout, EpisodeStats]]:
+        """One rollout by the current policy, and the episodes that ended in it."""
+        ts, rollout, episodes = self.algorithm.collect(self.agent, self.env, ts)
+        return ts, (rollout, episodes)
+
+    def training_step(
+        self, i: Array, ts: TrainState, batch: tuple[Rollout, EpisodeStats]
+    ) -> tuple[TrainState, Metrics]:
+        """One update of the algorithm."""
+        rollout, episodes = batch
+        key, update_key = jax.random.split(ts.local.key)
+        learner, memory, metrics = self.algorithm.update(self.agent, ts.learner, ts.local.memory, rollout, update_key)
+        ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
+        return ts, metrics | {
+            "sum/episode_return": episodes.return_sum,
+            "sum/episode_length": episodes.length_sum,
+            "sum/episodes": episodes.count,
+        }
+
+    def eval_callback(self, ts: TrainState) -> dict[str, Any]:
+        """The evaluation of the current policy (see `Evaluator`), {} without `eval_env`."""
+        if self.eval_env is None:
+            return {}
+        evaluate = make_evaluator(
+            self.eval_env, self.agent, num_episodes=self.evaluation_episodes, max_steps=self.max_evaluation_steps
+        )
+        return evaluate(ts.learner.policy)
+
+    def counters(self, ts: TrainState) -> tuple[int, int]:
+        """(environment steps, updates) so far, exact; on the host."""
+        return ts.learner.env_steps.to_int(), ts.learner.updates.to_int()
+
+
+def iteration(module: Module, ts: PyTree, i: Array) -> tuple[PyTree, Metrics]:
+    """collect, then update."""
+    ts, batch = module.get_batch(ts, i)
+    return module.training_step(i, ts, batch)
+
+
+def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree, Metrics]:
+    """`num_steps` iterations in one program; metrics are averaged over them, `sum/…` added up."""
+    ts, metrics = jax.lax.scan(lambda ts, i: iteration(module, ts, i), ts, jnp.arange(num_steps))
+    return ts, reduce_metrics(metrics)
+
+
+def fit(
+    module: Module,
+    key: Key | None,
+    *,
+    num_iterations: int,
+    steps_per_iteration: int = 1,
+    train_state: PyTree = None,
+    skip_initial_evaluation: bool = False,
+) -> tuple[PyTree, dict[str, PyTree]]:
+    """Trains `module` for `num_iterations` outer iterations of `steps_per_iteration` training steps each; jittable, `vmap`-able.
+
+    Starts from `train_state` where one is given (then `key` may be None), else from a fresh one. Returns the last state and
+    `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer iterations, and `"initial_eval"` unless it is skipped.
+    """
+    for name, value in (("num_iterations", num_iterations), ("steps_per_iteration", steps_per_iteration)):
+        require(isinstance(value, int) and value >= 1, f"{name} must be a positive integer, got {value!r}", f"pass {name}=10")
+    if train_state is None:
+        if key is None:
+            raise ConfigError("fit needs a key or a train_state, got neither; pass jax.random.key(0)")
+        train_state = module.init_train_state(key)
+    train_state = strong_types(train_state)
+    first = {} if skip_initial_evaluation else {"initial_eval": module.eval_callback(train_state)}
+
+    def outer(ts: PyTree, _: None) -> tuple[PyTree, dict[str, PyTree]]:
+        ts, metrics = outer_iteration(module, ts, steps_per_iteration)
+        return ts, {"train": metrics, "eval": module.eval_callback(ts)}
+
+    train_state, stacked = jax.lax.scan(outer, train_state, length=num_iterations)
+    return train_state, stacked | first
+
+
+def strong_types(tree: PyTree) -> PyTree:
+    """Every leaf as an array of strong type, so that a state that went through a step has the type of a fresh one."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
+
+

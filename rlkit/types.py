@@ -1,0 +1,145 @@
+"""The nouns of rlkit: frozen, keyword-only pytrees.
+
+Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices. With several seeds every leaf
+has a leading axis S.
+"""
+
+from typing import Any
+
+import jax
+from flax import struct
+from jax import Array
+
+from rlkit.ops.counters import StepCounter
+from rlkit.ops.running_stats import RunningStats
+
+PyTree = Any
+Obs = PyTree  # observations may be any pytree of arrays [N, ...]
+Action = Array  # [N, ...]
+Params = PyTree
+Carry = PyTree  # recurrent state of an agent, () for feed-forward agents
+EnvState = PyTree
+Memory = PyTree  # what the replay buffer or batch builder keeps between iterations, () for on-policy algorithms
+Key = Array  # typed key (`jax.random.key`), consumed once
+Metrics = dict[str, Array]
+
+
+@struct.dataclass(kw_only=True)
+class TimeStep:
+    """What every environment did in one step; leaves [N, ...].
+
+    `obs` is what the policy sees next: after the end of an episode the first observation of the next one. `next_obs` is the true
+    successor of the state that was acted in, never a reset observation: targets bootstrap from it.
+    """
+
+    obs: Obs
+    reward: Array  # [N] float32
+    terminated: Array  # [N] bool: the task ended, nothing follows; stops bootstrapping
+    truncated: Array  # [N] bool: the episode was cut (time limit); does not stop bootstrapping
+    next_obs: Obs
+    info: dict[str, Array]  # what the environment reports beside, [N, ...] each
+
+
+@struct.dataclass(kw_only=True)
+class Transition:
+    """One step as learners need it; leaves [N, ...], in a `Rollout` [T, N, ...]. Observations are raw (not normalised)."""
+
+    obs: Obs
+    action: Action
+    reward: Array
+    terminated: Array
+    truncated: Array
+    next_obs: Obs
+    extras: dict[str, PyTree]  # by name what an agent or collector adds: carry, discounted_return …
+
+    @property
+    def done(self) -> Array:
+        """Whether the episode ended here, for either reason."""
+        return self.terminated | self.truncated
+
+
+Rollout = Transition  # leaves [T, N, ...]
+
+
+@struct.dataclass(kw_only=True)
+class EpisodeStats:
+    """Sums over finished episodes: they add over environments, devices and iterations."""
+
+    return_sum: Array  # [] float32
+    length_sum: Array  # [] float32, environment steps
+    count: Array  # [] int32, episodes
+
+
+@struct.dataclass(kw_only=True)
+class RunningEpisode:
+    """The episodes in flight."""
+
+    return_so_far: Array  # [N] float32
+    length_so_far: Array  # [N] int32
+
+
+@struct.dataclass(kw_only=True)
+class PolicyState:
+    """All that one needs to act; this is what gets exported."""
+
+    params: Params
+    obs_stats: RunningStats | None  # statistics that normalise observations; None: they are used as they are
+    env_steps: StepCounter
+    total_steps: Array  # [] float32: the horizon of schedules, in environment steps
+
+    @property
+    def progress(self) -> Array:
+        """Share of the run that is done, [] float32 in [0, 1]."""
+        return progress(self.env_steps, self.total_steps)
+
+
+@struct.dataclass(kw_only=True)
+class LearnerState:
+    """What learning changes; equal on every device."""
+
+    params: Params
+    target_params: Params  # () where the algorithm has none
+    opt_state: PyTree
+    obs_stats: RunningStats | None
+    reward_stats: RunningStats | None
+    env_steps: StepCounter  # real environment steps, over all environments and devices
+    updates: StepCounter  # gradient steps
+    total_steps: Array  # [] float32
+
+    @property
+    def progress(self) -> Array:
+        """Share of the run that is done, [] float32 in [0, 1]."""
+        return progress(self.env_steps, self.total_steps)
+
+    @property
+    def policy(self) -> PolicyState:
+        """The part that acts."""
+        return PolicyState(
+            params=self.params, obs_stats=self.obs_stats, env_steps=self.env_steps, total_steps=self.total_steps
+        )
+
+
+@struct.dataclass(kw_only=True)
+class LocalState:
+    """What belongs to one device: its environments, its replay memory, its random numbers."""
+
+    env_state: EnvState
+    obs: Obs  # [N, ...] the observation to act on next
+    carry: Carry
+    memory: Memory
+    episodes: RunningEpisode
+    discounted_return: Array  # [N] float32: running discounted sum of rewards, for reward scaling
+    key: Key
+
+
+@struct.dataclass(kw_only=True)
+class TrainState:
+    """Everything that a bit-exact resume needs."""
+
+    learner: LearnerState
+    local: LocalState
+
+
+def progress(env_steps: StepCounter, total_steps: Array) -> Array:
+    """`env_steps / total_steps`, at most 1; [] float32."""
+    return jax.numpy.clip(env_steps.to_float() / total_steps, 0.0, 1.0)

@@ -1,0 +1,100 @@
+"""Checks configs against their annotations: one clear error before anything compiles.
+
+Configs are frozen stdlib dataclasses whose limits are written as `Annotated[float, Gt(0)]`. Fields that hold JAX arrays or
+tracers pass unchecked, so that an algorithm can be built from traced hyper-parameters inside `jax.vmap`.
+"""
+
+import dataclasses
+import functools
+import json
+import typing
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from rlkit.errors import ConfigError, did_you_mean
+
+C = TypeVar("C")
+
+
+def validate(config: C) -> C:
+    """Returns `config` unchanged if every field agrees with its annotation.
+
+    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and the value found.
+    """
+    for name, annotation in field_annotations(type(config)).items():
+        value = getattr(config, name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            validate(value)
+        elif not is_array(value):
+            try:
+                _adapter(annotation).validate_python(value, strict=True)
+            except ValidationError as error:
+                raise ConfigError(_explain(type(config).__name__, name, error)) from None
+    return config
+
+
+def from_dict(kind: type[C], values: Any) -> C:
+    """Builds a config of type `kind` from plain data (as read from YAML or JSON).
+
+    Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and values out of range.
+    """
+    if not isinstance(values, dict):
+        raise ConfigError(f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write `field: value` lines")
+    annotations = field_annotations(kind)
+    arguments = {}
+    for name, value in values.items():
+        if name not in annotations:
+            raise ConfigError(f"{kind.__name__} has no field {name!r}; {did_you_mean(name, annotations)}")
+        arguments[name] = _from_plain(kind.__name__, name, annotations[name], value)
+    try:
+        return validate(kind(**arguments))
+    except TypeError as error:
+        raise ConfigError(f"{kind.__name__} is incomplete: {error}; add the missing fields") from None
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The config as plain JSON data; `from_dict(type(config), to_dict(config)) == config`."""
+    return json.loads(json.dumps(dataclasses.asdict(config), default=_plain_scalar))
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is a NumPy or JAX array or a tracer, told without importing either library."""
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+@functools.cache
+def field_annotations(kind: type) -> dict[str, Any]:
+    """The resolved annotation of every field of the dataclass `kind`, limits included."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+@functools.cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+
+
+def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:
+    nested = [kind for kind in (annotation, *typing.get_args(annotation)) if dataclasses.is_dataclass(kind)]
+    if nested and isinstance(value, dict):
+        return from_dict(typing.cast(type, nested[0]), value)
+    try:  # JSON mode: lists become tuples, everything else stays strict
+        return _adapter(annotation).validate_json(json.dumps(value), strict=True)
+    except TypeError:
+        raise ConfigError(f"{owner}.{name} is not plain data: got {value!r}; use numbers, strings, lists") from None
+    except ValidationError as error:
+        raise ConfigError(_explain(owner, name, error)) from None
+
+
+def _explain(owner: str, name: str, error: ValidationError) -> str:
+    found = error.errors()
+    wanted = " or ".join(dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in found))
+    place = ".".join([owner, name])
+    return f"{place}: {wanted}, got {found[0]['input']!r}"
+
+
+def _plain_scalar(value: Any) -> Any:
+    if is_array(value):
+        return value.tolist()
+    raise TypeError(f"{value!r} cannot be written as plain data")
