@@ -24,6 +24,7 @@ def validate(config: C) -> C:
     """
     for name, annotation in field_annotations(type(config)).items():
         value = getattr(config, name)
+        value = value.tolist() if is_numpy(value) else value
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             validate(value)
         elif not is_array(value):
@@ -63,6 +64,11 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
+def is_numpy(value: Any) -> bool:
+    """Whether `value` is a NumPy array or scalar: known now, unlike a tracer, so its limits can be checked."""
+    return is_array(value) and type(value).__module__ == "numpy"
+
+
 @functools.cache
 def field_annotations(kind: type) -> dict[str, Any]:
     """The resolved annotation of every field of the dataclass `kind`, limits included."""
@@ -72,7 +78,7 @@ def field_annotations(kind: type) -> dict[str, Any]:
 
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False))
 
 
 def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:

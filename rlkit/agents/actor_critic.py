@@ -25,6 +25,7 @@ class ActorCritic:
     network: Network
     head: PolicyHead
     spec: tuple[str, ActorCriticConfig] | None
+    action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
         """Fresh parameters {"network", "head"}; the key is consumed."""
@@ -83,7 +84,8 @@ def actor_critic(
     share = config.share_torso if config.share_torso is not None else any(is_image(leaf) for leaf in leaves(observation_space))
     kind = SharedActorCritic if share else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
-    return ActorCritic(network=network, head=head, spec=None if torso else ("actor_critic", config))
+    spec = None if torso else ("actor_critic", config)
+    return ActorCritic(network=network, head=head, spec=spec, action_space=action_space)
 
 
 class SeparateActorCritic(nnx.Module):

@@ -12,9 +12,10 @@ from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore
+from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import SpaceError
+from rlkit.errors import SpaceError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
@@ -42,6 +43,7 @@ class Algorithm:
     collector: Collector
     batch_builder: BatchBuilder
     updater: Updater
+    replay_buffer: ReplayBuffer | None = None
     normalize_observations: bool = False
     normalize_rewards: bool = False
     spec: tuple[str, Any] | None = None
@@ -61,6 +63,8 @@ class Algorithm:
 
         `total_steps` is the horizon of schedules, in environment steps.
         """
+        if isinstance(total_steps, (int, float)):
+            require(total_steps > 0, f"total_steps must be positive, got {total_steps}", "pass total_steps=100_000")
         params_key, reset_key, prefill_key, local_key = jax.random.split(key, 4)
         params = agent.init(params_key)
         opt_state, target_params = self.updater.init(params)
@@ -88,6 +92,10 @@ class Algorithm:
             key=local_key,
         )
         state = TrainState(learner=learner, local=local)
+        if self.replay_buffer is not None:
+            rollout = jax.eval_shape(lambda state: self.collect(agent, env, state)[1], state)
+            one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rollout)
+            state = state.replace(local=local.replace(memory=self.replay_buffer.init(one)))
         return self._prefill(agent, env, state, prefill_key) if self.prefill_collects(env) else state
 
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
@@ -145,10 +153,12 @@ class Algorithm:
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
-            learner = self._absorb(state.learner, rollout)
+            learner, local = self._absorb(state.learner, rollout), state.local
             if learner.reward_stats is not None:
                 learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
-            return state.replace(learner=learner), None
+            if self.replay_buffer is not None:
+                local = local.replace(memory=self.replay_buffer.add(local.memory, rollout))
+            return TrainState(learner=learner, local=local), None
 
         return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
 
@@ -191,8 +201,19 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
         raise SpaceError(
             f"the agent fails on observations of {env.observation_space}: {error}; build it with the spaces of this environment"
         ) from error
-    if action.shape != wanted.shape:
+    if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
         raise SpaceError(
-            f"the agent's actions are {list(action.shape)}, the environments need {list(wanted.shape)}; "
+            f"the agent's actions are {action.dtype}{list(action.shape)}, "
+            f"the environments need {wanted.dtype}{list(wanted.shape)}; "
             "build the agent with the action space of this environment"
         )
+    known = getattr(agent, "action_space", None)
+    if known is not None and not _is_float(wanted) and known != env.action_space:
+        raise SpaceError(
+            f"the agent chooses from {known}, the environments from {env.action_space}; "
+            "build the agent with the action space of this environment"
+        )
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)

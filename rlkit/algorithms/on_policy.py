@@ -12,7 +12,7 @@ from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError
+from rlkit.errors import ConfigError, require
 from rlkit.optimizers import make_optimizer
 from rlkit.types import PyTree
 
@@ -52,6 +52,11 @@ def on_policy(
             )
         if check is not None:
             check(agent, env)
+        require(
+            not config.normalize_advantages or config.num_steps * env.num_envs // num_minibatches > 1,
+            "normalize_advantages needs at least two samples in a minibatch, got one",
+            "use fewer minibatches, more environments or steps, or normalize_advantages=False",
+        )
 
     optimizer = overrides.optimizer or make_optimizer(
         config.optimizer,

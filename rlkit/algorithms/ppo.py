@@ -84,8 +84,3 @@ def _check_sizes(config: PPOConfig, env: EnvAdapter) -> None:
         f"(num_envs={env.num_envs} x num_steps={config.num_steps})",
         f"use num_minibatches={' or '.join(map(str, nearest))}",
     )
-    require(
-        not config.normalize_advantages or size // config.num_minibatches > 1,
-        "normalize_advantages needs at least two samples in a minibatch, got one",
-        "use fewer minibatches, more environments or steps, or normalize_advantages=False",
-    )

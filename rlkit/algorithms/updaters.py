@@ -48,7 +48,8 @@ class Updater:
         keys = jax.random.split(key, len(self.steps))
         for index, gradient_step in enumerate(self.steps):
             learner, found = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
-            metrics |= found
+            skipped = metrics.get("sum/skipped_updates", 0.0) + found["sum/skipped_updates"]
+            metrics |= found | {"sum/skipped_updates": skipped}
         return learner.replace(updates=learner.updates.add(1)), metrics
 
     def _descend(
@@ -74,8 +75,8 @@ class Updater:
         if step.process_gradients:
             gradients = step.process_gradients(gradients)
         optimizer = optax.with_extra_args_support(step.optimizer)
-        change, new_opt_state = optimizer.update(gradients, opt_state, part, progress=learner.progress)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        change, new_opt_state = optimizer.update(gradients, opt_state, part, progress=learner.progress, value=loss)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.global_norm(gradients))
         part, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
         )
@@ -102,8 +103,14 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
         raise ConfigError(f"a loss returned a tuple of {len(output)}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
     else:
         loss, metrics = output, {}
-    if jnp.shape(loss) != ():
-        raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, for instance with .mean()")
+    try:
+        shape, is_float = jnp.shape(loss), jnp.issubdtype(jnp.result_type(loss), jnp.floating)
+    except TypeError:
+        raise ConfigError(f"a loss returned {loss!r}; return a scalar, (loss, metrics dict) or a dict with 'loss'") from None
+    if shape != ():
+        raise ConfigError(f"a loss returned an array of shape {shape}; reduce it to a scalar, for instance with .mean()")
+    if not is_float:
+        raise ConfigError(f"a loss returned a scalar of {jnp.result_type(loss)}, which has no gradient; make it a float")
     return loss, metrics
 
 

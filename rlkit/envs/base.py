@@ -17,12 +17,35 @@ class EnvAdapter(Protocol):
     hand over unbounded samples.
     """
 
-    num_envs: int
-    is_jittable: bool
-    observation_space: Space  # of ONE environment, as is the action space
-    action_space: Space
-    max_episode_steps: int | None  # time limit that the environment enforces; None: there is none
-    spec: tuple[str, dict[str, Any]] | None  # (registry id, keyword arguments) that rebuild it; None: built from Python objects
+    @property
+    def num_envs(self) -> int:
+        """How many environments step together."""
+        ...
+
+    @property
+    def is_jittable(self) -> bool:
+        """Whether `reset` and `step` are pure and may be traced."""
+        ...
+
+    @property
+    def observation_space(self) -> Space:
+        """Of ONE environment."""
+        ...
+
+    @property
+    def action_space(self) -> Space:
+        """Of ONE environment."""
+        ...
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """Time limit that the environment enforces; `None`: there is none."""
+        ...
+
+    @property
+    def spec(self) -> tuple[str, dict[str, Any]] | None:
+        """(registry id, keyword arguments) that rebuild it with `make_env`; `None`: built from Python objects."""
+        ...
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """New episodes everywhere: (state, observations [N, ...]); the key is consumed."""
@@ -49,8 +72,15 @@ class JaxEnv(Protocol):
     - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the true successor.
     """
 
-    observation_space: Space
-    action_space: Space
+    @property
+    def observation_space(self) -> Space:
+        """A gymnasium space; the values of a Dict are a dict, those of a Tuple a tuple."""
+        ...
+
+    @property
+    def action_space(self) -> Space:
+        """Discrete, MultiDiscrete or a Box of floats."""
+        ...
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
         """(state, observation) of a new episode; the key is consumed."""

@@ -7,19 +7,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.envs.vectorized import VectorizedEnv, vectorize
+from rlkit.envs.ids import NEEDS_NETWORK
+from rlkit.envs.vectorized import VectorizedEnv, cast, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.spaces import Space
 from rlkit.types import Key, Obs, PyTree
-
-# A static table, so that listing ids and mistyped ids do not import gymnax (seconds); a test compares it with the registry.
-GYMNAX_IDS = (
-    "Acrobot-v1 Asterix-MinAtar BernoulliBandit-misc Breakout-MinAtar CartPole-v1 Catch-bsuite DeepSea-bsuite "
-    "DiscountingChain-bsuite FourRooms-misc Freeway-MinAtar FrozenLake-misc GaussianBandit-misc MNISTBandit-bsuite "
-    "MemoryChain-bsuite MetaMaze-misc MountainCar-v0 MountainCarContinuous-v0 Pendulum-v1 PointRobot-misc Pong-misc "
-    "Reacher-misc Seaquest-MinAtar SimpleBandit-bsuite SpaceInvaders-MinAtar Swimmer-misc UmbrellaChain-bsuite"
-).split()
-NEEDS_NETWORK = {"MNISTBandit-bsuite": "it downloads the MNIST images when it is made"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +38,7 @@ class GymnaxEnv:
     def reset(self, key: Key) -> tuple[Any, Obs]:
         """(state, obs) of a new episode; the key is consumed."""
         obs, state = self.env.reset_env(key, self.params)
-        return _arrays(state), obs
+        return _arrays(state), cast(obs, self.observation_space)
 
     def step(self, key: Key, state: Any, action: Array) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
         """One step without reset (with, where `auto_reset`); the key is consumed."""
@@ -55,8 +47,11 @@ class GymnaxEnv:
         else:
             obs, new_state, reward, terminated, info = self.env.step_env(key, state, action, self.params)
             truncated = self.env.is_truncated(new_state, self.params)
+        obs = cast(obs, self.observation_space)
         # `discount` repeats `terminated` and the flags stand beside, so neither is information.
         info = {name: value for name, value in info.items() if name not in ("discount", "terminated", "truncated")}
+        if self.auto_reset:
+            info["final_observation"] = cast(info["final_observation"], self.observation_space)
         return _cast_like(state, new_state), obs, jnp.float32(reward), jnp.bool_(terminated), jnp.bool_(truncated), info
 
 
@@ -88,7 +83,7 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
     return GymnaxEnv(env, merged, observation_space, action_space, limit)
 
 
-def GymnaxAdapter(env_id: str, num_envs: int, *, params: dict[str, Any] | None = None, **kwargs: Any) -> VectorizedEnv:  # noqa: N802
+def GymnaxAdapter(env_id: str, num_envs: int, *, params: dict[str, Any] | None = None, **kwargs: Any) -> VectorizedEnv:
     """`num_envs` copies of the Gymnax environment `env_id`; arguments as for `gymnax_env`."""
     options = {**({"params": params} if params else {}), **kwargs}
     return vectorize(gymnax_env(env_id, params=params, **kwargs), num_envs, spec=(f"gymnax/{env_id}", options))
@@ -101,6 +96,3 @@ def _arrays(tree: PyTree) -> PyTree:
 def _cast_like(old: PyTree, new: PyTree) -> PyTree:
     """The new state in the dtypes of the old one: some environments reset to an int and step to a float."""
     return jax.tree.map(lambda o, n: jnp.asarray(n, jnp.result_type(o)), old, new)
-
-
-

@@ -9,10 +9,11 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.base import JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.contract import check_spaces, trace_findings
 from rlkit.errors import EnvContractError, require
-from rlkit.spaces import Space, map_space
-from rlkit.types import EnvState, Key, Obs, PyTree, TimeStep
+from rlkit.spaces import Space, jax_dtype, map_space
+from rlkit.types import Key, Obs, PyTree, TimeStep
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in docs/design.md
 
@@ -41,7 +42,7 @@ class VectorizedEnv:
         """New episodes everywhere; the key is consumed."""
         params = _strong(getattr(self.env, "params", ()))
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
-        return VectorState(envs=_strong(envs), params=params), self._cast(obs)
+        return VectorState(envs=_strong(envs), params=params), cast(obs, self.observation_space)
 
     def step(self, key: Key, state: VectorState, action: Array) -> tuple[VectorState, TimeStep]:
         """One step of every environment; those whose episode ends start a new one. The key is consumed."""
@@ -51,11 +52,11 @@ class VectorizedEnv:
         if isinstance(self.action_space, spaces.Box):
             action = jnp.clip(action, self.action_space.low, self.action_space.high)
         envs, obs, reward, terminated, truncated, info = jax.vmap(env.step)(step_keys, state.envs, action)
-        envs, obs = _like(state.envs, _strong(envs)), self._cast(obs)
+        envs, obs = _like(state.envs, _strong(envs)), cast(obs, self.observation_space)
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
         if getattr(env, "auto_reset", False):
             info = dict(info)
-            next_obs = self._cast(info.pop("final_observation"))
+            next_obs = cast(info.pop("final_observation"), self.observation_space)
         else:
             next_obs = obs
             envs, obs = self._reset_where(terminated | truncated, env, reset_key, envs, obs)
@@ -74,11 +75,6 @@ class VectorizedEnv:
     def _bind(self, params: PyTree) -> JaxEnv:
         return self.env.replace_params(params) if jax.tree.leaves(params) else self.env  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _cast(self, obs: Obs) -> Obs:
-        """Observations in the dtypes that the space declares (64-bit ones as 32-bit)."""
-        types = map_space(lambda leaf: jnp.dtype(jax.dtypes.canonicalize_dtype(leaf.dtype)), self.observation_space)
-        return jax.tree.map(lambda dtype, x: jax.lax.convert_element_type(x, dtype), types, obs)
-
     def _reset_where(self, done: Array, env: JaxEnv, key: Key, envs: PyTree, obs: Obs) -> tuple[PyTree, Obs]:
         """Resets the environments that are `done`, a block at a time until none is left: most steps reset few or none.
 
@@ -93,10 +89,11 @@ class VectorizedEnv:
             fresh, fresh_obs = jax.vmap(env.reset)(keys)
 
             def put(old: Array, new: Array) -> Array:
-                return old.at[index].set(new.astype(old.dtype), mode="drop")
+                return old.at[index].set(new, mode="drop")
 
-            envs = jax.tree.map(put, envs, fresh)
-            return pending.at[index].set(False, mode="drop"), envs, jax.tree.map(put, obs, self._cast(fresh_obs))
+            envs = jax.tree.map(put, envs, _like(envs, fresh))
+            obs = jax.tree.map(put, obs, cast(fresh_obs, self.observation_space))
+            return pending.at[index].set(False, mode="drop"), envs, obs
 
         return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
 
@@ -104,14 +101,23 @@ class VectorizedEnv:
 def vectorize(env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | None = None) -> VectorizedEnv:
     """`num_envs` copies of a single JAX environment as an `EnvAdapter` that resets finished episodes.
 
-    Raises `EnvContractError` at once, before anything compiles, if `env` breaks the `JaxEnv` contract; `check_env` explains more.
+    Raises `EnvContractError` or `SpaceError` at once, before anything compiles, if `env` breaks the `JaxEnv` contract;
+    `check_env` finds more.
     """
-    require(isinstance(num_envs, int) and num_envs >= 1, f"num_envs must be a positive integer, got {num_envs!r}", "pass num_envs=8")
-    for name in ("observation_space", "action_space"):
-        space = getattr(env, name, None)
-        if not isinstance(space, spaces.Space):
-            raise EnvContractError(f"{type(env).__name__}.{name} is {space!r}; set it to a gymnasium space, such as spaces.Box(...)")
-    vectorized = VectorizedEnv(
+    require(
+        isinstance(num_envs, int) and not isinstance(num_envs, bool) and num_envs >= 1,
+        f"num_envs must be a positive integer, got {num_envs!r}",
+        "pass num_envs=8, for instance",
+    )
+    if isinstance(env, EnvAdapter):
+        raise EnvContractError(
+            f"{type(env).__name__} is vectorised already; use it as it is, or vectorize the environment inside"
+        )
+    check_spaces(env)
+    for finding in trace_findings(env):
+        if finding.severity == "error":
+            raise EnvContractError(f"{finding.what}; {finding.cure}")
+    return VectorizedEnv(
         env=env,
         num_envs=num_envs,
         observation_space=env.observation_space,
@@ -119,59 +125,13 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | 
         max_episode_steps=getattr(env, "max_episode_steps", None),
         spec=spec,
     )
-    _check_step(env)
-    return vectorized
 
 
-def _check_step(env: JaxEnv) -> None:
-    """Traces one reset and one step without running them, and compares what comes out with the contract."""
-    name = type(env).__name__
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    reset = jax.eval_shape(env.reset, key)
-    if not (isinstance(reset, tuple) and len(reset) == 2):
-        raise EnvContractError(f"{name}.reset must return (state, obs), got {type(reset).__name__}; return the state first")
-    state, obs = reset
-    _check_structure(f"{name}.reset observation", env.observation_space, obs)
-    action = jax.ShapeDtypeStruct(env.action_space.shape or (), jax.dtypes.canonicalize_dtype(env.action_space.dtype))
-    step = jax.eval_shape(env.step, key, state, action)
-    if not (isinstance(step, tuple) and len(step) == 6):
-        found = f"{len(step)} values" if isinstance(step, tuple) else type(step).__name__
-        raise EnvContractError(
-            f"{name}.step returned {found}; return (state, obs, reward, terminated, truncated, info), with truncated for time limits"
-        )
-    next_state, obs, reward, terminated, truncated, info = step
-    _check_structure(f"{name}.step observation", env.observation_space, obs)
-    for label, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
-        if getattr(value, "shape", None) != ():
-            raise EnvContractError(f"{name}.step {label} has shape {getattr(value, 'shape', None)}; return one scalar for one environment")
-    if not isinstance(info, dict):
-        raise EnvContractError(f"{name}.step info is a {type(info).__name__}; return a dict of arrays, {{}} if there is nothing to say")
-    if getattr(env, "auto_reset", False) and "final_observation" not in info:
-        raise EnvContractError(
-            f"{name} says auto_reset=True but info has no 'final_observation'; put the observation before the reset there"
-        )
-    before, after = jax.tree.structure(state), jax.tree.structure(next_state)
-    if before != after:
-        raise EnvContractError(f"{name}.step changes the state's structure from {before} to {after}; return the same fields as reset")
-    for (path, old), new in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(next_state), strict=True):
-        if old.shape != new.shape or old.dtype != new.dtype:
-            raise EnvContractError(
-                f"{name}.step turns state{jax.tree_util.keystr(path)} from {old.dtype}{list(old.shape)} into "
-                f"{new.dtype}{list(new.shape)}; keep shape and dtype (for instance with jnp.asarray(x, old.dtype))"
-            )
-
-
-def _check_structure(label: str, space: Space, obs: Obs) -> None:
-    wanted = map_space(lambda leaf: leaf.shape, space)
-    paths = jax.tree.leaves_with_path(wanted, is_leaf=lambda x: isinstance(x, tuple) and all(isinstance(i, int) for i in x))
-    found = jax.tree.leaves_with_path(obs)
-    if [path for path, _ in paths] != [path for path, _ in found]:
-        raise EnvContractError(f"{label} is structured {jax.tree.structure(obs)}, its space {space}; make both agree")
-    for (path, shape), (_, leaf) in zip(paths, found, strict=True):
-        if tuple(leaf.shape) != tuple(shape):
-            raise EnvContractError(
-                f"{label}{jax.tree_util.keystr(path)} has shape {tuple(leaf.shape)}, its space says {tuple(shape)}; make both agree"
-            )
+def cast(obs: Obs, space: Space) -> Obs:
+    """Observations in the dtypes that `space` declares (64-bit ones as 32-bit); dtypes that agree cost nothing."""
+    return jax.tree.map(
+        lambda leaf, x: jax.lax.convert_element_type(x, jax_dtype(leaf)), map_space(lambda leaf: leaf, space), obs
+    )
 
 
 def _strong(tree: PyTree) -> PyTree:
@@ -180,4 +140,4 @@ def _strong(tree: PyTree) -> PyTree:
 
 
 def _like(old: PyTree, new: PyTree) -> PyTree:
-    return jax.tree.map(lambda o, n: n.astype(o.dtype) if n.dtype != o.dtype else n, old, new)
+    return jax.tree.map(lambda o, n: jax.lax.convert_element_type(n, o.dtype) if jnp.result_type(n) != o.dtype else n, old, new)

@@ -49,7 +49,7 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
     if axis_name is not None:
         mean = jax.lax.pmean(mean, axis_name)
         added = jax.lax.psum(added, axis_name)
-    m2 = jax.tree.map(lambda x, m: jnp.square(x.astype(jnp.float32) - m).sum(axes), batch, mean)
+    m2 = jax.tree.map(lambda x, m: jnp.square(x.astype(jnp.float32) - jnp.broadcast_to(m, x.shape)).sum(axes), batch, mean)
     if axis_name is not None:
         m2 = jax.lax.psum(m2, axis_name)
 
@@ -63,11 +63,17 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
 
 
 def normalize(stats: RunningStats | None, values: PyTree, clip: float = 10.0, epsilon: float = 1e-8) -> PyTree:
-    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where `stats` is None."""
+    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where `stats` is None.
+
+    Leaves of integers (categories, frames) always pass as they are: networks encode them.
+    """
     if stats is None:
         return values
 
     def one(value: Array, mean: Array, variance: Array) -> Array:
-        return jnp.clip((value.astype(jnp.float32) - mean) * jax.lax.rsqrt(variance + epsilon), -clip, clip)
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            return value
+        mean, scale = (jnp.broadcast_to(x, value.shape) for x in (mean, jax.lax.rsqrt(variance + epsilon)))
+        return jnp.clip((value.astype(jnp.float32) - mean) * scale, -clip, clip)
 
     return jax.tree.map(one, values, stats.mean, stats.variance)

@@ -5,6 +5,10 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
 
+from rlkit.errors import require
+
+DEFAULT_CHECKPOINTS = 20
+PositiveInt = Annotated[int, Gt(0)]
 WandbMode = Literal["online", "offline", "disabled"]
 
 
@@ -42,3 +46,102 @@ class CheckpointerConfig:
     """Also keep the checkpoint with the highest evaluation return."""
     save_timeout: Annotated[float, Gt(0)] = 600.0
     """Seconds to wait for a write to finish before it counts as failed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainerConfig:
+    """How long to train, and what happens between outer iterations.
+
+    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one program; after each the trainer
+    evaluates, saves and logs. Give `total_steps`, or `num_checkpoints` and `epochs_per_checkpoint`.
+    """
+
+    total_steps: PositiveInt | None = None
+    """Environment steps to train for, rounded up to whole outer iterations; None: num_checkpoints x epochs_per_checkpoint."""
+    num_checkpoints: PositiveInt | None = None
+    """Outer iterations; None: 20, or what total_steps and epochs_per_checkpoint leave."""
+    epochs_per_checkpoint: PositiveInt | None = None
+    """Iterations (collect, then update) in an outer iteration; None: what total_steps and num_checkpoints leave."""
+    num_seeds: PositiveInt = 1
+    """Seeds trained side by side in one program; with several, results have a leading axis of seeds."""
+    enable_evaluation: bool = True
+    """Evaluate after outer iterations."""
+    evaluation_episodes: PositiveInt = 16
+    """Episodes of each evaluation, played deterministically and again with sampled actions."""
+    max_evaluation_steps: PositiveInt | None = None
+    """Longest evaluation episode; None: the environment's own time limit."""
+    skip_initial_evaluation: bool = False
+    """Do not evaluate before the first outer iteration."""
+    eval_every: PositiveInt = 1
+    """Outer iterations from one evaluation to the next; the last one is always evaluated."""
+    log_every: PositiveInt = 1
+    """Outer iterations from one training record to the next."""
+    checkpoint_every: PositiveInt = 1
+    """Outer iterations from one checkpoint to the next; the last one is always saved."""
+    run_dir: str | None = None
+    """Directory that receives config, metrics, checkpoints, learning curve and summary of the run."""
+    restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
+    """Start from a checkpoint: a step (0 is one), latest, best, or auto: the latest if there is any, else afresh."""
+    replay_buffer_capacity: PositiveInt | None = None
+    """Transitions that the replay buffer holds; None: the algorithm's own. Off-policy algorithms only."""
+    warmup_steps: Annotated[int, Ge(0)] | None = None
+    """Environment steps of random actions before learning, rounded up to whole rollouts; None: the algorithm's own."""
+    max_queued: PositiveInt = 2
+    """Outer iterations that may wait on the device before the host catches up."""
+    debug: bool = True
+    """Show a progress bar."""
+    logger_config: LoggerConfig = LoggerConfig()
+    """Where records go."""
+    checkpointer_config: CheckpointerConfig = CheckpointerConfig()
+    """Where checkpoints go."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run in numbers: what `TrainerConfig` asks for, rounded to whole outer iterations."""
+
+    num_checkpoints: int  # outer iterations
+    epochs_per_checkpoint: int  # iterations in each
+    steps_per_iteration: int  # environment steps in an iteration, over all environments
+    prefill_steps: int  # environment steps of random actions before the first iteration
+
+    @property
+    def steps_per_checkpoint(self) -> int:
+        """Environment steps in an outer iteration."""
+        return self.epochs_per_checkpoint * self.steps_per_iteration
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of the whole run, prefill included."""
+        return self.num_checkpoints * self.steps_per_checkpoint + self.prefill_steps
+
+
+def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps: int = 0) -> Plan:
+    """Rounds `config` up to whole outer iterations. Raises `ConfigError` for settings that contradict each other."""
+    total, outer, epochs = config.total_steps, config.num_checkpoints, config.epochs_per_checkpoint
+    if total is None:
+        require(
+            outer is not None or epochs is not None,
+            "the length of training is not set",
+            "give total_steps=500_000, or num_checkpoints and epochs_per_checkpoint",
+        )
+        outer, epochs = outer or DEFAULT_CHECKPOINTS, epochs or 1
+    else:
+        require(
+            outer is None or epochs is None,
+            f"total_steps={total}, num_checkpoints={outer} and epochs_per_checkpoint={epochs} say the same thing twice",
+            "leave out one of the three",
+        )
+        require(
+            total > prefill_steps,
+            f"total_steps={total} does not go beyond the {prefill_steps} random steps before learning",
+            "raise total_steps or lower warmup_steps",
+        )
+        iterations = -(-(total - prefill_steps) // steps_per_iteration)
+        if epochs is None:
+            outer = min(outer or DEFAULT_CHECKPOINTS, iterations)
+            epochs = -(-iterations // outer)
+        outer = -(-iterations // epochs)
+    return Plan(
+        num_checkpoints=outer, epochs_per_checkpoint=epochs, steps_per_iteration=steps_per_iteration, prefill_steps=prefill_steps
+    )

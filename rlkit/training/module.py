@@ -5,7 +5,6 @@ Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters 
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -16,6 +15,7 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
+from rlkit.ops.counters import StepCounter
 from rlkit.training.evaluator import make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
 
@@ -24,7 +24,8 @@ from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
 class Module(Protocol):
     """Any jittable learner; its train state `ts` is a pytree of its own choice.
 
-    Metrics named `sum/…` add up over training steps, all others are averaged.
+    Metrics named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) -> (environment
+    steps, updates)` as `StepCounter`s; without it, training steps count as both.
     """
 
     def init_train_state(self, key: Key) -> PyTree:
@@ -108,9 +109,14 @@ class RLModule:
         )
         return evaluate(ts.learner.policy)
 
-    def counters(self, ts: TrainState) -> tuple[int, int]:
-        """(environment steps, updates) so far, exact; on the host."""
-        return ts.learner.env_steps.to_int(), ts.learner.updates.to_int()
+    def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
+        """(environment steps, updates) so far."""
+        return ts.learner.env_steps, ts.learner.updates
+
+    def with_horizon(self, ts: TrainState, total_steps: float) -> TrainState:
+        """The state with another horizon of schedules, for a run that is extended."""
+        horizon = jnp.full_like(ts.learner.total_steps, total_steps)
+        return ts.replace(learner=ts.learner.replace(total_steps=horizon))
 
 
 def iteration(module: Module, ts: PyTree, i: Array) -> tuple[PyTree, Metrics]:

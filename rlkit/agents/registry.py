@@ -1,0 +1,45 @@
+"""Agents by name. Imports no JAX until one is built."""
+
+import dataclasses
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+
+if TYPE_CHECKING:
+    from rlkit.agents.base import Agent
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentEntry:
+    """What the registry knows of an agent."""
+
+    config: type
+    factory: str  # "module:function", imported when used: factory(observation_space, action_space, config) -> Agent
+    summary: str
+
+
+AGENTS: dict[str, AgentEntry] = {
+    "actor_critic": AgentEntry(
+        config=ActorCriticConfig,
+        factory="rlkit.agents.actor_critic:actor_critic",
+        summary="policy and state value; MLP or CNN; Discrete, MultiDiscrete and Box actions",
+    ),
+}
+
+
+def agent_entry(name: str) -> AgentEntry:
+    """The registry's row. Raises `UnknownNameError`."""
+    if name not in AGENTS:
+        raise UnknownNameError(f"unknown agent {name!r}; {did_you_mean(name, AGENTS)}")
+    return AGENTS[name]
+
+
+def make_agent(name: str, observation_space: Any, action_space: Any, config: Any = None) -> "Agent":
+    """The agent `name` for the spaces of one environment. Raises `ConfigError`."""
+    entry = agent_entry(name)
+    if config is not None and not isinstance(config, entry.config):
+        raise ConfigError(f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one")
+    module, _, function = entry.factory.partition(":")
+    return getattr(import_module(module), function)(observation_space, action_space, config or entry.config())

@@ -1,0 +1,70 @@
+"""Algorithms by name. Imports no JAX until one is built."""
+
+import dataclasses
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+
+if TYPE_CHECKING:
+    from rlkit.algorithms.base import Algorithm
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlgorithmEntry:
+    """What the registry knows of an algorithm."""
+
+    config: type
+    factory: str | Callable[..., Any]  # "module:function", imported when used, or the function: factory(config) -> Algorithm
+    agent: str  # name of the agent that it learns by default
+    summary: str
+
+
+ALGORITHMS: dict[str, AlgorithmEntry] = {
+    "ppo": AlgorithmEntry(
+        config=PPOConfig,
+        factory="rlkit.algorithms.ppo:ppo",
+        agent="actor_critic",
+        summary="Proximal Policy Optimisation, on-policy; discrete and continuous actions",
+    ),
+    "a2c": AlgorithmEntry(
+        config=A2CConfig,
+        factory="rlkit.algorithms.a2c:a2c",
+        agent="actor_critic",
+        summary="Advantage Actor-Critic, on-policy; discrete and continuous actions",
+    ),
+}
+
+
+def algorithm_entry(name: str) -> AlgorithmEntry:
+    """The registry's row. Raises `UnknownNameError`."""
+    if name not in ALGORITHMS:
+        raise UnknownNameError(f"unknown algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def make_algorithm(name: str, config: Any = None) -> "Algorithm":
+    """The algorithm `name` with its config, None: the defaults. Raises `ConfigError`."""
+    entry = algorithm_entry(name)
+    if config is not None and not isinstance(config, entry.config):
+        raise ConfigError(f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one")
+    return resolve(entry.factory)(config or entry.config())
+
+
+def register_algorithm(
+    name: str, factory: Callable[..., Any], *, config: type, agent: str = "actor_critic", summary: str = ""
+) -> None:
+    """Adds an algorithm: `factory(config) -> Algorithm`. Raises `ConfigError` if the name is taken."""
+    if name in ALGORITHMS:
+        raise ConfigError(f"an algorithm {name!r} is registered already; choose another name")
+    ALGORITHMS[name] = AlgorithmEntry(config=config, factory=factory, agent=agent, summary=summary)
+
+
+def resolve(target: str | Callable[..., Any]) -> Callable[..., Any]:
+    """The function that `module:name` stands for."""
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,76 @@
+"""Flags from dataclasses: every field is one, its docstring the help. Mistakes become a `ConfigError` of one line."""
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypeVar
+
+import tyro
+
+from rlkit.errors import ConfigError, did_you_mean
+from rlkit.validation import field_annotations
+
+F = TypeVar("F")
+
+RunDir = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
+
+
+def parse(kind: type[F], arguments: Sequence[str], *, command: str, description: str | None = None, default: F | None = None) -> F:
+    """Builds a `kind` from `arguments`; nested fields are flags without a prefix, the values of `default` those not given.
+
+    `command` is how the user called it, for the help. `--help` prints it and raises `SystemExit`.
+    """
+    message = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(message):
+            found, unknown = tyro.cli(
+                kind,
+                args=arguments,
+                prog=command,
+                description=description,
+                default=tyro.MISSING if default is None else default,
+                return_unknown_args=True,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as done:
+        if not done.code:
+            raise
+        raise ConfigError(f"{_first_paragraph(message.getvalue())}; see `{command} --help`") from None
+    if unknown:
+        cure = did_you_mean(unknown[0], flags(kind)) if unknown[0].startswith("-") else f"see `{command} --help`"
+        raise ConfigError(f"unknown argument {unknown[0]!r}; {cure}")
+    return found
+
+
+def flags(kind: type) -> Iterator[str]:
+    """The flags that the fields of `kind` become."""
+    for name, annotation in field_annotations(kind).items():
+        if dataclasses.is_dataclass(annotation):
+            yield from flags(_as_type(annotation))
+        else:
+            flag = name.replace("_", "-")
+            yield from (f"--{flag}", f"--no-{flag}") if annotation is bool else (f"--{flag}",)
+
+
+def peek(arguments: Sequence[str], flag: str) -> str | None:
+    """The value of `flag`, looked up before the rest can be parsed because it decides what the other flags are."""
+    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
+        if argument == flag:
+            return following
+        if argument.startswith(f"{flag}="):
+            return argument.partition("=")[2]
+    return None
+
+
+def _as_type(annotation: Any) -> type:
+    return annotation
+
+
+def _first_paragraph(box: str) -> str:
+    """What tyro's message says: it comes with a frame, a title and, below a rule, hints."""
+    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in box.splitlines()]
+    said = itertools.takewhile(lambda row: row.strip("─- "), [row for row in rows if row][1:])
+    return re.sub(r"^Error parsing (--\S+):", r"\1:", " ".join(said))

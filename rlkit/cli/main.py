@@ -1,0 +1,74 @@
+"""The command `rlkit`. Imports no JAX: each command imports what it needs once its arguments are known to be right."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import rlkit
+from rlkit.errors import NonFiniteError, RlkitError, did_you_mean
+
+COMMANDS = {
+    "train": "train an algorithm on an environment",
+    "resume": "continue a run that was stopped, or extend a finished one",
+    "evaluate": "play episodes with a trained policy",
+    "plot": "draw the learning curves of one or several runs",
+    "list": "list environments, agents, algorithms, presets",
+}
+
+HELP = f"""usage: rlkit COMMAND [arguments]
+
+Reinforcement learning in JAX: one training loop, compiled end to end where the environment allows it.
+
+commands:
+{chr(10).join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())}
+
+examples:
+  rlkit train ppo gymnax/CartPole-v1                      tuned settings, results in runs/
+  rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --learning-rate 1e-3 --run-dir runs/fast
+  rlkit train ppo gymnax/CartPole-v1 --help               every setting, what it means, its value
+  rlkit resume runs/fast --total-steps 1000000
+  rlkit evaluate runs/fast --episodes 100
+  rlkit plot runs/fast runs/slow --output both.png
+  rlkit list envs
+
+`rlkit COMMAND --help` tells more; `rlkit --version` tells the version.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command in `argv` (None: of this process) and returns its exit code.
+
+    0: done; 1: training diverged (a bug shows its traceback, which also exits with 1); 2: a mistake in the input, told in one
+    line; 128 + n: stopped by signal n.
+    """
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except RlkitError as error:
+        print("rlkit: error:", " ".join(str(error).split()), file=sys.stderr)
+        return 1 if isinstance(error, NonFiniteError) else 2
+    except KeyboardInterrupt:
+        print("rlkit: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader left, as `head` does; the interpreter would complain once more when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as done:  # of `--help`
+        return int(done.code or 0)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    command = arguments[0] if arguments else "--help"
+    if command in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if command in ("-V", "--version"):
+        print(f"rlkit {rlkit.__version__}")
+        return 0
+    if command not in COMMANDS:
+        raise RlkitError(f"unknown command {command!r}; {did_you_mean(command, COMMANDS)}")
+    return import_module(f"rlkit.cli.{command}").run(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""`rlkit train`: settings from a preset or a file, flags above them, then training to the end or to a signal."""
+
+import dataclasses
+import json
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rlkit import validation
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
+from rlkit.cli import flags
+from rlkit.cli.running import pin_threads, train_to_end
+from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
+from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
+from rlkit.training.run_config import EnvConfig, RunConfig
+
+COMMAND = "rlkit train"
+
+
+def usage() -> str:
+    """What `rlkit train --help` says; the help of one algorithm and environment lists their settings."""
+    algorithms = "\n".join(f"  {name:<5} {entry.summary}" for name, entry in ALGORITHMS.items())
+    return f"""usage: {COMMAND} ALGORITHM ENV_ID [--setting value ...]
+
+Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change single settings.
+
+algorithms:
+{algorithms}
+
+environments: `rlkit list envs`        presets: `rlkit list presets`
+
+examples:
+  {COMMAND} ppo gymnax/CartPole-v1
+  {COMMAND} ppo gymnax/CartPole-v1 --num-seeds 4 --total-steps 500000 --run-dir runs/cartpole
+  {COMMAND} ppo gymnax/CartPole-v1 --hidden-sizes 128 128 --wandb offline
+  {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
+  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml        the settings as a file for --config
+  {COMMAND} ppo gymnax/CartPole-v1 --help                       every setting, what it means, its value
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """The run as a whole."""
+
+    config: str | None = None
+    """YAML file of settings, such as the config.yaml of a run, in place of the preset."""
+    agent: str = "actor_critic"
+    """Name of the agent."""
+    seed: int = 0
+    """Seed of the first run; several seeds count up from it."""
+    num_envs: int = 4
+    """Environments that run side by side."""
+    env_arguments: str = "{}"
+    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode": 200}}'."""
+    deterministic: bool = False
+    """Pin the CPU threads (NPROC=1), so that equal runs, also resumed ones, end with equal bits."""
+    dry_run: bool = False
+    """Print the settings as YAML and stop."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains as `arguments` say; returns the exit code."""
+    names = _positionals(arguments)
+    if not names and {"-h", "--help"} & set(arguments):
+        print(usage(), end="")
+        return 0
+    base = _base_config(names, flags.peek(arguments, "--config"), flags.peek(arguments, "--agent"))
+    config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
+    if dry_run:
+        print(run_config.dump(config), end="")
+        return 0
+    if config.trainer.run_dir is None:
+        trainer_config = dataclasses.replace(config.trainer, run_dir=f"runs/{_run_name(config)}")
+        config = dataclasses.replace(config, trainer=trainer_config)
+    if config.deterministic:
+        pin_threads()
+    return train_to_end(lambda: _build(config), seed=config.seed)
+
+
+def _build(config: RunConfig) -> Any:
+    from rlkit.training.building import build
+
+    return build(config)
+
+
+def _positionals(arguments: Sequence[str]) -> list[str]:
+    names = []
+    for argument in arguments:
+        if argument.startswith("-"):
+            break
+        names.append(argument)
+    return names
+
+
+def _base_config(names: list[str], file: str | None, agent: str | None) -> RunConfig:
+    """The settings below the flags; `names` are algorithm and environment, which a file may name instead."""
+    if len(names) != 2 and (names or file is None):
+        cure = f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms: {', '.join(ALGORITHMS)})"
+        raise ConfigError(f"{COMMAND} needs an algorithm and an environment first, got {' '.join(names) or 'none'}; {cure}")
+    if names:
+        algorithm_entry(names[0])
+        _check_env(names[1])
+    config = run_config.load(file) if file is not None else run_config.preset(*names)
+    if names and config.algorithm != names[0]:
+        raise ConfigError(f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND} {config.algorithm} ...`")
+    if names and config.env.id != names[1]:
+        config = dataclasses.replace(config, env=dataclasses.replace(config.env, id=names[1]))
+    _check_env(config.env.id)
+    if agent is not None and agent != config.agent:
+        agent_entry(agent)
+        config = dataclasses.replace(config, agent=agent, network=None)
+    return config
+
+
+def _check_env(env_id: str) -> None:
+    from rlkit.envs.registry import list_envs
+
+    known = list_envs()
+    if env_id not in known and ":" not in env_id:
+        raise UnknownNameError(f"unknown environment {env_id!r}; {did_you_mean(env_id, known)}")
+
+
+def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> tuple[RunConfig, bool]:
+    """`config` with the settings in `arguments` in place of its own, checked; and whether this is a dry run."""
+    parts = {"hyperparameters": config.hyperparameters, "network": config.network, "trainer": config.trainer}
+    fields: list[tuple[str, Any]] = [("run", RunFlags), *((name, type(part)) for name, part in parts.items())]
+    kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
+    run_flags = RunFlags(
+        agent=config.agent or "",
+        seed=config.seed,
+        num_envs=config.env.num_envs,
+        env_arguments=json.dumps(config.env.arguments),
+        deterministic=config.deterministic,
+    )
+    description = f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or file."
+    found: Any = flags.parse(kind, arguments, command=command, description=description, default=kind(run=run_flags, **parts))
+    env = EnvConfig(id=config.env.id, num_envs=found.run.num_envs, arguments=_env_arguments(found.run.env_arguments))
+    changed = dataclasses.replace(
+        config,
+        env=env,
+        seed=found.run.seed,
+        deterministic=found.run.deterministic,
+        **{name: getattr(found, name) for name in parts},
+    )
+    return validation.validate(changed), found.run.dry_run
+
+
+def _env_arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"--env-arguments is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'") from None
+    require(isinstance(found, dict), f"--env-arguments must be a JSON object, got {text!r}", "write '{\"name\": value}'")
+    return found
+
+
+def _run_name(config: RunConfig) -> str:
+    """A name of its own for every run, also for two that start in the same second."""
+    env = re.sub(r"[^A-Za-z0-9._-]+", "-", config.env.id.partition("/")[2] or config.env.id)
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    return f"{config.algorithm}-{env[:60]}-s{config.seed}-{moment}-{secrets.token_hex(2)}"
+
+

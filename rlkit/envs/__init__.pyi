@@ -1,0 +1,29 @@
+from .base import EnvAdapter, JaxEnv
+from .checking import CheckReport, check_env
+from .contract import Finding
+from .gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
+from .observation_wrappers import CastObservation, FlattenObservation, FrameStack
+from .registry import list_envs, make_env, register_env
+from .vectorized import VectorizedEnv, vectorize
+from .wrappers import RescaleAction, TimeLimit
+
+__all__ = [
+    "CastObservation",
+    "CheckReport",
+    "EnvAdapter",
+    "Finding",
+    "FlattenObservation",
+    "FrameStack",
+    "GymnaxAdapter",
+    "GymnaxEnv",
+    "JaxEnv",
+    "RescaleAction",
+    "TimeLimit",
+    "VectorizedEnv",
+    "check_env",
+    "gymnax_env",
+    "list_envs",
+    "make_env",
+    "register_env",
+    "vectorize",
+]

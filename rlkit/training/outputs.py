@@ -1,0 +1,154 @@
+"""What a run leaves behind: run directory, logs, checkpoints, summary and picture."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.training import run_config as run_configs
+from rlkit.training.checkpointer import Checkpointer
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger
+from rlkit.training.run_directory import RunDirectory
+
+Path = str | os.PathLike[str]
+# Fields that may differ between the parts of one run: where it writes, how much it shows, how long it goes on.
+MAY_DIFFER = {
+    "run_dir",
+    "restore_checkpoint",
+    "logger_config",
+    "checkpointer_config",
+    "debug",
+    "log_every",
+    "max_queued",
+    "total_steps",
+    "num_checkpoints",
+    "epochs_per_checkpoint",
+}
+
+
+class Outputs:
+    """Opens the files of a run, each at most once, and closes those that it opened.
+
+    With a run directory, logs and checkpoints default to places in it. Raises `RunDirectoryError` before anything is trained if the
+    directory cannot be used, or holds a run with other settings.
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        description: dict[str, Any],
+        *,
+        logger: Logger | LoggerConfig | Path | None = None,
+        checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
+    ):
+        self.run_directory: RunDirectory | None = None
+        closers: list[Callable[[], None]] = []
+        self._closers = closers
+        try:
+            if config.run_dir is not None:
+                self.run_directory = self._open_directory(config, description)
+                closers.append(self.run_directory.close)
+            folder = None if self.run_directory is None else str(self.run_directory.path)
+            self.checkpointer = self._open_checkpointer(config, checkpointer)
+            if self.checkpointer is not None and self.checkpointer is not checkpointer:
+                closers.insert(0, self.checkpointer.close)
+            self.logger = make_logger(config.logger_config, folder) if logger is None else as_logger(logger, folder)
+            if self.logger is not logger:
+                closers.insert(0, self.logger.close)
+        except BaseException:
+            self.close()
+            raise
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """`summary.json` and `learning_curve.png`, where there is a run directory."""
+        if self.run_directory is None:
+            return
+        self.run_directory.write_text(self.run_directory.summary_file.name, json.dumps(summary, indent=2) + "\n")
+        self.logger.flush()
+        if any("eval_return_mean" in key and value is not None for key, value in summary.items()):
+            from rlkit.training.plotting import learning_curve
+
+            learning_curve([self.run_directory.path], self.run_directory.curve_file)
+
+    def flush(self) -> None:
+        """Returns once everything handed over so far is on disk."""
+        self.logger.flush()
+        if self.checkpointer is not None:
+            self.checkpointer.wait()
+
+    def close(self) -> None:
+        """Closes what this object opened; all of it even if one fails."""
+        errors = []
+        while self._closers:
+            try:
+                self._closers.pop(0)()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _open_directory(self, config: TrainerConfig, description: dict[str, Any]) -> RunDirectory:
+        assert config.run_dir is not None
+        if config.restore_checkpoint is None:
+            directory = RunDirectory(config.run_dir)
+        else:
+            directory = RunDirectory.open(config.run_dir, must_exist=config.restore_checkpoint != "auto")
+        try:
+            if directory.is_new:
+                directory.write_text(directory.config_file.name, yaml.safe_dump(description, sort_keys=False))
+            else:
+                _require_same_run(str(directory.path), run_configs.read_yaml(directory.config_file), description)
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    def _open_checkpointer(
+        self, config: TrainerConfig, checkpointer: Checkpointer | CheckpointerConfig | Path | None
+    ) -> Checkpointer | None:
+        if isinstance(checkpointer, Checkpointer):
+            return checkpointer
+        settings = config.checkpointer_config
+        if isinstance(checkpointer, CheckpointerConfig):
+            settings = checkpointer
+        elif checkpointer is not None:
+            settings = _in_directory(settings, checkpointer)
+        elif settings.directory is None and self.run_directory is not None:
+            settings = _in_directory(settings, self.run_directory.checkpoint_directory)
+        if settings.directory is None:
+            require(
+                config.restore_checkpoint is None,
+                f"restore_checkpoint={config.restore_checkpoint!r} but there is nowhere to restore from",
+                "set run_dir, or directory in checkpointer_config",
+                CheckpointError,
+            )
+            return None
+        return Checkpointer(settings)
+
+
+def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:
+    import dataclasses
+
+    return dataclasses.replace(config, directory=os.fspath(directory))
+
+
+def _require_same_run(path: str, stored: Any, wanted: dict[str, Any]) -> None:
+    before, now = _comparable(stored), _comparable(wanted)
+    different = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    if different:
+        shown = ", ".join(f"{name}: {before.get(name)!r} there, {now.get(name)!r} here" for name in different[:5])
+        raise RunDirectoryError(f"{path} holds a run with other settings ({shown}); use another run_dir, or the same settings")
+
+
+def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(description, dict):
+        return {prefix.rstrip("."): description}
+    flat: dict[str, Any] = {}
+    for name, value in description.items():
+        if prefix != "trainer." or name not in MAY_DIFFER:
+            flat |= _comparable(value, f"{prefix}{name}.")
+    return flat

@@ -1,0 +1,135 @@
+"""From what a program returns to what people read: records for the logs, scores, summaries."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.training.loggers import Record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Moment:
+    """When something was recorded."""
+
+    env_steps: int  # of one seed
+    updates: int
+    wall_seconds: float
+
+
+def train_records(metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float) -> list[Record]:
+    """One record, and with several seeds one for each beside their mean.
+
+    Sums over finished episodes become averages; where no episode finished there is no entry. `steps_per_second` counts all seeds.
+    """
+    rows = [{f"train/{name}": value for name, value in row.items()} for row in _per_seed(_averages(metrics), num_seeds)]
+    mean = {**_mean(rows), "train/steps_per_second": steps_per_second}
+    return _records("train", moment, rows, mean)
+
+
+def eval_records(evaluation: dict[str, Any], moment: Moment, *, num_seeds: int) -> list[Record]:
+    """Means over the episodes [E] or [S, E] of an evaluation; other measures of a module by their own names."""
+    means: dict[str, Any] = {}
+    for name, value in _flatten(evaluation).items():
+        value = np.asarray(value, np.float64)
+        over_episodes = value.mean(axis=tuple(range(1, value.ndim)) if num_seeds > 1 else None) if value.ndim else value
+        means[EVALUATION_NAMES.get(name, name)] = over_episodes
+    rows = [{f"eval/{name}": value for name, value in row.items()} for row in _per_seed(means, num_seeds)]
+    return _records("eval", moment, rows, _mean(rows))
+
+
+EVALUATION_NAMES = {
+    "return": "avg_return",
+    "length": "avg_length",
+    "sampled_return": "sampled_avg_return",
+    "sampled_length": "sampled_avg_length",
+}
+
+
+def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | None:
+    """Mean evaluation return of each seed, [S] ([1] for a single one); None where nothing was evaluated."""
+    if "return" not in evaluation:
+        return None
+    returns = np.asarray(evaluation["return"], np.float64)
+    return returns.reshape(num_seeds, -1).mean(1)
+
+
+def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
+    """What checkpoints are ranked by: the mean return of the seeds whose return is finite."""
+    returns = seed_returns(evaluation, num_seeds)
+    if returns is None or not np.isfinite(returns).any():
+        return None
+    return float(returns[np.isfinite(returns)].mean())
+
+
+def skipped_share(metrics: dict[str, Any], updates: int) -> float:
+    """Largest share, over seeds, of updates that were skipped for not being finite."""
+    skipped = metrics.get("sum/skipped_updates")
+    return 0.0 if skipped is None or updates == 0 else float(np.max(skipped)) / updates
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers that come out."""
+    names = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "gymnasium", "orbax-checkpoint", "numpy")
+    return {"python": platform.python_version(), **{name: _version(name) for name in names}}
+
+
+def fingerprint() -> dict[str, Any]:
+    """What must agree for a resumed run to be bit-identical."""
+    device = jax.devices()[0]
+    return {
+        "backend": device.platform,
+        "device_kind": device.device_kind,
+        "device_count": jax.device_count(),
+        "nproc": os.environ.get("NPROC"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "jax": _version("jax"),
+        "jaxlib": _version("jaxlib"),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Leaves [] or [S]: per-episode averages instead of sums, NaN where there is nothing to average."""
+    found = {name: np.asarray(value, np.float64) for name, value in metrics.items() if not name.startswith("sum/")}
+    sums = {name.removeprefix("sum/"): np.asarray(value, np.float64) for name, value in metrics.items() if name.startswith("sum/")}
+    if "episodes" in sums:
+        episodes = np.where(sums["episodes"] > 0, sums["episodes"], np.nan)
+        found["avg_return"] = sums.pop("episode_return") / episodes
+        found["avg_length"] = sums.pop("episode_length") / episodes
+    return {**found, **sums}
+
+
+def _per_seed(metrics: dict[str, Any], num_seeds: int) -> list[dict[str, float]]:
+    """One dict of floats for each seed; averages over no episode are left out."""
+    absent = {"avg_return", "avg_length"}
+    rows = [{name: float(np.ravel(value)[seed if np.size(value) > 1 else 0]) for name, value in metrics.items()} for seed in range(num_seeds)]
+    return [{name: value for name, value in row.items() if not (name in absent and np.isnan(value))} for row in rows]
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+
+
+def _records(kind: Any, moment: Moment, rows: list[dict[str, float]], mean: dict[str, float]) -> list[Record]:
+    when = dataclasses.asdict(moment)
+    per_seed = [Record(kind=kind, seed=seed, metrics=row, **when) for seed, row in enumerate(rows)] if len(rows) > 1 else []
+    return [*per_seed, Record(kind=kind, seed=None, metrics=mean, **when)]
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= _flatten(value, f"{prefix}{name}/") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

@@ -1,0 +1,128 @@
+"""`RunConfig`: a whole run as plain data, YAML in and out, with presets below it. Imports no JAX."""
+
+import dataclasses
+import pathlib
+from importlib import resources
+from typing import Annotated, Any
+
+import yaml
+from annotated_types import Ge, Lt
+
+from rlkit import validation
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import algorithm_entry
+from rlkit.errors import ConfigError, require
+from rlkit.training.config import PositiveInt, TrainerConfig
+
+Seed = Annotated[int, Ge(0), Lt(2**32)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvConfig:
+    """Which environments to train on."""
+
+    id: str
+    """Registry id, such as gymnax/CartPole-v1."""
+    num_envs: PositiveInt = 4
+    """Environments that run side by side."""
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}} for Gymnax."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that a run is made of; `rlkit.build(run_config)` makes the Trainer."""
+
+    algorithm: str
+    """Name of the algorithm."""
+    env: EnvConfig
+    """Training environments; evaluation makes its own of the same id."""
+    hyperparameters: Any = None
+    """Config of the algorithm; None: its defaults."""
+    agent: str | None = None
+    """Name of the agent; None: the one that the algorithm learns by default."""
+    network: Any = None
+    """Config of the agent; None: its defaults."""
+    trainer: TrainerConfig = TrainerConfig()
+    """Length of training, evaluation, checkpoints, logs."""
+    seed: Seed = 0
+    """Seed of the first run; several seeds count up from it."""
+
+    def __post_init__(self) -> None:
+        entry = algorithm_entry(self.algorithm)
+        agent = self.agent or entry.agent
+        object.__setattr__(self, "agent", agent)
+        for field, kind in (("hyperparameters", entry.config), ("network", agent_entry(agent).config)):
+            value = getattr(self, field)
+            object.__setattr__(self, field, kind() if value is None else value)
+            require(
+                isinstance(getattr(self, field), kind),
+                f"{field} of {self.algorithm} must be a {kind.__name__}, got {type(value).__name__}",
+                f"pass {kind.__name__}(...)",
+            )
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """The config as plain data."""
+    return validation.to_dict(config)
+
+
+def from_dict(values: Any) -> RunConfig:
+    """The config that `to_dict` wrote, or that a user did; what is left out takes its default. Raises `ConfigError`."""
+    if not isinstance(values, dict) or "algorithm" not in values or "env" not in values:
+        raise ConfigError("a run config needs at least `algorithm: ppo` and `env: {id: gymnax/CartPole-v1}`; add them")
+    values = dict(values)
+    entry = algorithm_entry(values["algorithm"])
+    kinds = {"hyperparameters": entry.config, "network": agent_entry(values.get("agent") or entry.agent).config}
+    built = {name: validation.from_dict(kind, values.pop(name) or {}) for name, kind in kinds.items() if name in values}
+    return validation.validate(dataclasses.replace(validation.from_dict(RunConfig, values), **built))
+
+
+def save(config: RunConfig, path: str | pathlib.Path) -> None:
+    """Writes YAML; never over an existing file (`ConfigError`)."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(dump(config))
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already; choose another name, nothing was overwritten") from None
+
+
+def dump(config: RunConfig) -> str:
+    """The config as YAML text."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False)
+
+
+def load(path: str | pathlib.Path) -> RunConfig:
+    """Reads YAML or JSON. Raises `ConfigError` that names the file."""
+    return from_dict(read_yaml(path))
+
+
+def read_yaml(path: str | pathlib.Path) -> Any:
+    """Plain data from a YAML or JSON file. Raises `ConfigError` if it cannot be read."""
+    try:
+        return yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read {path}: {error}; give a YAML file such as a run's config.yaml") from None
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with rlkit, as `algorithm/suite/env`."""
+    root = resources.files("rlkit.presets")
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.yaml').replace('--', '/')}"
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+    )
+
+
+def preset(algorithm: str, env_id: str) -> RunConfig:
+    """The tuned settings for an algorithm on an environment; the algorithm's defaults where there is no preset.
+
+    Presets lie in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
+    """
+    algorithm_entry(algorithm)
+    file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
+    values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return from_dict({"algorithm": algorithm, "env": {}, **values} | {"env": {"id": env_id, **values.get("env", {})}})

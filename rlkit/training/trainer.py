@@ -1,0 +1,594 @@
+"""`Trainer`: the loop init → [outer iteration → evaluate → checkpoint → log], and everything that happens on the host."""
+
+import collections
+import dataclasses
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from rlkit.agents.base import Agent
+from rlkit.algorithms.base import Algorithm
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RlkitError, require
+from rlkit.ops.counters import StepCounter
+from rlkit.training import recording, run_config
+from rlkit.training.callbacks import Callback, ProgressBar
+from rlkit.training.checkpointer import Checkpointer, tree_digest
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.loggers import Logger, Record
+from rlkit.training.module import Module, RLModule
+from rlkit.training.outputs import Outputs, Path
+from rlkit.training.program import Program
+from rlkit.training.recording import Moment
+from rlkit.types import Key, PyTree, TrainState
+from rlkit.validation import to_dict, validate
+
+EvalFn = Callable[[Any], str | dict[str, float] | None]
+Which = int | Literal["latest", "best"]
+
+
+class Trainer:
+    """Trains an agent with an algorithm, and evaluates, saves and logs after every outer iteration.
+
+    Args:
+        env, eval_env, agent, algorithm: the parts; `eval_env` may have any number of environments, None: it is `env`.
+        config: length of training, evaluation, checkpoints, logs.
+        logger, checkpointer: an instance (yours to close), a config, or a path; None: as `config` says.
+        callbacks: called between outer iterations, see `Callback`.
+        eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is logged, a dict of numbers is added to
+            the evaluation record.
+
+    Raises `RlkitError` (with the cure) before anything compiles if the parts or settings do not fit together.
+
+    Seeds: with `config.num_seeds` > 1, states and results have a leading axis S. Results are plain NumPy.
+    """
+
+    def __init__(
+        self,
+        env: EnvAdapter,
+        eval_env: EnvAdapter | None,
+        agent: Agent,
+        algorithm: Algorithm,
+        config: TrainerConfig,
+        *,
+        logger: Logger | LoggerConfig | Path | None = None,
+        checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
+        callbacks: Sequence[Callback] = (),
+        eval_fn: EvalFn | None = None,
+    ):
+        validate(config)
+        algorithm = override(algorithm, config)
+        steps = algorithm.steps_per_iteration(env)
+        plan = make_plan(config, steps_per_iteration=steps, prefill_steps=algorithm.prefill_collects(env) * steps)
+        module = RLModule(
+            env=env,
+            agent=agent,
+            algorithm=algorithm,
+            total_steps=plan.total_steps,
+            eval_env=(eval_env or env) if config.enable_evaluation else None,
+            evaluation_episodes=config.evaluation_episodes,
+            max_evaluation_steps=config.max_evaluation_steps,
+        )
+        self._set_up(module, plan, config, logger, checkpointer, callbacks, eval_fn)
+
+    @classmethod
+    def from_module(
+        cls,
+        module: Module,
+        config: TrainerConfig,
+        *,
+        steps_per_iteration: int = 1,
+        logger: Logger | LoggerConfig | Path | None = None,
+        checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
+        callbacks: Sequence[Callback] = (),
+        eval_fn: EvalFn | None = None,
+    ) -> "Trainer":
+        """A trainer of any `Module`: it gets the same loop, logs and checkpoints.
+
+        `steps_per_iteration` is what one training step counts for in `total_steps`. Settings of the replay buffer, warm-up and number of
+        evaluation episodes are the module's own business here.
+        """
+        trainer = cls.__new__(cls)
+        validate(config)
+        plan = make_plan(config, steps_per_iteration=steps_per_iteration)
+        trainer._set_up(module, plan, config, logger, checkpointer, callbacks, eval_fn)
+        return trainer
+
+    def _set_up(
+        self,
+        module: Module,
+        plan: Plan,
+        config: TrainerConfig,
+        logger: Any,
+        checkpointer: Any,
+        callbacks: Sequence[Callback],
+        eval_fn: EvalFn | None,
+    ) -> None:
+        self.module = module
+        self.config = config
+        self.plan = plan
+        self.program = Program(module, num_seeds=config.num_seeds, epochs=plan.epochs_per_checkpoint)
+        self.state: PyTree = None
+        self.history: list[dict[str, Any]] = []
+        self.outer_iteration = 0
+        self.seed: int | None = None
+        self.stop_reason: str | None = None
+        self._outputs: Outputs | None = None
+        self._open_arguments: dict[str, Any] = {"logger": logger, "checkpointer": checkpointer}
+        self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
+        self._eval_fn = eval_fn
+        self._wall_before = 0.0  # seconds that earlier parts of this run took
+        self._started: float | None = None
+        self._saved_iteration: int | None = None
+        self._updates = 0  # gradient steps at the last report
+        self._seed_returns: list[float] | None = None  # of the last evaluation
+        self._session_steps = 0  # environment steps of one seed in this call of `run`
+        self._last_report = 0.0
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What a run is made of
+
+    def init(self, key: Key | int) -> PyTree:
+        """The state before training, fresh or restored as `config.restore_checkpoint` says; opens the run directory.
+
+        `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are s, s + 1, …, so that each equals
+        the single run of that seed.
+        """
+        keys = self._keys(key)
+        outputs = self._open()
+        which = self.config.restore_checkpoint
+        if which == "auto":
+            which = "latest" if outputs.checkpointer and outputs.checkpointer.latest_step() is not None else None
+        if which is not None:
+            assert outputs.checkpointer is not None
+            self._restore(outputs.checkpointer, which, keys, same_run=True)
+        else:
+            self.state = self.program.init(keys)
+            self.outer_iteration = 0
+            self.history = []
+        return self.state
+
+    def open(self, *, seed: int | None = None) -> None:
+        """Opens run directory, logs and checkpoints now rather than in `init`, so that what is wrong with them is told at once."""
+        if seed is not None:
+            self._keys(seed)
+        self._open()
+
+    def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
+        """Trains to the end of the plan and returns the evaluation of each outer iteration of this call, {} where there was none.
+
+        With a key (or seed): `init(key)` first. Without: goes on from the present state. Evaluations hold `return` and `length` [E]
+        ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages where the environment gives any. The
+        evaluation before the first outer iteration is logged, not listed.
+        """
+        if key is not None:
+            self.init(key)
+        require(self.state is not None, "run() continues a run, but there is none yet", "call run(key), for instance run(0)", ConfigError)
+        outputs = self._open()
+        self.stop_reason = None
+        self._started = time.perf_counter()
+        before = len(self.history)
+        try:
+            outputs.logger.start(self.hparams())
+            self._announce()
+            self._each("on_run_start")
+            self._loop()
+            outputs.write_summary(self.summary())
+        except BaseException as error:
+            self._log_crash(error)
+            raise
+        finally:
+            self._wall_before, self._started = self.wall_seconds, None
+            self._each("on_run_end")
+            outputs.flush()
+        return self.history[before:]
+
+    def train_step(self) -> dict[str, np.ndarray]:
+        """One iteration (collect, then update) outside the plan; returns its metrics."""
+        self._require_state()
+        self.state, (metrics, _) = self.program.single(self.state)
+        return jax.device_get(metrics)
+
+    def train_epoch(self) -> dict[str, np.ndarray]:
+        """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
+        self._require_state()
+        self.state, (metrics, _) = self.program.outer(self.state)
+        self.outer_iteration += 1
+        return jax.device_get(metrics)
+
+    def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
+        """The evaluation of the present policy over `episodes`, None: as many as the config says."""
+        self._require_state()
+        if episodes is None or not isinstance(self.module, RLModule):
+            return jax.device_get(self.program.evaluate(self.state))
+        module = dataclasses.replace(self.module, eval_env=self.module.eval_env or self.module.env, evaluation_episodes=episodes)
+        return jax.device_get(Program(module, num_seeds=self.config.num_seeds, epochs=1).evaluate(self.state))
+
+    def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
+        """`num_episodes` whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L, ...] and length [E].
+
+        L is the longest episode's length; shorter ones are padded with zeros. With several seeds, a leading axis S.
+        """
+        from rlkit.training.policy import play_episodes
+
+        self._require_state()
+        if not isinstance(self.module, RLModule):
+            raise ConfigError("rollout plays episodes of an environment, but this module has none; call its own methods")
+        return play_episodes(self.module, self.state, num_episodes, key, self.config.num_seeds, deterministic=deterministic)
+
+    # Saving and restoring
+
+    def save_checkpoint(self, path: Path | None = None, *, evaluation_score: float | None = None) -> int:
+        """Saves the present state, to the run's own checkpoints or to a directory of its own; returns the step it is filed under."""
+        self._require_state()
+        if path is None:
+            checkpointer = self._open().checkpointer
+            if checkpointer is None:
+                raise CheckpointError("this run has no checkpoints; set run_dir, or call save_checkpoint(path)")
+            self._save(checkpointer, self.outer_iteration, self.state, evaluation_score)
+            checkpointer.wait()
+        else:
+            with Checkpointer(CheckpointerConfig(directory=str(path))) as checkpointer:
+                self._save(checkpointer, self.outer_iteration, self.state, evaluation_score)
+        return self.outer_iteration
+
+    def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
+        """Takes over the state of a checkpoint directory (or of a run directory), whoever wrote it; returns it."""
+        import os
+
+        inner = os.path.join(path, "checkpoints")
+        directory = inner if os.path.isdir(inner) else os.fspath(path)
+        with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
+            self._restore(checkpointer, which, self._keys(0), same_run=False)
+        return self.state
+
+    # What one may ask
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of one seed so far, prefill included; exact."""
+        return self.steps_at(self.outer_iteration)
+
+    def steps_at(self, iteration: int) -> int:
+        """Environment steps of one seed after that many outer iterations."""
+        return self.plan.prefill_steps + iteration * self.plan.steps_per_checkpoint
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds spent in `run`, over all parts of this run."""
+        return self._wall_before + (0.0 if self._started is None else time.perf_counter() - self._started)
+
+    def request_stop(self, reason: str) -> None:
+        """Ends the run after the outer iteration in progress, saved; safe to call from callbacks, threads and signal handlers."""
+        self.stop_reason = reason
+
+    def hparams(self) -> dict[str, Any]:
+        """All settings as a nested dict of plain values, for loggers."""
+        return hparams_to_dict(self.description())
+
+    def description(self) -> dict[str, Any]:
+        """The run as plain data: a `RunConfig` where every part comes from a registry, else what can be told."""
+        module, trainer = self.module, to_dict(self.config)
+        if isinstance(module, RLModule):
+            specs = (module.algorithm.spec, module.env.spec, module.agent.spec)
+            if all(specs) and self.seed is not None:
+                (algorithm, hyperparameters), (env_id, arguments), (agent, network) = specs  # pyright: ignore[reportGeneralTypeIssues]
+                env = run_config.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments)
+                config = run_config.RunConfig(
+                    algorithm=algorithm,
+                    env=env,
+                    hyperparameters=hyperparameters,
+                    agent=agent,
+                    network=network,
+                    trainer=self.config,
+                    seed=self.seed,
+                )
+                return run_config.to_dict(config)
+        return {"custom": f"built in Python from {type(module).__name__}; resume it through its own script", "trainer": trainer}
+
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        returns = recording.seed_returns(self.history[-1], self.config.num_seeds) if self.history else None
+        seconds = self.wall_seconds
+        trained = max(seconds - self.program.compile_seconds, 1e-9)
+        learner = self.state.learner if isinstance(self.state, TrainState) else self.state
+        return {
+            "env_steps": self.env_steps,
+            "outer_iterations": self.outer_iteration,
+            "num_seeds": self.config.num_seeds,
+            "wall_seconds": round(seconds, 3),
+            "compile_seconds": round(self.program.compile_seconds, 3),
+            "env_steps_per_second": round(self._session_steps * self.config.num_seeds / trained, 1),
+            "eval_return_mean": None if returns is None else float(returns.mean()),
+            "eval_return_std": None if returns is None else float(np.std(self.history[-1]["return"])),
+            "eval_return_per_seed": None if returns is None else returns.tolist(),
+            "stop_reason": self.stop_reason,
+            "versions": recording.versions(),
+            "fingerprint": recording.fingerprint(),
+            "params_sha256": tree_digest(learner),
+        }
+
+    def close(self) -> None:
+        """Finishes writing and closes the files that this trainer opened; the environments stay yours."""
+        outputs, self._outputs = self._outputs, None
+        if outputs is not None:
+            outputs.close()
+
+    # The loop
+
+    def _loop(self) -> None:
+        pending: collections.deque[_Pending] = collections.deque()
+        first = self.outer_iteration
+        self._session_steps = 0
+        if first == 0:
+            self._report(self._dispatch(None, evaluated=self.config.enable_evaluation and not self.config.skip_initial_evaluation))
+        self._last_report = time.perf_counter()
+        while self.outer_iteration < self.plan.num_checkpoints and self.stop_reason is None:
+            compiled = self.program.compile_seconds
+            self.state, results = self.program.outer(self.state)
+            self.outer_iteration += 1
+            evaluated = self.config.enable_evaluation and self._is_due(self.config.eval_every)
+            pending.append(self._dispatch(results, evaluated=evaluated))
+            self._last_report += self.program.compile_seconds - compiled  # compiling is not training
+            while len(pending) >= self.config.max_queued:
+                self._report(pending.popleft())
+        while pending:
+            self._report(pending.popleft())
+        checkpointer = self._open().checkpointer
+        if checkpointer is not None and self._saved_iteration != self.outer_iteration and self.outer_iteration > first:
+            self._save(checkpointer, self.outer_iteration, self.state, None)
+        if self.stop_reason is not None:
+            self._log_text(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
+
+    def _dispatch(self, results: Any, *, evaluated: bool) -> "_Pending":
+        """Queues what is to be known of this moment, before the next outer iteration takes the state over."""
+        saved = self._open().checkpointer is not None and (results is None or self._is_due(self.config.checkpoint_every))
+        host_copy = self._eval_fn is not None and evaluated
+        return _Pending(
+            iteration=self.outer_iteration,
+            results=results,
+            evaluation=self.program.evaluate(self.state) if evaluated else None,
+            state=self.program.copy(self.state) if saved or host_copy else None,
+            saved=saved,
+        )
+
+    def _report(self, pending: "_Pending") -> None:
+        """Waits for an outer iteration, then logs and saves it."""
+        results, evaluation = jax.device_get((pending.results, pending.evaluation))
+        now = time.perf_counter()
+        moment = self._moment(pending.iteration, results)
+        if results is not None:
+            self._session_steps += self.plan.steps_per_checkpoint
+            speed = self.plan.steps_per_checkpoint * self.config.num_seeds / max(now - self._last_report, 1e-9)
+            self._last_report = now
+            self._report_training(pending.iteration, results[0], moment, speed)
+            self.history.append(evaluation or {})
+        if evaluation:
+            self._report_evaluation(pending, evaluation, moment)
+        checkpointer = self._open().checkpointer
+        if pending.saved and checkpointer is not None:
+            self._save(checkpointer, pending.iteration, pending.state, recording.score(evaluation or {}, self.config.num_seeds))
+
+    def _report_training(self, iteration: int, metrics: dict[str, Any], moment: Moment, speed: float) -> None:
+        records = recording.train_records(metrics, moment, num_seeds=self.config.num_seeds, steps_per_second=speed)
+        if iteration % self.config.log_every == 0 or iteration == self.plan.num_checkpoints:
+            for record in records:
+                self._open().logger.log(record)
+        self._check_finite(iteration, metrics, moment)
+        named = {name.removeprefix("train/"): value for name, value in records[-1].metrics.items()}
+        self._each("on_iteration_end", iteration, named)
+
+    def _report_evaluation(self, pending: "_Pending", evaluation: dict[str, Any], moment: Moment) -> None:
+        returns = recording.seed_returns(evaluation, self.config.num_seeds)
+        self._seed_returns = None if returns is None else returns.tolist()
+        extra = self._eval_fn(pending.state) if self._eval_fn is not None else None
+        records = recording.eval_records(evaluation, moment, num_seeds=self.config.num_seeds)
+        if isinstance(extra, dict):
+            records[-1].metrics.update({f"eval/{name}": float(value) for name, value in extra.items()})
+        for record in records:
+            self._open().logger.log(record)
+        if isinstance(extra, str):
+            self._open().logger.log(Record(kind="text", text=extra, **dataclasses.asdict(moment)))
+        self._each("on_evaluation", pending.iteration, evaluation)
+
+    def _check_finite(self, iteration: int, metrics: dict[str, Any], moment: Moment) -> None:
+        """Ends a run of which a seed learned nothing in a whole outer iteration, before its state is saved."""
+        previous, self._updates = self._updates, moment.updates
+        share = recording.skipped_share(metrics, moment.updates - previous)
+        if share >= 1.0:
+            raise NonFiniteError(
+                f"every update of outer iteration {iteration} had a loss or gradient that is not finite; "
+                "lower learning_rate, set max_grad_norm, or check the environment's rewards with rlkit.check_env"
+            )
+        if share > 0:
+            self._log_text(f"skipped {share:.1%} of the updates of outer iteration {iteration}: loss or gradient not finite")
+
+    def _is_due(self, every: int) -> bool:
+        return self.outer_iteration % every == 0 or self.outer_iteration == self.plan.num_checkpoints
+
+    def _moment(self, iteration: int, results: Any) -> Moment:
+        counters = None if results is None else results[1]
+        if counters is not None:
+            updates = counters[1].to_int() if isinstance(counters[1], StepCounter) else int(np.max(counters[1]))
+        else:
+            updates = iteration * self.plan.epochs_per_checkpoint if results is not None else 0
+        return Moment(env_steps=self.steps_at(iteration), updates=updates, wall_seconds=round(self.wall_seconds, 3))
+
+    # Files
+
+    def _open(self) -> Outputs:
+        if self._outputs is None:
+            self._outputs = Outputs(self.config, self.description(), **self._open_arguments)
+        return self._outputs
+
+    def _save(self, checkpointer: Checkpointer, iteration: int, state: PyTree, score: float | None) -> None:
+        metadata = {
+            "outer_iteration": iteration,
+            "plan": dataclasses.asdict(self.plan),
+            "env_steps": self.steps_at(iteration),
+            "updates": self._updates,
+            "seed_returns": self._seed_returns,
+            "seed": self.seed,
+            "num_seeds": self.config.num_seeds,
+            "wall_seconds": self.wall_seconds,
+            "logger": self._open().logger.state(),
+            "description": self.description(),
+            "fingerprint": recording.fingerprint(),
+            "versions": recording.versions(),
+        }
+        checkpointer.save(iteration, to_items(state), score=score, metadata=metadata)
+        self._saved_iteration = iteration
+        self._each("on_checkpoint", iteration)
+
+    def _restore(self, checkpointer: Checkpointer, which: Which, keys: Key, *, same_run: bool) -> None:
+        latest = checkpointer.latest_step()
+        shape = self.program.state_shape(keys)
+        restored = checkpointer.restore(which, to_items(shape))
+        if same_run:
+            for step, _ in restored.skipped:
+                checkpointer.set_aside(step)
+            newer = latest is not None and restored.step < latest and not restored.skipped
+            require(
+                not newer,
+                f"step {restored.step} is older than the latest, {latest}: going on from it would overwrite what followed",
+                "use a new run_dir, and load_checkpoint(old_run_dir, step) before run()",
+                CheckpointError,
+            )
+        self.state = from_items(restored.items, shape)
+        metadata = restored.metadata
+        plan = Plan(**metadata["plan"]) if "plan" in metadata else self.plan
+        if same_run:
+            self._adopt(plan)
+            self.outer_iteration = metadata.get("outer_iteration", restored.step)
+            self._wall_before = metadata.get("wall_seconds", 0.0)
+            self._updates = metadata.get("updates", 0)
+            self._saved_iteration = restored.step
+            self._open().logger.restore(metadata.get("logger", {}))
+            self.history = []
+            if metadata.get("fingerprint") not in (None, recording.fingerprint()):
+                self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")
+
+    def _adopt(self, before: Plan) -> None:
+        """Goes on with outer iterations of the size that the checkpoint was made with; a longer run gets more of them."""
+        wanted = self.plan.total_steps
+        if before.epochs_per_checkpoint != self.plan.epochs_per_checkpoint:
+            config = dataclasses.replace(
+                self.config, total_steps=wanted, num_checkpoints=None, epochs_per_checkpoint=before.epochs_per_checkpoint
+            )
+            self.plan = make_plan(
+                config, steps_per_iteration=self.plan.steps_per_iteration, prefill_steps=self.plan.prefill_steps
+            )
+            self.program = Program(self.module, num_seeds=self.config.num_seeds, epochs=self.plan.epochs_per_checkpoint)
+        if self.plan.total_steps != before.total_steps and isinstance(self.module, RLModule):
+            self.state = self.module.with_horizon(self.state, self.plan.total_steps)
+
+    # Small things
+
+    def _keys(self, key: Key | int) -> Key:
+        num_seeds = self.config.num_seeds
+        if isinstance(key, (int, np.integer)):
+            require(0 <= key < 2**32 - num_seeds, f"seed must be in [0, 2**32), got {key}", "pass a smaller, non-negative seed")
+            self.seed = int(key)
+            keys = jax.vmap(jax.random.key)(np.arange(key, key + num_seeds, dtype=np.uint32))
+            return keys if num_seeds > 1 else keys[0]
+        if not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+            raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
+        self.seed = None
+        if num_seeds > 1 and key.ndim == 0:
+            return jax.random.split(key, num_seeds)
+        wanted = (num_seeds,) if num_seeds > 1 else ()
+        require(key.shape == wanted, f"keys have shape {key.shape}, num_seeds={num_seeds}", "pass one key, or one for each seed")
+        return key
+
+    def _require_state(self) -> None:
+        require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)
+
+    def _each(self, method: str, *arguments: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, method)(self, *arguments)
+
+    def _announce(self) -> None:
+        plan, seeds = self.plan, self.config.num_seeds
+        left = plan.num_checkpoints - self.outer_iteration
+        if left <= 0:
+            self._log_text(f"this run is finished: {self.env_steps:,} environment steps; raise total_steps to go on")
+            return
+        warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps else ""
+        each = f" for each of {seeds} seeds" if seeds > 1 else ""
+        start = f" from step {self.env_steps:,}" if self.outer_iteration else ""
+        self._log_text(
+            f"training{start} to {plan.total_steps:,} environment steps{each}{warm_up}: {left} outer iterations "
+            f"of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps"
+        )
+
+    def _log_text(self, text: str) -> None:
+        moment = Moment(env_steps=self.env_steps, updates=self._updates, wall_seconds=round(self.wall_seconds, 3))
+        self._open().logger.log(Record(kind="event", text=text, **dataclasses.asdict(moment)))
+
+    def _log_crash(self, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(error))
+        moment = Moment(env_steps=self.env_steps, updates=self._updates, wall_seconds=round(self.wall_seconds, 3))
+        try:
+            self._open().logger.log(Record(kind="error", text=text, **dataclasses.asdict(moment)))
+        except RlkitError as failure:  # the log itself may be what failed; the first error is the one to see
+            error.add_note(f"and the crash could not be logged: {failure}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Pending:
+    """An outer iteration that the device may still be working on."""
+
+    iteration: int
+    results: Any  # (metrics, counters), None before the first outer iteration
+    evaluation: Any
+    state: PyTree  # a copy that no later call takes over, None where it is not needed
+    saved: bool
+
+
+def override(algorithm: Algorithm, config: TrainerConfig) -> Algorithm:
+    """The algorithm with the trainer's own warm-up and replay capacity, where set. Raises `ConfigError` for on-policy algorithms."""
+    for name in ("warmup_steps", "replay_buffer_capacity"):
+        value = getattr(config, name)
+        require(
+            value is None or algorithm.replay_buffer is not None,
+            f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
+            f"leave {name} out",
+        )
+    if config.warmup_steps is not None:
+        collector = dataclasses.replace(algorithm.collector, prefill_steps=config.warmup_steps)
+        algorithm = dataclasses.replace(algorithm, collector=collector)
+    if config.replay_buffer_capacity is not None:
+        buffer: Any = algorithm.replay_buffer
+        buffer = dataclasses.replace(buffer, capacity=config.replay_buffer_capacity)
+        algorithm = dataclasses.replace(algorithm, replay_buffer=buffer)
+    return algorithm
+
+
+def to_items(state: PyTree) -> dict[str, PyTree]:
+    """A train state as checkpoint items, so that a policy can be read without the environments and the replay memory."""
+    if isinstance(state, TrainState):
+        return {"learner": state.learner, "local": state.local}
+    return {"state": state}
+
+
+def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
+    """The inverse of `to_items`, for a state like `shape`."""
+    return TrainState(**items) if isinstance(shape, TrainState) else items["state"]
+
+
+def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of nested dicts."""
+    values = to_dict(config) if dataclasses.is_dataclass(config) else config
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= hparams_to_dict(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+    return flat

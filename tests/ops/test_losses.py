@@ -1,0 +1,83 @@
+"""Loss terms by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.ops import losses
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "wanted"),
+    [
+        (1.0, 2.0, -2.0),
+        (1.1, 2.0, -2.2),  # inside the clip
+        (1.5, 2.0, -2.4),  # clipped at 1.2
+        (0.5, 2.0, -1.0),  # below the clip a good action still pulls: min(0.5·2, 0.8·2)
+        (1.5, -2.0, 3.0),  # above it a bad action still pushes
+        (0.5, -2.0, 1.6),  # clipped at 0.8
+    ],
+)
+def test_clipped_surrogate(ratio, advantage, wanted):
+    found = losses.clipped_surrogate(jnp.log(jnp.array([ratio])), jnp.array([advantage]), 0.2)
+    np.testing.assert_allclose(found, [wanted], rtol=1e-6)
+
+
+def test_clipped_samples_have_no_gradient():
+    gradient = jax.grad(lambda x: losses.clipped_surrogate(x, jnp.array([1.0, 1.0, -1.0, -1.0]), 0.2).sum())
+    at = jnp.log(jnp.array([1.5, 0.5, 1.5, 0.5]))
+    np.testing.assert_allclose(gradient(at), [0.0, -0.5, 1.5, 0.0], rtol=1e-6)
+
+
+def test_outside_clip():
+    ratios = jnp.log(jnp.array([1.0, 1.19, 1.21, 0.81, 0.79]))
+    np.testing.assert_array_equal(losses.outside_clip(ratios, 0.2), [0, 0, 1, 0, 1])
+
+
+def test_squared_error():
+    np.testing.assert_array_equal(losses.squared_error(jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])), [2.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "old", "target", "wanted"),
+    [
+        (1.0, 1.0, 3.0, 2.0),
+        (2.0, 1.0, 3.0, 1.62),  # kept at 1.2: ½·1.8² = 1.62 > ½·1² = 0.5
+        (2.0, 1.0, 0.0, 2.0),  # kept at 1.2: 0.72 < 2
+        (0.0, 1.0, 3.0, 4.5),
+    ],
+)
+def test_clipped_squared_error_is_the_larger(prediction, old, target, wanted):
+    found = losses.clipped_squared_error(*(jnp.array([x]) for x in (prediction, old, target)), 0.2)
+    np.testing.assert_allclose(found, [wanted], rtol=1e-6)
+
+
+def test_approximate_kl():
+    """(r - 1) - log r, never negative, and unbiased: its mean under the old policy is the KL divergence."""
+    np.testing.assert_allclose(losses.approximate_kl(jnp.log(jnp.array([1.0, 2.0]))), [0.0, 1.0 - np.log(2.0)], atol=1e-7)
+    assert np.all(np.asarray(losses.approximate_kl(jnp.linspace(-3.0, 3.0, 101))) >= 0)
+    old, new = np.array([0.2, 0.5, 0.3]), np.array([0.4, 0.4, 0.2])
+    found = (old * np.asarray(losses.approximate_kl(jnp.log(jnp.asarray(new / old))))).sum()
+    np.testing.assert_allclose(found, (old * np.log(old / new)).sum(), rtol=1e-5)
+
+
+def test_approximate_kl_is_accurate_near_zero():
+    """½x² to first order, where (exp(x) - 1) - x in float32 would be rounding noise."""
+    np.testing.assert_allclose(losses.approximate_kl(jnp.array([1e-2])), [0.5e-4 + 1e-6 / 6], rtol=1e-2)
+
+
+def test_standardize():
+    x = jnp.array([1.0, 3.0])
+    np.testing.assert_allclose(losses.standardize(x, x.mean(), x.var()), [-1.0, 1.0], rtol=1e-6)
+    same = jnp.full(4, 7.0)
+    np.testing.assert_array_equal(losses.standardize(same, same.mean(), same.var()), np.zeros(4))
+
+
+def test_explained_variance():
+    target = jnp.array([0.0, 2.0, 4.0])
+    assert float(losses.explained_variance(target, target)) == 1.0
+    assert float(losses.explained_variance(target + 5.0, target)) == 1.0  # an offset is not variance
+    assert float(losses.explained_variance(jnp.zeros(3), target)) == 0.0
+    assert float(losses.explained_variance(-target, target)) == pytest.approx(-3.0)
+    assert float(losses.explained_variance(target, jnp.ones(3))) == 0.0  # nothing to explain

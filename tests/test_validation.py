@@ -1,0 +1,160 @@
+"""Every limit of every config is enforced before anything compiles, and named in the error."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.a2c import a2c
+from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.ppo import ppo
+from rlkit.errors import ConfigError
+from rlkit.validation import field_annotations, from_dict, to_dict, validate
+
+pytestmark = pytest.mark.fast
+CONFIGS = [PPOConfig, A2CConfig, ActorCriticConfig]
+NAN, INF = math.nan, math.inf
+
+POSITIVE_INT = [0, -1, 1.0, True, "8", None]
+POSITIVE = [0.0, -1e-3, NAN, INF, True, "1e-3", None]
+NOT_NEGATIVE = [-1e-3, NAN, INF, True, "0", None]
+UNIT = [-0.01, 1.01, NAN, INF, True, "1", None]
+FLAG = [1, "true", None]
+CHOICE = ["adm", 1, None]
+COMMON = {
+    "num_steps": POSITIVE_INT,
+    "learning_rate": POSITIVE,
+    "learning_rate_schedule": CHOICE,
+    "optimizer": CHOICE,
+    "optimizer_epsilon": POSITIVE,
+    "max_grad_norm": [x for x in POSITIVE if x is not None],
+    "gamma": UNIT,
+    "gae_lambda": UNIT,
+    "entropy_coef": NOT_NEGATIVE,
+    "value_coef": NOT_NEGATIVE,
+    "normalize_advantages": FLAG,
+    "normalize_observations": FLAG,
+    "normalize_rewards": FLAG,
+}
+BAD = {
+    PPOConfig: COMMON
+    | {"num_epochs": POSITIVE_INT, "num_minibatches": POSITIVE_INT, "clip_epsilon": POSITIVE, "clip_value_loss": FLAG},
+    A2CConfig: COMMON,
+    ActorCriticConfig: {
+        "hidden_sizes": [(), (0,), (8, -1), (8.0,), (True,), 8, [8], None],
+        "activation": ["tahn", 1, None],
+        "share_torso": [1, "yes"],
+        "initial_std": POSITIVE,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(kind, field, value) for kind, fields in BAD.items() for field, values in fields.items() for value in values],
+)
+def test_every_limit_names_field_and_value(kind, field, value):
+    with pytest.raises(ConfigError) as caught:
+        validate(kind(**{field: value}))
+    message = str(caught.value)
+    shown = value[-1] if isinstance(value, tuple) and value else value  # of a tuple the element that is wrong
+    assert message.startswith(f"{kind.__name__}.{field}: ")
+    assert message.endswith(f", got {shown!r}")
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_no_field_is_forgotten(kind):
+    """A new field needs a row in BAD, and so a limit."""
+    assert set(BAD[kind]) == set(field_annotations(kind))
+
+
+@pytest.mark.parametrize(("factory", "config"), [(ppo, PPOConfig(gamma=2.0)), (a2c, A2CConfig(gamma=2.0))])
+def test_factories_validate(factory, config):
+    with pytest.raises(ConfigError, match="gamma"):
+        factory(config)
+
+
+@pytest.mark.parametrize("value", [np.float64(-1.0), np.float32(np.nan), np.array(-1.0), np.array([1e-3, 1e-4])])
+def test_numpy_values_are_known_and_so_checked(value):
+    with pytest.raises(ConfigError, match=r"PPOConfig\.learning_rate"):
+        validate(PPOConfig(learning_rate=value))
+
+
+def test_good_values_pass():
+    validate(PPOConfig(learning_rate=np.float64(1e-3), num_steps=np.int64(4), gamma=1, gae_lambda=0, max_grad_norm=None))
+    validate(ActorCriticConfig(hidden_sizes=(8,), share_torso=None))
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_round_trip(kind):
+    assert from_dict(kind, to_dict(kind())) == kind()
+    assert from_dict(kind, json.loads(json.dumps(to_dict(kind())))) == kind()
+    assert from_dict(kind, {}) == kind()
+
+
+def test_round_trip_of_changed_values():
+    config = PPOConfig(learning_rate=0.1, max_grad_norm=None, optimizer="sgd", normalize_rewards=True)
+    assert from_dict(PPOConfig, to_dict(config)) == config
+    network = ActorCriticConfig(hidden_sizes=(3, 5, 7), share_torso=True)
+    assert from_dict(ActorCriticConfig, to_dict(network)) == network
+    assert hash(from_dict(ActorCriticConfig, to_dict(network))) == hash(network)
+
+
+def test_arrays_are_written_as_numbers():
+    assert to_dict(PPOConfig(learning_rate=jnp.float32(0.5)))["learning_rate"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"learning_rat": 1e-3}, r"PPOConfig has no field 'learning_rat'; did you mean 'learning_rate'"),
+        ({"zzz": 1}, r"PPOConfig has no field 'zzz'; choose one of clip_epsilon"),
+        ({"num_steps": 8.5}, r"PPOConfig\.num_steps: .* got 8\.5"),
+        ({"num_steps": True}, r"PPOConfig\.num_steps: .* got True"),
+        ({"learning_rate": NAN}, r"PPOConfig\.learning_rate: "),
+        ({"learning_rate": INF}, r"PPOConfig\.learning_rate: "),
+        ({"optimizer": "adm"}, r"PPOConfig\.optimizer: .*'adam'.* got 'adm'"),
+        ({"gamma": {1, 2}}, r"PPOConfig\.gamma is not plain data"),
+        ([1, 2], r"PPOConfig needs a mapping"),
+        (None, r"PPOConfig needs a mapping"),
+    ],
+)
+def test_from_dict_explains(values, wanted):
+    with pytest.raises(ConfigError, match=wanted):
+        from_dict(PPOConfig, values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outer:
+    inner: PPOConfig
+    maybe: ActorCriticConfig | None = None
+
+
+def test_nested_configs():
+    outer = Outer(inner=PPOConfig(num_steps=3), maybe=ActorCriticConfig(hidden_sizes=(2,)))
+    assert from_dict(Outer, to_dict(outer)) == outer
+    assert from_dict(Outer, {"inner": {}}) == Outer(inner=PPOConfig())
+    with pytest.raises(ConfigError, match=r"PPOConfig\.gamma"):
+        validate(Outer(inner=PPOConfig(gamma=3.0)))
+    with pytest.raises(ConfigError, match=r"PPOConfig has no field 'gama'; did you mean 'gamma'"):
+        from_dict(Outer, {"inner": {"gama": 0.5}})
+    with pytest.raises(ConfigError, match=r"Outer is incomplete: .*inner.*; add the missing fields"):
+        from_dict(Outer, {})
+
+
+def test_traced_values_pass():
+    """A sweep builds the algorithm inside `jax.vmap`."""
+
+    def build(learning_rate, gamma):
+        algorithm = ppo(PPOConfig(learning_rate=learning_rate, gamma=gamma))
+        state = algorithm.updater.init({"w": jnp.zeros(2)})
+        return algorithm.batch_builder.gamma * 1.0, jax.tree.leaves(state)[-1]
+
+    gammas, rates = jax.vmap(build)(jnp.array([1e-3, 1e-4]), jnp.array([0.9, 0.99]))
+    np.testing.assert_allclose(gammas, [0.9, 0.99], rtol=1e-6)
+    np.testing.assert_allclose(rates, [1e-3, 1e-4], rtol=1e-6)
