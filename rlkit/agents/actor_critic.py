@@ -77,11 +77,14 @@ def actor_critic(
     head = policy_head(action_space, initial_std=config.initial_std)
 
     def default_torso(rngs: nnx.Rngs) -> nnx.Module:
-        return Torso(observation_space, config.hidden_sizes, config.activation, rngs=rngs)
+        return Torso(
+            observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs
+        )
 
     build = torso or default_torso
     features = out_features(build, example(observation_space, (2,)))
-    share = config.share_torso if config.share_torso is not None else any(is_image(leaf) for leaf in leaves(observation_space))
+    convolves = config.image_encoder == "cnn" and any(is_image(leaf) for leaf in leaves(observation_space))
+    share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
     spec = None if torso else ("actor_critic", config)

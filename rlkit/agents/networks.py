@@ -75,6 +75,44 @@ class MLP(nnx.Module):
         return x
 
 
+class Conv(nnx.Module):
+    """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w, out_channels].
+
+    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and above all its gradient are far slower
+    inside a compiled loop (measured in docs/design.md). Kernels that are a multiple of their stride are first folded into channels.
+    """
+
+    def __init__(self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs):
+        shape = (kernel, kernel, channels, out_channels)
+        self.kernel = nnx.Param(orthogonal(math.sqrt(2))(rngs.params(), shape))
+        self.bias = nnx.Param(jnp.zeros(out_channels))
+        self.size, self.stride = kernel, stride
+
+    def __call__(self, x: Array) -> Array:
+        k, s = self.size, self.stride
+        kernel = self.kernel[...]
+        height, width = (x.shape[1] - k) // s + 1, (x.shape[2] - k) // s + 1
+        x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
+        if s > 1 and k % s == 0:
+            x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
+        patches = [
+            x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)
+        ]
+        return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...]
+
+
+def _fold_image(x: Array, s: int) -> Array:
+    """[B, H, W, C] -> [B, H/s, W/s, s·s·C]"""
+    b, h, w, c = x.shape
+    return x.reshape(b, h // s, s, w // s, s, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, h // s, w // s, s * s * c)
+
+
+def _fold_kernel(kernel: Array, s: int) -> Array:
+    """[k, k, C, O] -> [k/s, k/s, s·s·C, O]"""
+    k, _, c, o = kernel.shape
+    return kernel.reshape(k // s, s, k // s, s, c, o).transpose(0, 2, 1, 3, 4, 5).reshape(k // s, k // s, s * s * c, o)
+
+
 class CNN(nnx.Module):
     """Convolutions over images [B, H, W, C], flattened to [B, features].
 
@@ -82,26 +120,18 @@ class CNN(nnx.Module):
     MinAtar (Young & Tian 2019).
     """
 
-    def __init__(self, image_shape: tuple[int, int, int], activation: str, *, rngs: nnx.Rngs):
+    def __init__(self, image_shape: tuple[int, ...], activation: str, *, rngs: nnx.Rngs):
         height, width, channels = image_shape
         large = min(height, width) >= 36
         plan = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)  # (channels, kernel, stride)
+        require(
+            min(height, width) >= 3,
+            f"images {image_shape} are too small to convolve",
+            'set image_encoder="flatten", or give the agent a torso of your own',
+        )
         layers = []
         for out_channels, kernel, stride in plan:
-            require(
-                min(height, width) >= kernel, f"images {image_shape} are too small for the CNN", "give the agent a torso of your own"
-            )
-            layers.append(
-                nnx.Conv(
-                    channels,
-                    out_channels,
-                    (kernel, kernel),
-                    strides=stride,
-                    padding="VALID",
-                    kernel_init=orthogonal(math.sqrt(2)),
-                    rngs=rngs,
-                )
-            )
+            layers.append(Conv(channels, out_channels, kernel, stride, rngs=rngs))
             height, width, channels = (height - kernel) // stride + 1, (width - kernel) // stride + 1, out_channels
         self.layers = nnx.List(layers)
         self.activation = activation
@@ -116,33 +146,27 @@ class CNN(nnx.Module):
 class Torso(nnx.Module):
     """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B, ...] -> [B, hidden_sizes[-1]].
 
-    Images pass through a CNN (uint8 scaled to [0, 1]), Discrete values become one-hot vectors, everything else is flattened.
+    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]), Discrete values become one-hot vectors,
+    everything else is flattened.
     """
 
-    def __init__(self, space: Space, hidden_sizes: Sequence[int], activation: str, *, rngs: nnx.Rngs):
+    def __init__(
+        self, space: Space, hidden_sizes: Sequence[int], activation: str, *, image_encoder: str = "cnn", rngs: nnx.Rngs
+    ):
         self.leaves = tuple(leaves(space))
-        self.encoders = nnx.List(
-            [CNN(leaf.shape, activation, rngs=rngs) if is_image(leaf) else Identity() for leaf in self.leaves]
+        convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
+        self.cnns = nnx.List(
+            [CNN(leaf.shape, activation, rngs=rngs) if conv else None for leaf, conv in zip(self.leaves, convolved, strict=True)]
         )
-        features = sum(
-            encoder.out_features if isinstance(encoder, CNN) else _flat_size(leaf)
-            for leaf, encoder in zip(self.leaves, self.encoders, strict=True)
-        )
+        features = sum(cnn.out_features if cnn else _flat_size(leaf) for leaf, cnn in zip(self.leaves, self.cnns, strict=True))
         self.mlp = MLP(features, hidden_sizes, activation, rngs=rngs)
 
     def __call__(self, obs: Obs) -> Array:
-        parts = [
-            encoder(encode(leaf, x))
-            for leaf, encoder, x in zip(self.leaves, self.encoders, jax.tree.leaves(obs), strict=True)
-        ]
+        parts = []
+        for space, cnn, x in zip(self.leaves, self.cnns, jax.tree.leaves(obs), strict=True):
+            x = encode(space, x)
+            parts.append(cnn(x) if cnn else x.reshape(x.shape[0], -1))
         return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
-
-
-class Identity(nnx.Module):
-    """Passes its input on."""
-
-    def __call__(self, x: Array) -> Array:
-        return x
 
 
 class WithHead(nnx.Module):

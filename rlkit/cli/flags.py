@@ -31,7 +31,7 @@ def parse(kind: type[F], arguments: Sequence[str], *, command: str, description:
                 args=arguments,
                 prog=command,
                 description=description,
-                default=tyro.MISSING if default is None else default,
+                default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
                 config=(tyro.conf.OmitArgPrefixes,),
             )

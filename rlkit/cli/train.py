@@ -13,7 +13,7 @@ from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
 from rlkit.cli import flags
 from rlkit.cli.running import pin_threads, train_to_end
-from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
+from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -57,8 +57,6 @@ class RunFlags:
     """Environments that run side by side."""
     env_arguments: str = "{}"
     """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode": 200}}'."""
-    deterministic: bool = False
-    """Pin the CPU threads (NPROC=1), so that equal runs, also resumed ones, end with equal bits."""
     dry_run: bool = False
     """Print the settings as YAML and stop."""
 
@@ -74,12 +72,11 @@ def run(arguments: Sequence[str]) -> int:
     if dry_run:
         print(run_config.dump(config), end="")
         return 0
-    if config.trainer.run_dir is None:
-        trainer_config = dataclasses.replace(config.trainer, run_dir=f"runs/{_run_name(config)}")
-        config = dataclasses.replace(config, trainer=trainer_config)
-    if config.deterministic:
+    run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
+    config = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir))
+    if config.trainer.deterministic:
         pin_threads()
-    return train_to_end(lambda: _build(config), seed=config.seed)
+    return train_to_end(lambda: _build(config), run_dir=run_dir, seed=config.seed)
 
 
 def _build(config: RunConfig) -> Any:
@@ -118,11 +115,11 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
 
 
 def _check_env(env_id: str) -> None:
-    from rlkit.envs.registry import list_envs
+    """Raises what the registry says to an id that nobody knows, which it does before it imports anything."""
+    from rlkit.envs.registry import list_envs, make_env
 
-    known = list_envs()
-    if env_id not in known and ":" not in env_id:
-        raise UnknownNameError(f"unknown environment {env_id!r}; {did_you_mean(env_id, known)}")
+    if env_id not in list_envs():
+        make_env(env_id, 1)
 
 
 def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> tuple[RunConfig, bool]:
@@ -135,18 +132,11 @@ def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> t
         seed=config.seed,
         num_envs=config.env.num_envs,
         env_arguments=json.dumps(config.env.arguments),
-        deterministic=config.deterministic,
     )
     description = f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or file."
     found: Any = flags.parse(kind, arguments, command=command, description=description, default=kind(run=run_flags, **parts))
     env = EnvConfig(id=config.env.id, num_envs=found.run.num_envs, arguments=_env_arguments(found.run.env_arguments))
-    changed = dataclasses.replace(
-        config,
-        env=env,
-        seed=found.run.seed,
-        deterministic=found.run.deterministic,
-        **{name: getattr(found, name) for name in parts},
-    )
+    changed = dataclasses.replace(config, env=env, seed=found.run.seed, **{name: getattr(found, name) for name in parts})
     return validation.validate(changed), found.run.dry_run
 
 

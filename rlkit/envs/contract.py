@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.envs.base import JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.errors import EnvContractError, SpaceError
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Obs, PyTree
@@ -41,7 +41,7 @@ class TraceFailure(Exception):
         self.finding = finding
 
 
-def check_spaces(env: JaxEnv) -> None:
+def check_spaces(env: JaxEnv | EnvAdapter) -> None:
     """Raises `EnvContractError` without spaces, `SpaceError` for spaces that agents cannot use."""
     for name, check in (("observation_space", check_observation_space), ("action_space", check_action_space)):
         space = getattr(env, name, None)
@@ -52,7 +52,7 @@ def check_spaces(env: JaxEnv) -> None:
         check(space)
 
 
-def space_findings(env: JaxEnv) -> Iterator[Finding]:
+def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
     """The same as findings."""
     try:
         check_spaces(env)
@@ -101,6 +101,9 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
             yield Finding(
                 "error", f"{name}.step {label} {found}", "return one scalar: it is one environment, without a batch axis"
             )
+        elif label != "reward" and not np.issubdtype(value.dtype, np.bool_):
+            severity = "error" if np.issubdtype(value.dtype, np.floating) else "warning"
+            yield Finding(severity, f"{name}.step {label} is {value.dtype}, not bool", f"{SIX}, the flags as booleans")
     if not isinstance(info, dict):
         yield Finding("error", f"{name}.step info is a {type(info).__name__}", "return a dict of arrays, {} if there is none")
     elif getattr(env, "auto_reset", False):

@@ -4,8 +4,9 @@ Each isolates one thing that a learner can get wrong, so that the first probe th
 reading observations, discounting, the policy gradient, time limits, and so on up to structured spaces.
 After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021).
 
-All but `Counter` answer `observations()` (a batch of every observation, [M, ...]), `expected_value(gamma)` (the values of them under the
-best policy, [M]), `best_action()` ([M, ...], `None` where actions do not matter) and `best_return` (undiscounted, per episode).
+All but `Counter` answer `observations()` (a batch of every observation, [M, ...]), `expected_value(gamma)` (their values under
+the best policy, [M]), `best_action()` ([M, ...], `None` where actions do not matter) and `best_return` (undiscounted, per
+episode).
 """
 
 import dataclasses

@@ -50,9 +50,7 @@ def make_env(env_id: str, num_envs: int, **kwargs: Any) -> "EnvAdapter":
     return _build(env_id, entry, num_envs, kwargs)
 
 
-def register_env(
-    env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False
-) -> None:
+def register_env(env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False) -> None:
     """Makes `make_env(env_id, ...)` call `factory`.
 
     `factory(**kwargs)` returns ONE environment (a `JaxEnv`; its class will do), which is vectorised. A factory with a parameter
@@ -60,7 +58,9 @@ def register_env(
     `JaxEnv` in `TimeLimit`. Registering an id twice is an error unless `overwrite` says otherwise.
     """
     _check_id(env_id)
-    require(callable(factory), f"factory of {env_id!r} is {factory!r}", "pass the environment's class, or a function making one")
+    require(
+        callable(factory), f"factory of {env_id!r} is {factory!r}", "pass the environment's class, or a function making one"
+    )
     taken = env_id in _registered or env_id in BUILT_IN
     require(overwrite or not taken, f"{env_id!r} is registered already", "choose another id, or pass overwrite=True")
     _registered[env_id] = _Entry(factory, max_episode_steps)
@@ -100,7 +100,7 @@ def _find(env_id: str) -> _Entry:
 def _unknown(env_id: str, suite: str) -> UnknownNameError:
     known = list_envs()
     if suite == "gymnasium":
-        jax_ids = did_you_mean(f"gymnax/{env_id.rpartition('/')[2]}", GYMNAX_SUITE)
+        jax_ids = did_you_mean(f"gymnax/{env_id.rpartition('/')[2]}", BUILT_IN)
         return UnknownNameError(f"{env_id!r}: host environments (gymnasium) are not supported by this version; {jax_ids}")
     suites = sorted({other.partition("/")[0] for other in known})
     if suite not in suites:
@@ -111,15 +111,13 @@ def _unknown(env_id: str, suite: str) -> UnknownNameError:
     return UnknownNameError(f"there is no environment {env_id!r}; {did_you_mean(env_id, own)}")
 
 
-GYMNAX_SUITE = [f"gymnax/{name}" for name in GYMNAX_IDS]
-
-
 def _build(env_id: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
     from rlkit.envs.base import EnvAdapter
     from rlkit.envs.vectorized import vectorize
     from rlkit.envs.wrappers import TimeLimit
 
-    batched = "num_envs" in _parameters(entry.factory)
+    signature = _signature(entry.factory)
+    batched = signature is not None and "num_envs" in signature.parameters
     arguments = {"num_envs": num_envs, **kwargs} if batched else kwargs
     _check_arguments(env_id, entry.factory, arguments)
     made = entry.factory(**arguments)
@@ -131,7 +129,9 @@ def _build(env_id: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any]) ->
         cure = "pass num_envs on" if batched else "give the factory a parameter num_envs, or return one environment"
         raise EnvContractError(f"the factory of {env_id!r} made {made.num_envs} environments instead of {num_envs}; {cure}")
     if entry.max_episode_steps is not None:
-        raise EnvContractError(f"max_episode_steps of {env_id!r} needs a single JaxEnv; let the factory apply it before batching")
+        raise EnvContractError(
+            f"max_episode_steps of {env_id!r} needs a single JaxEnv; let the factory apply it before batching"
+        )
     if made.spec != spec:
         if not dataclasses.is_dataclass(made):
             raise EnvContractError(f"{env_id!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to {spec!r}")
@@ -139,26 +139,22 @@ def _build(env_id: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any]) ->
     return made
 
 
-def _parameters(factory: Factory) -> dict[str, inspect.Parameter]:
+def _signature(factory: Factory) -> inspect.Signature | None:
     try:
-        return dict(inspect.signature(factory).parameters)
-    except (TypeError, ValueError):  # some builtins have no signature
-        return {}
+        return inspect.signature(factory)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
 
 
 def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -> None:
-    parameters = _parameters(factory)
-    if not parameters and arguments:
-        raise ConfigError(f"{env_id} takes no arguments, got {', '.join(arguments)}; leave them out")
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    names = [name for name in parameters if name != "num_envs" and parameters[name].kind is not inspect.Parameter.VAR_KEYWORD]
-    for name in arguments:
-        require(open_ended or name in parameters, f"{env_id} takes no argument {name!r}", did_you_mean(name, names))
-    missing = [
-        name for name in names if parameters[name].default is inspect.Parameter.empty
-        and parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL and name not in arguments
-    ]
-    require(not missing, f"{env_id} needs {', '.join(missing)}", f"pass make_env({env_id!r}, num_envs, {missing[:1]}=...)")
+    signature = _signature(factory)
+    if signature is None:
+        return
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        names = ", ".join(name for name in signature.parameters if name != "num_envs")
+        raise ConfigError(f"{env_id}: {error}; it takes {names or 'no arguments'}") from error
 
 
 def _gymnax_factory(name: str) -> Factory:

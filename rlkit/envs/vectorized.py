@@ -40,9 +40,9 @@ class VectorizedEnv:
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """New episodes everywhere; the key is consumed."""
-        params = _strong(getattr(self.env, "params", ()))
+        params = strong(getattr(self.env, "params", ()))
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
-        return VectorState(envs=_strong(envs), params=params), cast(obs, self.observation_space)
+        return VectorState(envs=strong(envs), params=params), cast(obs, self.observation_space)
 
     def step(self, key: Key, state: VectorState, action: Array) -> tuple[VectorState, TimeStep]:
         """One step of every environment; those whose episode ends start a new one. The key is consumed."""
@@ -52,7 +52,7 @@ class VectorizedEnv:
         if isinstance(self.action_space, spaces.Box):
             action = jnp.clip(action, self.action_space.low, self.action_space.high)
         envs, obs, reward, terminated, truncated, info = jax.vmap(env.step)(step_keys, state.envs, action)
-        envs, obs = _like(state.envs, _strong(envs)), cast(obs, self.observation_space)
+        envs, obs = like(state.envs, strong(envs)), cast(obs, self.observation_space)
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
         if getattr(env, "auto_reset", False):
             info = dict(info)
@@ -91,7 +91,7 @@ class VectorizedEnv:
             def put(old: Array, new: Array) -> Array:
                 return old.at[index].set(new, mode="drop")
 
-            envs = jax.tree.map(put, envs, _like(envs, fresh))
+            envs = jax.tree.map(put, envs, like(envs, fresh))
             obs = jax.tree.map(put, obs, cast(fresh_obs, self.observation_space))
             return pending.at[index].set(False, mode="drop"), envs, obs
 
@@ -134,10 +134,10 @@ def cast(obs: Obs, space: Space) -> Obs:
     )
 
 
-def _strong(tree: PyTree) -> PyTree:
+def strong(tree: PyTree) -> PyTree:
     """Every leaf as an array of strong type: weakly typed states would make a jitted step compile twice."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
-def _like(old: PyTree, new: PyTree) -> PyTree:
+def like(old: PyTree, new: PyTree) -> PyTree:
     return jax.tree.map(lambda o, n: jax.lax.convert_element_type(n, o.dtype) if jnp.result_type(n) != o.dtype else n, old, new)

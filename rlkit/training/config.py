@@ -88,6 +88,8 @@ class TrainerConfig:
     """Environment steps of random actions before learning, rounded up to whole rollouts; None: the algorithm's own."""
     max_queued: PositiveInt = 2
     """Outer iterations that may wait on the device before the host catches up."""
+    deterministic: bool = False
+    """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads (NPROC=1) before JAX starts."""
     debug: bool = True
     """Show a progress bar."""
     logger_config: LoggerConfig = LoggerConfig()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 from importlib import resources
 from typing import Annotated, Any
 
@@ -72,6 +73,9 @@ def from_dict(values: Any) -> RunConfig:
     if not isinstance(values, dict) or "algorithm" not in values or "env" not in values:
         raise ConfigError("a run config needs at least `algorithm: ppo` and `env: {id: gymnax/CartPole-v1}`; add them")
     values = dict(values)
+    for name in ("algorithm", "agent"):
+        value = values.get(name)
+        require(value is None or isinstance(value, str), f"{name} must be a name, got {value!r}", f"write `{name}: name`")
     entry = algorithm_entry(values["algorithm"])
     kinds = {"hyperparameters": entry.config, "network": agent_entry(values.get("agent") or entry.agent).config}
     built = {name: validation.from_dict(kind, values.pop(name) or {}) for name, kind in kinds.items() if name in values}
@@ -100,7 +104,7 @@ def load(path: str | pathlib.Path) -> RunConfig:
 def read_yaml(path: str | pathlib.Path) -> Any:
     """Plain data from a YAML or JSON file. Raises `ConfigError` if it cannot be read."""
     try:
-        return yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
+        return _parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {path}: {error}; give a YAML file such as a run's config.yaml") from None
 
@@ -124,5 +128,20 @@ def preset(algorithm: str, env_id: str) -> RunConfig:
     """
     algorithm_entry(algorithm)
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
-    values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    values = _parse_yaml(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return from_dict({"algorithm": algorithm, "env": {}, **values} | {"env": {"id": env_id, **values.get("env", {})}})
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only; and 3e-4 is a number, as in YAML 1.2, where PyYAML would read it as text."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789"))
+
+
+def _parse_yaml(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()

@@ -127,6 +127,7 @@ class Trainer:
         self._updates = 0  # gradient steps at the last report
         self._seed_returns: list[float] | None = None  # of the last evaluation
         self._session_steps = 0  # environment steps of one seed in this call of `run`
+        self._compiled_before = 0.0  # seconds spent compiling before this call of `run`
         self._last_report = 0.0
 
     def __enter__(self) -> "Trainer":
@@ -176,6 +177,7 @@ class Trainer:
         outputs = self._open()
         self.stop_reason = None
         self._started = time.perf_counter()
+        self._compiled_before = self.program.compile_seconds
         before = len(self.history)
         try:
             outputs.logger.start(self.hparams())
@@ -299,7 +301,8 @@ class Trainer:
         """What `summary.json` holds."""
         returns = recording.seed_returns(self.history[-1], self.config.num_seeds) if self.history else None
         seconds = self.wall_seconds
-        trained = max(seconds - self.program.compile_seconds, 1e-9)
+        compiling = self.program.compile_seconds - self._compiled_before
+        trained = max(seconds - self._wall_before - compiling, 1e-9)
         learner = self.state.learner if isinstance(self.state, TrainState) else self.state
         return {
             "env_steps": self.env_steps,

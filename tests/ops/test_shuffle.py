@@ -1,5 +1,7 @@
 """The sort-free shuffle: always a permutation, and as even as chance, against bounds from the statistic's own spread."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,15 +38,37 @@ def neighbour_excess(found: np.ndarray) -> float:
     return float((statistic - (n - 1) ** 2) / (np.sqrt(2) * (n - 1)))
 
 
-def test_a_permutation_for_every_small_n(key):
-    """In one compiled program."""
+def in_numpy(monkeypatch):
+    """Lets the body of `shuffled_indices` run on NumPy: 300 sizes would be 300 compilations (a minute)."""
 
-    @jax.jit
-    def all_sorted(key):
-        return [jnp.sort(shuffled_indices(jax.random.fold_in(key, n), n)) for n in range(1, 301)]
+    def while_loop(condition, body, x):
+        while condition(x):
+            x = body(x)
+        return x
 
-    for n, found in enumerate(all_sorted(key), start=1):
-        np.testing.assert_array_equal(found, np.arange(n))
+    random = SimpleNamespace(bits=lambda key, shape, dtype: np.asarray(jax.random.bits(key, shape, dtype)), permutation=permute)
+    monkeypatch.setattr(shuffle, "jnp", np)
+    monkeypatch.setattr(shuffle, "jax", SimpleNamespace(random=random, lax=SimpleNamespace(while_loop=while_loop)))
+
+
+def permute(key, n):
+    return np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(n)
+
+
+def test_a_permutation_for_every_small_n(monkeypatch):
+    keys = list(jax.random.split(jax.random.key(1), 3))
+    compiled = {n: [np.asarray(shuffled_indices(k, n)) for k in keys] for n in (33, 64, 77)}
+    in_numpy(monkeypatch)
+    for n in range(1, 301):
+        for k in keys:
+            np.testing.assert_array_equal(np.sort(shuffled_indices(k, n)), np.arange(n))
+    for n, wanted in compiled.items():  # NumPy did run the same function
+        np.testing.assert_array_equal([shuffled_indices(k, n) for k in keys], wanted)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, shuffle.SMALL, shuffle.SMALL + 1])
+def test_a_permutation_of_few(key, n):
+    np.testing.assert_array_equal(np.sort(shuffled_indices(key, n)), np.arange(n))
 
 
 @pytest.mark.parametrize("n", [1023, 1024, 1025, 4096, 50_000, 2**17 + 1])

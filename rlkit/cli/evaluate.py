@@ -1,0 +1,71 @@
+"""`rlkit evaluate`: plays episodes with the policy of a run."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge
+
+from rlkit import validation
+from rlkit.cli import flags
+from rlkit.cli.report import mean_and_spread
+from rlkit.cli.running import read_settings
+from rlkit.training.config import PositiveInt
+from rlkit.training.run_config import Seed
+
+if TYPE_CHECKING:
+    from rlkit.training.policy import Policy
+
+COMMAND = "rlkit evaluate"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateFlags:
+    """Plays episodes with the policy of the run in RUN_DIR, by its most likely actions and again by sampled ones."""
+
+    run_dir: flags.RunDir
+    """Directory of the run."""
+    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "best"
+    """Which policy: best, latest or the step of a checkpoint."""
+    episodes: PositiveInt = 100
+    """Episodes to play each way."""
+    seed_index: Annotated[int, Ge(0)] | None = None
+    """Which seed of a run with several, counted from 0; None: the best one."""
+    seed: Seed | None = None
+    """Seed of the episodes; None: the one of the run's own evaluations."""
+    num_envs: PositiveInt | None = None
+    """Environments that run side by side; None: as the policy sees fit."""
+    json: bool = False
+    """Print one JSON object, with the value of every episode."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Evaluates as `arguments` say; returns the exit code."""
+    chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
+    read_settings(chosen.run_dir)
+    from rlkit.training.compilation_cache import enable_compilation_cache
+    from rlkit.training.policy import load_policy
+
+    enable_compilation_cache()
+    policy = load_policy(chosen.run_dir, which=chosen.checkpoint, seed_index=chosen.seed_index)
+    result = policy.evaluate(chosen.episodes, seed=chosen.seed, num_envs=chosen.num_envs)
+    print(_as_json(policy, result) if chosen.json else _as_table(policy, result))
+    return 0
+
+
+def _as_table(policy: "Policy", result: dict[str, np.ndarray]) -> str:
+    lines = [
+        f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps; {len(result['return'])} episodes each way",
+        "actions           return              length",
+    ]
+    for name, prefix in (("most likely", ""), ("sampled", "sampled_")):
+        lines.append(f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _as_json(policy: "Policy", result: dict[str, np.ndarray]) -> str:
+    episodes = {name: np.asarray(values).tolist() for name, values in result.items()}
+    averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
+    return json.dumps({"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps, **averages, **episodes})

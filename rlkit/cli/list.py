@@ -1,0 +1,53 @@
+"""`rlkit list`: names of what can be trained, one a line. Imports no JAX."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rlkit.errors import ConfigError, did_you_mean
+
+COMMAND = "rlkit list"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Lists what `arguments` say; returns the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(f"usage: {COMMAND} {'|'.join(KINDS)}\n\nNames of what can be trained, one a line.")
+        return 0
+    if len(arguments) != 1:
+        raise ConfigError(f"{COMMAND} needs one word, got {' '.join(arguments) or 'none'}; write one of {', '.join(KINDS)}")
+    if arguments[0] not in KINDS:
+        raise ConfigError(f"cannot list {arguments[0]!r}; {did_you_mean(arguments[0], KINDS)}")
+    for line in KINDS[arguments[0]]():
+        print(line)
+    return 0
+
+
+def _envs() -> Iterator[str]:
+    from rlkit.envs.registry import list_envs
+
+    yield from list_envs()
+
+
+def _agents() -> Iterator[str]:
+    from rlkit.agents.registry import AGENTS
+
+    yield from (f"{name:<14}{entry.summary}" for name, entry in AGENTS.items())
+
+
+def _algorithms() -> Iterator[str]:
+    from rlkit.algorithms.registry import ALGORITHMS
+
+    yield from (f"{name:<14}{entry.summary}" for name, entry in ALGORITHMS.items())
+
+
+def _presets() -> Iterator[str]:
+    from rlkit.training.run_config import preset_names
+
+    yield from (name.replace("/", " ", 1) for name in preset_names())  # as `rlkit train` takes them
+
+
+KINDS: dict[str, Callable[[], Iterator[str]]] = {
+    "envs": _envs,
+    "agents": _agents,
+    "algorithms": _algorithms,
+    "presets": _presets,
+}

@@ -1,0 +1,53 @@
+"""What a finished training or evaluation looks like on the terminal."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlkit.training.loggers import human_seconds
+
+
+def report(history: Sequence[dict[str, Any]], run_dir: str) -> str:
+    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer iteration, maybe empty."""
+    lines = ["", *_speed(run_dir)]
+    evaluated = [evaluation for evaluation in history if "return" in evaluation]
+    if evaluated:
+        lines += ["", *_scores(np.atleast_2d(evaluated[-1]["return"]), np.atleast_2d(evaluated[-1]["length"]))]
+    lines += ["", f"results      {run_dir}"]
+    if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
+        lines.append(f"picture      {run_dir}/learning_curve.png")
+    lines += [
+        f"watch it     rlkit evaluate {run_dir}",
+        f"train on     rlkit resume {run_dir} --total-steps N",
+    ]
+    return "\n".join(lines)
+
+
+def mean_and_spread(values: np.ndarray) -> str:
+    """Mean ± standard deviation of the finite values, aligned for a column."""
+    finite = values[np.isfinite(values)]
+    return f"{finite.mean():9.2f} ± {finite.std():<7.2f}" if finite.size else "      nan          "
+
+
+def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
+    """A row for each seed, over its episodes, and one for all, over the means of the seeds; [S, E]."""
+    lines = ["final evaluation, deterministic actions", "seed           return              length"]
+    rows = zip(returns, lengths, strict=True)
+    lines += [f"{seed:<9}{mean_and_spread(scores)}{mean_and_spread(steps)}" for seed, (scores, steps) in enumerate(rows)]
+    if len(returns) > 1:
+        lines.append(f"{'all':<9}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}")
+    return [line.rstrip() for line in lines]
+
+
+def _speed(run_dir: str) -> list[str]:
+    """The size and speed of the run, from its summary; nothing where that is missing."""
+    try:
+        summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
+        steps, seconds = summary["env_steps"], summary["wall_seconds"]
+        speed, compiling = summary["env_steps_per_second"], summary["compile_seconds"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [f"{steps:,} steps in {human_seconds(seconds)} ({speed:,.0f} a second; compiling took {human_seconds(compiling)})"]

@@ -1,0 +1,192 @@
+"""`check_env`: finds the mistakes in an environment and says what to do about each."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.behaviour import limit_findings, plain, record, record_adapter, reset_findings, value_findings
+from rlkit.envs.contract import Finding, TraceFailure, space_findings, trace, trace_findings
+from rlkit.envs.vectorized import VectorizedEnv, vectorize
+from rlkit.errors import EnvContractError, RlkitError, require
+from rlkit.spaces import example, sample
+from rlkit.types import Key, PyTree, TimeStep
+
+LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckReport:
+    """What `check_env` found; printing it tells the story."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that break training."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that may be meant."""
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors; warnings may remain."""
+        return not self.errors
+
+    def __str__(self) -> str:
+        if not self.findings:
+            return f"{self.name}: no mistakes found"
+        head = f"{self.name}: {len(self.errors)} error(s), {len(self.warnings)} warning(s)"
+        ordered = (*self.errors, *self.warnings)
+        return "\n".join([head, *(f"  {f.severity:7} {f.what}\n          cure: {f.cure}" for f in ordered)])
+
+
+def check_env(env: JaxEnv | EnvAdapter, *, num_steps: int = 200, raise_on_error: bool = True, seed: int = 0) -> CheckReport:
+    """Traces `env`, runs it for `num_steps` random steps (past a declared time limit of up to 1000), and reports mistakes.
+
+    Takes one environment or a jittable `EnvAdapter`; of one made by `vectorize` the environment inside is checked. With
+    `raise_on_error` raises `EnvContractError` with the whole report if there is an error; warnings never raise.
+    """
+    require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
+    if isinstance(env, type):
+        raise EnvContractError(f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))")
+    inner = env.env if isinstance(env, VectorizedEnv) else env
+    name, key = type(inner).__name__, jax.random.key(seed)
+    if isinstance(inner, EnvAdapter):
+        require(inner.is_jittable, f"{name} is a host environment, which check_env cannot run yet", "check jittable ones")
+        findings = _adapter_findings(inner, key, num_steps)
+    else:
+        findings = _env_findings(inner, key, num_steps)
+    report = CheckReport(name, tuple(findings))
+    if raise_on_error and not report.ok:
+        raise EnvContractError(str(report))
+    return report
+
+
+def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
+    """Each stage needs what the one before it found in order."""
+    missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
+    found = [Finding("error", f"{type(env).__name__} has no method {name}", "write it (see JaxEnv)") for name in missing]
+    found += space_findings(env)
+    for stage in (_trace_findings, _impurity_findings, _run_findings):
+        if any(finding.severity == "error" for finding in found):
+            break
+        found += stage(env, key, num_steps)
+    return found
+
+
+def _trace_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
+    before = _attributes(env)
+    found = list(trace_findings(env))
+    yield from found
+    changed = [name for name, value in _attributes(env).items() if before.get(name) != value]
+    if changed:
+        what = f"{type(env).__name__} writes to itself in reset or step ({', '.join(changed)}); compiled code does so only once"
+        yield Finding("error", what, "keep what changes in the state that step returns")
+    elif all(finding.severity == "warning" for finding in found):
+        yield from _batch_findings(env)
+
+
+def _batch_findings(env: JaxEnv) -> Iterator[Finding]:
+    name = type(env).__name__
+    try:
+        batch = vectorize(env, 2)
+        state, _ = trace(f"{name}.reset under vmap", batch.reset, jax.random.key(0))
+        trace(f"{name}.step under vmap", batch.step, jax.random.key(0), state, example(env.action_space, (2,)))
+    except TraceFailure as failure:
+        yield failure.finding
+    except RlkitError as error:
+        yield Finding("error", str(error), "see above")
+
+
+def _impurity_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
+    """The same arguments twice must give the same results."""
+    reset_key, action_key, step_key = jax.random.split(key, 3)
+    action = sample(env.action_space, action_key, 1)[0]
+    first, again = env.reset(reset_key), env.reset(reset_key)
+    cure = "draw all randomness from the key (jax.random), and keep all memory in the state"
+    if not _same(first, again):
+        yield Finding("error", f"{type(env).__name__}.reset gives two results for one key", cure)
+    state = jax.tree.map(jax.numpy.asarray, first[0])
+    if not _same(env.step(step_key, state, action), env.step(step_key, state, action)):
+        yield Finding("error", f"{type(env).__name__}.step gives two results for one key, state and action", cure)
+
+
+def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
+    name, limit = type(env).__name__, getattr(env, "max_episode_steps", None)
+    starts, obs = jax.vmap(env.reset)(jax.random.split(key, 8))
+    if all((x == x[0]).all() for x in map(np.asarray, jax.tree.leaves(obs))):
+        what = f"{name}.reset gives the same observation for 8 different keys"
+        yield Finding("warning", what, "draw the start from the key, unless it is meant to be fixed")
+    seen = record(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
+    yield from value_findings(name, env.observation_space, seen)
+    yield from limit_findings(name, limit, seen)
+    starts = jax.tree.map(np.asarray, plain(starts))
+    yield from reset_findings(name, getattr(env, "auto_reset", False), seen, starts)
+
+
+def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding]:
+    found = list(space_findings(env))
+    if found:
+        return found
+    name = type(env).__name__
+    try:
+        state, obs = trace(f"{name}.reset", env.reset, key)
+        action = example(env.action_space, (env.num_envs,))
+        after, step = trace(f"{name}.step", env.step, key, state, action)
+    except TraceFailure as failure:
+        return [failure.finding]
+    found += _adapter_shapes(env, state, obs, after, step)
+    if not found:
+        seen = record_adapter(env, key, _steps(num_steps, env.max_episode_steps))
+        found += value_findings(name, env.observation_space, seen)
+        found += limit_findings(name, env.max_episode_steps, seen)
+    return found
+
+
+def _adapter_shapes(env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: Any) -> Iterator[Finding]:
+    name, wanted = type(env).__name__, jax.eval_shape(lambda: example(env.observation_space, (env.num_envs,)))
+    if not isinstance(step, TimeStep):
+        yield Finding("error", f"{name}.step returned {type(step).__name__}", "return (state, TimeStep(...))")
+        return
+    parts = (("reset obs", obs), ("step obs", step.obs), ("step next_obs", step.next_obs))
+    flags = jax.ShapeDtypeStruct((env.num_envs,), bool)
+    pairs = [(label, wanted, part) for label, part in parts]
+    pairs += [("step terminated", flags, step.terminated), ("step truncated", flags, step.truncated)]
+    pairs += [("step reward", jax.ShapeDtypeStruct((env.num_envs,), np.float32), step.reward)]
+    for label, expected, got in pairs:
+        if _types(expected) != _types(got):
+            yield Finding("error", f"{name} {label} is {_types(got)}, not {_types(expected)}", "return arrays [num_envs, ...]")
+    old, new = _types(state, weak=True), _types(after, weak=True)
+    if old != new:
+        yield Finding(
+            "error", f"{name}.step turns the state from {old} into {new}", "keep structure, shapes and (strong) dtypes"
+        )
+
+
+def _types(tree: PyTree, *, weak: bool = False) -> Any:
+    return jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}{'*' if weak and x.weak_type else ''}", tree)
+
+
+def _steps(num_steps: int, limit: int | None) -> int:
+    return max(num_steps, limit + 1) if limit is not None and limit <= LONGEST_LIMIT else num_steps
+
+
+def _attributes(env: Any) -> dict[str, str]:
+    return {name: repr(value) for name, value in getattr(env, "__dict__", {}).items()}
+
+
+def _same(a: PyTree, b: PyTree) -> bool:
+    pairs = zip(jax.tree.leaves(plain(_arrays(a))), jax.tree.leaves(plain(_arrays(b))), strict=True)
+    return all(np.array_equal(x, y, equal_nan=np.issubdtype(x.dtype, np.inexact)) for x, y in pairs)
+
+
+def _arrays(tree: PyTree) -> PyTree:
+    return jax.tree.map(jax.numpy.asarray, tree)

@@ -1,0 +1,261 @@
+"""The actor-critic agent on every kind of space."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from gymnasium import spaces
+
+from rlkit.agents.actor_critic import actor_critic
+from rlkit.agents.base import Agent
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.errors import ConfigError, SpaceError
+from rlkit.spaces import example, leaves
+
+SMALL = ActorCriticConfig(hidden_sizes=(8,))
+BOX = spaces.Box(-1.0, 1.0, (3,))
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "discrete_start": spaces.Discrete(3, start=5),
+    "multi_discrete": spaces.MultiDiscrete([2, 4]),
+    "box": spaces.Box(-2.0, 2.0, (2,)),
+}
+OBSERVATIONS = {
+    "box": BOX,
+    "scalar": spaces.Box(-1.0, 1.0, ()),
+    "matrix": spaces.Box(-1.0, 1.0, (2, 3)),
+    "image": spaces.Box(0, 255, (6, 6, 2), np.uint8),
+    "discrete": spaces.Discrete(4, start=2),
+    "multi_discrete": spaces.MultiDiscrete([2, 3]),
+    "multi_binary": spaces.MultiBinary(5),
+    "dict": spaces.Dict({"z": BOX, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}),
+    "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Dict({"x": BOX, "b": spaces.MultiBinary(2)}))),
+}
+BATCH = 5
+
+
+def observe(space, seed: int = 0):
+    """A batch of random elements of `space`."""
+    space.seed(seed)
+    samples = [space.sample() for _ in range(BATCH)]
+    return jax.tree.map(lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]), example(space), *samples)
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return actor_critic(BOX, spaces.Discrete(2), SMALL)
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_acts_in_every_action_space(key, kind):
+    space = ACTIONS[kind]
+    agent = actor_critic(BOX, space, SMALL)
+    assert isinstance(agent, Agent)
+    params, obs = agent.init(key), observe(BOX)
+    action, carry, extras = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+    assert (carry, extras) == ((), {})
+    best, _ = agent.exploit(params, obs, (), key)
+    assert action.shape == best.shape == (BATCH, *space.shape)
+    for one in np.asarray(best):
+        assert space.contains(one.astype(space.dtype))
+    policy, value = agent.policy_and_value(params, obs)
+    assert policy.log_prob(action).shape == policy.entropy().shape == value.shape == (BATCH,)
+    np.testing.assert_array_equal(agent.value(params, obs), value)
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+@pytest.mark.parametrize("share", [True, False])
+def test_reads_every_observation_space(key, kind, share):
+    space = OBSERVATIONS[kind]
+    agent = actor_critic(space, spaces.Discrete(2), dataclasses.replace(SMALL, share_torso=share))
+    params = agent.init(key)
+    policy, value = jax.jit(lambda p, o: (agent.policy(p, o).entropy(), agent.value(p, o)))(params, observe(space))
+    assert policy.shape == value.shape == (BATCH,)
+    assert np.isfinite(value).all()
+    assert len({round(float(v), 6) for v in value}) > 1  # the observation matters
+
+
+def test_discrete_observations_are_one_hot(key):
+    """Every value of Discrete(start=2) moves the output by its own row of the first layer."""
+    space = spaces.Discrete(4, start=2)
+    agent = actor_critic(space, spaces.Discrete(2), SMALL)
+    params = agent.init(key)
+    kernel = params["network"]["critic"]["torso"]["mlp"]["layers"][0]["kernel"]
+    head = params["network"]["critic"]["head"]["kernel"]
+    np.testing.assert_allclose(agent.value(params, jnp.arange(2, 6)), (jnp.tanh(kernel) @ head)[:, 0], rtol=1e-5)
+
+
+def test_frames_are_scaled_to_one(key):
+    """uint8 images enter as x / 255; the same image as floats in [0, 1] gives the same."""
+    agent = actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL)
+    floats = actor_critic(spaces.Box(0.0, 1.0, (6, 6, 2)), spaces.Discrete(2), SMALL)
+    params, obs = agent.init(key), observe(OBSERVATIONS["image"])
+    np.testing.assert_allclose(agent.value(params, obs), floats.value(params, obs / 255.0), rtol=1e-5)
+
+
+def test_images_share_the_torso_by_default(key):
+    assert "torso" in actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL).init(key)["network"]
+    assert set(actor_critic(BOX, spaces.Discrete(2), SMALL).init(key)["network"]) == {"actor", "critic"}
+
+
+def test_large_images_use_the_dqn_network(key):
+    agent = actor_critic(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2), SMALL)
+    params = jax.eval_shape(agent.init, key)["network"]["torso"]
+    kernels = [layer["kernel"].shape for layer in params["encoders"][0]["layers"].values()]
+    assert kernels == [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    assert params["mlp"]["layers"][0]["kernel"].shape == (7 * 7 * 64, 8)
+
+
+def test_initial_scales(key):
+    """√2 in the torso, 0.01 on the policy's last layer, 1 on the value's; biases zero."""
+    agent = actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(hidden_sizes=(16, 8)))
+    network = agent.init(key)["network"]
+    for name, scale in (("actor", 0.01), ("critic", 1.0)):
+        layers = [*network[name]["torso"]["mlp"]["layers"].values(), network[name]["head"]]
+        for layer, wanted in zip(layers, (math.sqrt(2), math.sqrt(2), scale), strict=True):
+            np.testing.assert_allclose(np.linalg.svd(layer["kernel"], compute_uv=False), wanted, rtol=1e-4)
+            np.testing.assert_array_equal(layer["bias"], 0.0)
+
+
+def test_starts_almost_uniform(key, agent):
+    entropy = agent.policy(agent.init(key), observe(BOX)).entropy()
+    np.testing.assert_allclose(entropy, math.log(2), rtol=1e-3)
+
+
+@pytest.mark.parametrize("std", [1.0, 0.3])
+def test_initial_std(key, std):
+    agent = actor_critic(BOX, ACTIONS["box"], dataclasses.replace(SMALL, initial_std=std))
+    params = agent.init(key)
+    np.testing.assert_allclose(jnp.exp(params["head"]["log_std"]), [std, std], rtol=1e-6)
+    wanted = 2 * (0.5 * math.log(2 * math.pi * math.e) + math.log(std))
+    np.testing.assert_allclose(agent.policy(params, observe(BOX)).entropy(), wanted, rtol=1e-5)
+
+
+def test_the_std_is_the_same_in_every_state(key):
+    agent = actor_critic(BOX, ACTIONS["box"], SMALL)
+    assert len(np.unique(np.asarray(agent.policy(agent.init(key), observe(BOX)).entropy()))) == 1
+
+
+def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
+    """A space and observations whose keys come in different orders mean the same."""
+    parts = {"z": spaces.Box(-1.0, 1.0, (2,)), "a": spaces.Discrete(3), "m": spaces.MultiBinary(4)}
+    forward, backward = spaces.Dict(parts), spaces.Dict(dict(reversed(list(parts.items()))))
+    assert [type(leaf) for leaf in leaves(forward)] == [spaces.Discrete, spaces.MultiBinary, spaces.Box]
+    assert leaves(forward) == leaves(backward)
+    obs = observe(forward)
+    shuffled = {name: obs[name] for name in ("m", "z", "a")}
+    one, other = (actor_critic(space, spaces.Discrete(2), SMALL) for space in (forward, backward))
+    params = one.init(key)
+    jax.tree.map(np.testing.assert_array_equal, params, other.init(key))
+    for agent in (one, other):
+        np.testing.assert_array_equal(agent.value(params, shuffled), one.value(params, obs))
+
+
+def test_jit_equals_eager(key, agent):
+    params, obs = agent.init(key), observe(BOX)
+    for method in (agent.value, lambda p, o: agent.policy(p, o).log_prob(jnp.ones(BATCH, jnp.int32))):
+        np.testing.assert_allclose(jax.jit(method)(params, obs), method(params, obs), rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, jax.jit(agent.init)(key), params)
+
+
+def test_vmap_over_params_equals_a_loop(key, agent):
+    keys, obs = jax.random.split(key, 3), observe(BOX)
+    stacked = jax.vmap(agent.init)(keys)
+    values = jax.vmap(agent.value, in_axes=(0, None))(stacked, obs)
+    for i, one in enumerate(keys):
+        params = agent.init(one)
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-7), stacked, params)
+        np.testing.assert_allclose(values[i], agent.value(params, obs), rtol=1e-5)
+
+
+class UserTorso(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.layer = nnx.Linear(3, 7, rngs=rngs)
+        self.norm = nnx.LayerNorm(7, rngs=rngs)
+
+    def __call__(self, obs):
+        return self.norm(self.layer(obs))
+
+
+class WithBatchNorm(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.norm = nnx.BatchNorm(3, rngs=rngs)
+
+    def __call__(self, obs):
+        return self.norm(obs)
+
+
+class WithDropout(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.layer = nnx.Linear(3, 7, rngs=rngs)
+
+    def __call__(self, obs):
+        return self.drop(self.layer(obs))
+
+
+class Returning(nnx.Module):
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, obs):
+        return self.function(obs)
+
+
+def test_a_torso_of_your_own(key):
+    agent = actor_critic(BOX, spaces.Discrete(2), torso=UserTorso)
+    assert agent.spec is None  # the config alone cannot rebuild it
+    params = agent.init(key)
+    assert params["network"]["actor"]["head"]["kernel"].shape == (7, 2)
+    assert agent.value(params, observe(BOX)).shape == (BATCH,)
+    shared = actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=True), torso=UserTorso)
+    assert set(shared.init(key)["network"]) == {"torso", "actor_head", "critic_head"}
+
+
+@pytest.mark.parametrize("torso", [WithBatchNorm, WithDropout])
+@pytest.mark.parametrize("share", [True, False])
+def test_torsos_with_hidden_state_are_refused(torso, share):
+    with pytest.raises(ConfigError, match=r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no Dropout"):
+        actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=share), torso=torso)
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda obs: obs[:, 0], r"maps a batch of 2 observations to \(2,\)"),
+        (lambda obs: obs[:, :, None], r"to \(2, 3, 1\)"),
+        (lambda obs: obs[:1], r"to \(1, 3\)"),
+        (lambda obs: (obs, obs), "return one array"),
+        (lambda obs: obs["x"], "the torso fails on a batch of observations"),
+    ],
+)
+def test_wrong_torso_outputs_are_refused(function, wanted):
+    with pytest.raises(ConfigError, match=wanted):
+        actor_critic(BOX, spaces.Discrete(2), torso=lambda rngs: Returning(function))
+
+
+@pytest.mark.parametrize(
+    ("observation", "action"),
+    [
+        (spaces.Text(3), spaces.Discrete(2)),
+        (spaces.Dict({"a": spaces.Sequence(BOX)}), spaces.Discrete(2)),
+        (BOX, spaces.MultiBinary(2)),
+    ],
+)
+def test_unsupported_spaces(observation, action):
+    with pytest.raises(SpaceError, match="not supported; use"):
+        actor_critic(observation, action)
+
+
+def test_bad_config():
+    with pytest.raises(ConfigError, match=r"ActorCriticConfig\.hidden_sizes"):
+        actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(hidden_sizes=(0,)))
+
+
+def test_agents_are_hashable_values(agent):
+    assert isinstance(hash(agent), int)
+    assert agent.spec == ("actor_critic", SMALL)
