@@ -37,17 +37,17 @@ class PPOTask:
 TASKS = {
     # PureJaxRL's own settings.
     "cartpole-4x128": PPOTask(
-        env="CartPole-v1", num_envs=4, num_steps=128, num_updates=976, num_minibatches=4, learning_rate=2.5e-4
+        env="CartPole-v1", num_envs=4, num_steps=128, num_updates=970, num_minibatches=4, learning_rate=2.5e-4
     ),
     "cartpole-512x64": PPOTask(
-        env="CartPole-v1", num_envs=512, num_steps=64, num_updates=32, num_minibatches=8, learning_rate=1e-3
+        env="CartPole-v1", num_envs=512, num_steps=64, num_updates=40, num_minibatches=8, learning_rate=1e-3
     ),
     # PureJaxRL's MinAtar settings: the images are flattened for an MLP.
     "breakout-64x128": PPOTask(
         env="Breakout-MinAtar",
         num_envs=64,
         num_steps=128,
-        num_updates=32,
+        num_updates=40,
         num_minibatches=8,
         learning_rate=5e-3,
         activation="relu",

@@ -48,6 +48,7 @@ BAD = {
     ActorCriticConfig: {
         "hidden_sizes": [(), (0,), (8, -1), (8.0,), (True,), 8, [8], None],
         "activation": ["tahn", 1, None],
+        "image_encoder": ["cn", 1, None],
         "share_torso": [1, "yes"],
         "initial_std": POSITIVE,
     },

@@ -71,12 +71,12 @@ class Updater:
         (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(part)
         if axis_name is not None:
             loss, metrics, gradients = jax.lax.pmean((loss, metrics, gradients), axis_name)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         if step.process_gradients:
             gradients = step.process_gradients(gradients)
         optimizer = optax.with_extra_args_support(step.optimizer)
         change, new_opt_state = optimizer.update(gradients, opt_state, part, progress=learner.progress, value=loss)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.global_norm(gradients))
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(gradients))
         part, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
         )

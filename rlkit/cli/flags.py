@@ -18,7 +18,9 @@ F = TypeVar("F")
 RunDir = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
 
 
-def parse(kind: type[F], arguments: Sequence[str], *, command: str, description: str | None = None, default: F | None = None) -> F:
+def parse(
+    kind: type[F], arguments: Sequence[str], *, command: str, description: str | None = None, default: F | None = None
+) -> F:
     """Builds a `kind` from `arguments`; nested fields are flags without a prefix, the values of `default` those not given.
 
     `command` is how the user called it, for the help. `--help` prints it and raises `SystemExit`.

@@ -34,11 +34,11 @@ def mean_and_spread(values: np.ndarray) -> str:
 
 def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
     """A row for each seed, over its episodes, and one for all, over the means of the seeds; [S, E]."""
-    lines = ["final evaluation, deterministic actions", "seed           return              length"]
+    lines = ["final evaluation, deterministic actions", "seed index        return              length"]
     rows = zip(returns, lengths, strict=True)
-    lines += [f"{seed:<9}{mean_and_spread(scores)}{mean_and_spread(steps)}" for seed, (scores, steps) in enumerate(rows)]
+    lines += [f"{seed:<12}{mean_and_spread(scores)}{mean_and_spread(steps)}" for seed, (scores, steps) in enumerate(rows)]
     if len(returns) > 1:
-        lines.append(f"{'all':<9}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}")
+        lines.append(f"{'all':<12}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}")
     return [line.rstrip() for line in lines]
 
 

@@ -15,7 +15,6 @@ from rlkit.cli import flags
 from rlkit.cli.running import pin_threads, train_to_end
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
-from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 COMMAND = "rlkit train"
@@ -26,7 +25,8 @@ def usage() -> str:
     algorithms = "\n".join(f"  {name:<5} {entry.summary}" for name, entry in ALGORITHMS.items())
     return f"""usage: {COMMAND} ALGORITHM ENV_ID [--setting value ...]
 
-Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change single settings.
+Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change
+single settings.
 
 algorithms:
 {algorithms}
@@ -154,5 +154,3 @@ def _run_name(config: RunConfig) -> str:
     env = re.sub(r"[^A-Za-z0-9._-]+", "-", config.env.id.partition("/")[2] or config.env.id)
     moment = time.strftime("%Y%m%d-%H%M%S")
     return f"{config.algorithm}-{env[:60]}-s{config.seed}-{moment}-{secrets.token_hex(2)}"
-
-

@@ -29,6 +29,7 @@ class Record:
     terminated: np.ndarray  # [T]
     truncated: np.ndarray  # [T]
     age: np.ndarray  # [T] steps of the episode, this one included
+    repeatable: np.ndarray  # [T] whether a second call with the same arguments gave the same
 
     @property
     def done(self) -> np.ndarray:
@@ -44,14 +45,25 @@ def record(env: JaxEnv, key: Key, num_steps: int) -> Record:
     def body(carry: tuple[Any, Any, Array], x: tuple[Key, Array]) -> tuple[Any, Any]:
         state, first_obs, age = carry
         step_key, reset_key = jax.random.split(x[0])
-        after, obs, reward, terminated, truncated, info = env.step(step_key, state, x[1])
+        result, again = env.step(step_key, state, x[1]), env.step(step_key, state, x[1])
+        after, obs, reward, terminated, truncated, info = result
         after, terminated, truncated = like(state, strong(after)), jnp.bool_(terminated), jnp.bool_(truncated)
         obs, done = like(first_obs, obs), terminated | truncated
         successor = info["final_observation"] if auto_reset else obs
         fresh = (after, obs) if auto_reset else env.reset(reset_key)
         fresh = (like(after, fresh[0]), like(obs, fresh[1]))
         state_next, obs_next = jax.lax.cond(done, lambda: fresh, lambda: (after, obs))
-        row = (plain(state), plain(after), successor, first_obs, jnp.float32(reward), terminated, truncated, age + 1)
+        row = (
+            plain(state),
+            plain(after),
+            successor,
+            first_obs,
+            jnp.float32(reward),
+            terminated,
+            truncated,
+            age + 1,
+            same(result, again),
+        )
         return (state_next, obs_next, jnp.where(done, 0, age + 1)), row
 
     state, obs = strong(env.reset(start_key))
@@ -86,6 +98,7 @@ def record_adapter(env: EnvAdapter, key: Key, num_steps: int) -> Record:
         terminated=terminated,
         truncated=truncated,
         age=np.asarray(age),
+        repeatable=np.ones(num_steps, bool),
     )
 
 
@@ -179,6 +192,12 @@ def _lands_on_start(seen: Record, starts: PyTree) -> bool:
     at_start = np.all([_rows(after[seen.done] == start[0]) for start, _, after in pairs], axis=0)
     stayed = np.all([_rows(before == after)[seen.done] for _, before, after in pairs], axis=0)
     return bool(at_start.all() and not stayed.any())
+
+
+def same(a: PyTree, b: PyTree) -> Array:
+    """Whether all leaves agree in every element, NaN with NaN; [] bool."""
+    pairs = zip(jax.tree.leaves(plain(strong(a))), jax.tree.leaves(plain(strong(b))), strict=True)
+    return jnp.all(jnp.array([jnp.array_equal(x, y, equal_nan=jnp.issubdtype(x.dtype, jnp.inexact)) for x, y in pairs]))
 
 
 def _rows(equal: np.ndarray) -> np.ndarray:

@@ -8,14 +8,16 @@ import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
-from rlkit.envs.behaviour import limit_findings, plain, record, record_adapter, reset_findings, value_findings
+from rlkit.envs.behaviour import limit_findings, plain, record, record_adapter, reset_findings, same, value_findings
 from rlkit.envs.contract import Finding, TraceFailure, space_findings, trace, trace_findings
 from rlkit.envs.vectorized import VectorizedEnv, vectorize
 from rlkit.errors import EnvContractError, RlkitError, require
-from rlkit.spaces import example, sample
+from rlkit.spaces import example
 from rlkit.types import Key, PyTree, TimeStep
 
 LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
+
+PURE = "draw all randomness from the key (jax.random), and keep all memory in the state"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,8 @@ def check_env(env: JaxEnv | EnvAdapter, *, num_steps: int = 200, raise_on_error:
         findings = _adapter_findings(inner, key, num_steps)
     else:
         findings = _env_findings(inner, key, num_steps)
-    report = CheckReport(name, tuple(findings))
+    spec = getattr(env, "spec", None)
+    report = CheckReport(spec[0] if spec else name, tuple(findings))
     if raise_on_error and not report.ok:
         raise EnvContractError(str(report))
     return report
@@ -75,7 +78,7 @@ def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
     found = [Finding("error", f"{type(env).__name__} has no method {name}", "write it (see JaxEnv)") for name in missing]
     found += space_findings(env)
-    for stage in (_trace_findings, _impurity_findings, _run_findings):
+    for stage in (_trace_findings, _run_findings):
         if any(finding.severity == "error" for finding in found):
             break
         found += stage(env, key, num_steps)
@@ -106,26 +109,18 @@ def _batch_findings(env: JaxEnv) -> Iterator[Finding]:
         yield Finding("error", str(error), "see above")
 
 
-def _impurity_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
-    """The same arguments twice must give the same results."""
-    reset_key, action_key, step_key = jax.random.split(key, 3)
-    action = sample(env.action_space, action_key, 1)[0]
-    first, again = env.reset(reset_key), env.reset(reset_key)
-    cure = "draw all randomness from the key (jax.random), and keep all memory in the state"
-    if not _same(first, again):
-        yield Finding("error", f"{type(env).__name__}.reset gives two results for one key", cure)
-    state = jax.tree.map(jax.numpy.asarray, first[0])
-    if not _same(env.step(step_key, state, action), env.step(step_key, state, action)):
-        yield Finding("error", f"{type(env).__name__}.step gives two results for one key, state and action", cure)
-
-
 def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
     name, limit = type(env).__name__, getattr(env, "max_episode_steps", None)
-    starts, obs = jax.vmap(env.reset)(jax.random.split(key, 8))
+    keys = jax.random.split(key, 8)
+    starts, obs = jax.lax.map(env.reset, keys)
+    if not same((starts, obs), jax.lax.map(lambda k: env.reset(k), keys)):
+        yield Finding("error", f"{name}.reset gives two results for one key", PURE)
     if all((x == x[0]).all() for x in map(np.asarray, jax.tree.leaves(obs))):
         what = f"{name}.reset gives the same observation for 8 different keys"
         yield Finding("warning", what, "draw the start from the key, unless it is meant to be fixed")
     seen = record(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
+    if not seen.repeatable.all():
+        yield Finding("error", f"{name}.step gives two results for one key, state and action", PURE)
     yield from value_findings(name, env.observation_space, seen)
     yield from limit_findings(name, limit, seen)
     starts = jax.tree.map(np.asarray, plain(starts))
@@ -181,12 +176,3 @@ def _steps(num_steps: int, limit: int | None) -> int:
 
 def _attributes(env: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in getattr(env, "__dict__", {}).items()}
-
-
-def _same(a: PyTree, b: PyTree) -> bool:
-    pairs = zip(jax.tree.leaves(plain(_arrays(a))), jax.tree.leaves(plain(_arrays(b))), strict=True)
-    return all(np.array_equal(x, y, equal_nan=np.issubdtype(x.dtype, np.inexact)) for x, y in pairs)
-
-
-def _arrays(tree: PyTree) -> PyTree:
-    return jax.tree.map(jax.numpy.asarray, tree)

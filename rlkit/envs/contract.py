@@ -120,14 +120,17 @@ def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Findin
         what = f"{name}.step turns the state's structure {jax.tree.structure(before)} into {jax.tree.structure(after)}"
         yield Finding("error", what, "return the same fields as reset")
         return
+    weak = []
     for (path, old), new in zip(jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True):
         leaf = f"state{jax.tree_util.keystr(path)}"
         if old.shape != new.shape or old.dtype != new.dtype:
             what = f"{name}.step turns {leaf} from {old.dtype}{list(old.shape)} into {new.dtype}{list(new.shape)}"
             yield Finding("error", what, "keep shape and dtype, for instance with jnp.asarray(x, old.dtype)")
         elif old.weak_type != new.weak_type:
-            what = f"{name}.step turns {leaf} from {_weak(old)} into {_weak(new)}: a jitted loop compiles twice"
-            yield Finding("warning", what, f"start with jnp.{old.dtype}(...) in reset (vectorize does it for you)")
+            weak.append(leaf)
+    if weak:
+        what = f"{name}.step changes the weak type of {', '.join(weak)}: a jitted loop compiles twice"
+        yield Finding("warning", what, "write jnp.int32(0) instead of 0 in reset, and so on (vectorize does it for you)")
 
 
 def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
@@ -178,10 +181,6 @@ def fits(space: Space, tree: PyTree) -> bool:
     wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
     found = jax.tree.leaves_with_path(tree)
     return [(path, leaf.shape) for path, leaf in wanted] == [(path, tuple(np.shape(value))) for path, value in found]
-
-
-def _weak(leaf: Any) -> str:
-    return f"a {'weakly' if leaf.weak_type else 'strongly'} typed {leaf.dtype}"
 
 
 def _count(value: Any) -> str:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.envs.ids import NEEDS_NETWORK
-from rlkit.envs.vectorized import VectorizedEnv, cast, vectorize
+from rlkit.envs.vectorized import VectorizedEnv, cast, strong, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.spaces import Space
 from rlkit.types import Key, Obs, PyTree
@@ -38,7 +38,7 @@ class GymnaxEnv:
     def reset(self, key: Key) -> tuple[Any, Obs]:
         """(state, obs) of a new episode; the key is consumed."""
         obs, state = self.env.reset_env(key, self.params)
-        return _arrays(state), cast(obs, self.observation_space)
+        return strong(state), cast(obs, self.observation_space)
 
     def step(self, key: Key, state: Any, action: Array) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
         """One step without reset (with, where `auto_reset`); the key is consumed."""
@@ -87,10 +87,6 @@ def GymnaxAdapter(env_id: str, num_envs: int, *, params: dict[str, Any] | None =
     """`num_envs` copies of the Gymnax environment `env_id`; arguments as for `gymnax_env`."""
     options = {**({"params": params} if params else {}), **kwargs}
     return vectorize(gymnax_env(env_id, params=params, **kwargs), num_envs, spec=(f"gymnax/{env_id}", options))
-
-
-def _arrays(tree: PyTree) -> PyTree:
-    return jax.tree.map(jnp.asarray, tree)
 
 
 def _cast_like(old: PyTree, new: PyTree) -> PyTree:

@@ -17,7 +17,7 @@ def enable_compilation_cache(directory: str | None = None) -> str | None:
     import jax
 
     if directory is None:
-        chosen = jax.config.jax_compilation_cache_dir
+        chosen = jax.config.values["jax_compilation_cache_dir"]
         if chosen or os.environ.get("RLKIT_COMPILATION_CACHE", "").lower() in ("off", "0", "false", "no"):
             return chosen or None
         directory = _default_directory()

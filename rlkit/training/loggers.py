@@ -187,11 +187,10 @@ class ConsoleLogger:
     """Prints evaluations, texts, events and errors, each as one line that leaves a progress bar whole."""
 
     def log(self, record: Record, /) -> None:
-        if record.kind == "train":
+        if record.kind == "train" or record.seed is not None:  # of several seeds, their mean
             return
-        seed = "" if record.seed is None else f" | seed {record.seed}"
         metrics = [f"{name.removeprefix('eval/')} {value:.4g}" for name, value in record.metrics.items()]
-        parts = [f"{human_count(record.env_steps):>6} steps{seed} | {human_seconds(record.wall_seconds)}", *metrics]
+        parts = [f"{human_count(record.env_steps):>6} steps | {human_seconds(record.wall_seconds)}", *metrics]
         if record.text is not None:
             parts.insert(1, record.text if record.kind == "text" else f"{record.kind}: {record.text}")
         tqdm.write(" | ".join(parts))

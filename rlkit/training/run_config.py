@@ -44,7 +44,7 @@ class RunConfig:
     """Name of the agent; None: the one that the algorithm learns by default."""
     network: Any = None
     """Config of the agent; None: its defaults."""
-    trainer: TrainerConfig = TrainerConfig()
+    trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
     """Length of training, evaluation, checkpoints, logs."""
     seed: Seed = 0
     """Seed of the first run; several seeds count up from it."""

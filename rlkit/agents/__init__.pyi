@@ -1,0 +1,11 @@
+from .actor_critic import ActorCritic as ActorCritic
+from .actor_critic import actor_critic as actor_critic
+from .base import Agent as Agent
+from .configs import ActorCriticConfig as ActorCriticConfig
+from .heads import Distribution as Distribution
+from .heads import policy_head as policy_head
+from .initializers import orthogonal as orthogonal
+from .networks import Network as Network
+from .networks import make_network as make_network
+from .registry import AGENTS as AGENTS
+from .registry import make_agent as make_agent

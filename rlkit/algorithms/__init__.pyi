@@ -1,0 +1,17 @@
+from .a2c import a2c as a2c
+from .a2c import a2c_loss as a2c_loss
+from .base import Algorithm as Algorithm
+from .batch_builders import BatchBuilder as BatchBuilder
+from .batch_builders import OnPolicyBatch as OnPolicyBatch
+from .batch_builders import OnPolicyBatchBuilder as OnPolicyBatchBuilder
+from .collectors import Collector as Collector
+from .configs import A2CConfig as A2CConfig
+from .configs import PPOConfig as PPOConfig
+from .ppo import ppo as ppo
+from .ppo import ppo_loss as ppo_loss
+from .registry import ALGORITHMS as ALGORITHMS
+from .registry import make_algorithm as make_algorithm
+from .registry import register_algorithm as register_algorithm
+from .replay_buffer import ReplayBuffer as ReplayBuffer
+from .updaters import GradientStep as GradientStep
+from .updaters import Updater as Updater

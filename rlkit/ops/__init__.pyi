@@ -1,0 +1,9 @@
+from .counters import StepCounter as StepCounter
+from .returns import discounted_sum as discounted_sum
+from .returns import gae as gae
+from .returns import lambda_returns as lambda_returns
+from .running_stats import RunningStats as RunningStats
+from .running_stats import fold as fold
+from .running_stats import init_stats as init_stats
+from .running_stats import normalize as normalize
+from .shuffle import shuffled_indices as shuffled_indices

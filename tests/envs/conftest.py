@@ -1,0 +1,33 @@
+"""Helpers shared by the environment tests."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@dataclasses.dataclass
+class Counted:
+    """A jitted function that counts how often Python ran it: once a trace."""
+
+    function: Callable[..., Any]
+    traces: int = 0
+
+    def __post_init__(self):
+        import jax
+
+        def run(*args):
+            self.traces += 1
+            return self.function(*args)
+
+        self.jitted = jax.jit(run)
+
+    def __call__(self, *args):
+        return self.jitted(*args)
+
+
+@pytest.fixture(scope="session")
+def counted():
+    """`counted(function)`: jitted, with `traces`."""
+    return Counted
