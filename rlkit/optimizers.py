@@ -29,13 +29,13 @@ def scale_by_progress(learning_rate: float | Array, schedule: str) -> optax.Grad
     if schedule not in SCHEDULES:
         raise UnknownNameError(f"unknown schedule {schedule!r}; {did_you_mean(schedule, SCHEDULES)}")
 
-    def init(params: Any) -> LearningRateState:
+    def init(params: Any) -> Any:
         del params
         return LearningRateState(jnp.asarray(learning_rate, jnp.float32))
 
-    def update(updates: Any, state: LearningRateState, params: Any = None, *, progress: Array, **extra: Any):
-        del state, params, extra
-        rate = jnp.asarray(learning_rate, jnp.float32) * SCHEDULES[schedule](progress)
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        del state, params
+        rate = jnp.asarray(learning_rate, jnp.float32) * SCHEDULES[schedule](extra["progress"])
         return jax.tree.map(lambda u: -rate * u, updates), LearningRateState(rate)
 
     return optax.GradientTransformationExtraArgs(init, update)

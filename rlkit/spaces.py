@@ -28,7 +28,9 @@ def check_action_space(space: Space) -> None:
 
 
 def check_observation_space(space: Space, path: str = "observation space") -> None:
-    """Raises `SpaceError` unless networks can read `space`: Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of them."""
+    """Raises `SpaceError` unless networks can read `space`: Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of
+    them.
+    """
     if isinstance(space, spaces.Dict):
         for name, part in space.spaces.items():
             check_observation_space(part, f"{path}[{name!r}]")
@@ -69,7 +71,9 @@ def is_image(space: Space) -> bool:
 
 
 def sample(space: Space, key: Array, num: int) -> Array:
-    """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are drawn from a standard normal."""
+    """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are drawn from a standard
+    normal.
+    """
     if isinstance(space, spaces.Discrete):
         return jax.random.randint(key, (num,), int(space.start), int(space.start + space.n))
     if isinstance(space, spaces.MultiDiscrete):

@@ -1,7 +1,7 @@
 """The nouns of rlkit: frozen, keyword-only pytrees.
 
-Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices. With several seeds every leaf
-has a leading axis S.
+Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices. With several seeds every
+leaf has a leading axis S.
 """
 
 from typing import Any
@@ -24,12 +24,11 @@ Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
 
 
-@struct.dataclass(kw_only=True)
-class TimeStep:
+class TimeStep(struct.PyTreeNode, kw_only=True):
     """What every environment did in one step; leaves [N, ...].
 
-    `obs` is what the policy sees next: after the end of an episode the first observation of the next one. `next_obs` is the true
-    successor of the state that was acted in, never a reset observation: targets bootstrap from it.
+    `obs` is what the policy sees next: after the end of an episode the first observation of the next one. `next_obs` is the
+    true successor of the state that was acted in, never a reset observation: targets bootstrap from it.
     """
 
     obs: Obs
@@ -40,8 +39,7 @@ class TimeStep:
     info: dict[str, Array]  # what the environment reports beside, [N, ...] each
 
 
-@struct.dataclass(kw_only=True)
-class Transition:
+class Transition(struct.PyTreeNode, kw_only=True):
     """One step as learners need it; leaves [N, ...], in a `Rollout` [T, N, ...]. Observations are raw (not normalised)."""
 
     obs: Obs
@@ -61,8 +59,7 @@ class Transition:
 Rollout = Transition  # leaves [T, N, ...]
 
 
-@struct.dataclass(kw_only=True)
-class EpisodeStats:
+class EpisodeStats(struct.PyTreeNode, kw_only=True):
     """Sums over finished episodes: they add over environments, devices and iterations."""
 
     return_sum: Array  # [] float32
@@ -70,16 +67,14 @@ class EpisodeStats:
     count: Array  # [] int32, episodes
 
 
-@struct.dataclass(kw_only=True)
-class RunningEpisode:
+class RunningEpisode(struct.PyTreeNode, kw_only=True):
     """The episodes in flight."""
 
     return_so_far: Array  # [N] float32
     length_so_far: Array  # [N] int32
 
 
-@struct.dataclass(kw_only=True)
-class PolicyState:
+class PolicyState(struct.PyTreeNode, kw_only=True):
     """All that one needs to act; this is what gets exported."""
 
     params: Params
@@ -93,8 +88,7 @@ class PolicyState:
         return progress(self.env_steps, self.total_steps)
 
 
-@struct.dataclass(kw_only=True)
-class LearnerState:
+class LearnerState(struct.PyTreeNode, kw_only=True):
     """What learning changes; equal on every device."""
 
     params: Params
@@ -114,13 +108,10 @@ class LearnerState:
     @property
     def policy(self) -> PolicyState:
         """The part that acts."""
-        return PolicyState(
-            params=self.params, obs_stats=self.obs_stats, env_steps=self.env_steps, total_steps=self.total_steps
-        )
+        return PolicyState(params=self.params, obs_stats=self.obs_stats, env_steps=self.env_steps, total_steps=self.total_steps)
 
 
-@struct.dataclass(kw_only=True)
-class LocalState:
+class LocalState(struct.PyTreeNode, kw_only=True):
     """What belongs to one device: its environments, its replay memory, its random numbers."""
 
     env_state: EnvState
@@ -132,8 +123,7 @@ class LocalState:
     key: Key
 
 
-@struct.dataclass(kw_only=True)
-class TrainState:
+class TrainState(struct.PyTreeNode, kw_only=True):
     """Everything that a bit-exact resume needs."""
 
     learner: LearnerState

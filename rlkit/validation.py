@@ -41,7 +41,9 @@ def from_dict(kind: type[C], values: Any) -> C:
     Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and values out of range.
     """
     if not isinstance(values, dict):
-        raise ConfigError(f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write `field: value` lines")
+        raise ConfigError(
+            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write `field: value` lines"
+        )
     annotations = field_annotations(kind)
     arguments = {}
     for name, value in values.items():

@@ -68,18 +68,17 @@ def actor_critic(
 ) -> ActorCritic:
     """An `ActorCritic` for the spaces of ONE environment.
 
-    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module` that maps observations [B, ...] to
-    features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last layer, 1 on the value's (Andrychowicz et al.
-    2021; "The 37 implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
+    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module` that maps observations [B,
+    ...] to features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last layer, 1 on the value's
+    (Andrychowicz et al. 2021; "The 37 implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and
+    torsos that do not fit.
     """
     config = validate(config or ActorCriticConfig())
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
 
     def default_torso(rngs: nnx.Rngs) -> nnx.Module:
-        return Torso(
-            observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs
-        )
+        return Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
 
     build = torso or default_torso
     features = out_features(build, example(observation_space, (2,)))

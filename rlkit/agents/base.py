@@ -9,7 +9,9 @@ from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 
 @runtime_checkable
 class Agent(Protocol):
-    """Pure functions over explicit parameters. Observations come in already normalised; `carry` is () for feed-forward agents."""
+    """Pure functions over explicit parameters. Observations come in already normalised; `carry` is () for feed-forward
+    agents.
+    """
 
     spec: tuple[str, Any] | None  # (registry name, config) that rebuild it; None: built from Python objects
 

@@ -38,7 +38,9 @@ class Distribution(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PolicyHead:
-    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is learned beside the network."""
+    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is learned beside the
+    network.
+    """
 
     num_outputs: int
     init_params: Any  # () -> Params
@@ -48,8 +50,8 @@ class PolicyHead:
 def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
     """The head for `space`: Discrete, MultiDiscrete (independent categoricals) or Box (Gaussian with a state-independent std).
 
-    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their bounds. Raises `SpaceError` for
-    other spaces.
+    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their bounds. Raises
+    `SpaceError` for other spaces.
     """
     check_action_space(space)
     if isinstance(space, spaces.Discrete):
@@ -119,7 +121,7 @@ class Categoricals:
 class Gaussian:
     """Independent normal distributions over actions of a Box, [B, *shape], not squashed."""
 
-    flat: distrax.MultivariateNormalDiag
+    flat: Any  # distrax.MultivariateNormalDiag over [B, size]
     shape: tuple[int, ...]
 
     def sample(self, key: Key) -> Action:

@@ -1,6 +1,7 @@
 """Orthogonal initialisation without LAPACK.
 
-`jax.nn.initializers.orthogonal` calls LAPACK's QR; batched over seeds (`jit(vmap(init))`) it can deadlock on the CPU's thread pool.
+`jax.nn.initializers.orthogonal` calls LAPACK's QR; batched over seeds (`jit(vmap(init))`) it can deadlock on the CPU's thread
+pool.
 """
 
 import math
@@ -13,8 +14,8 @@ from jax import Array
 def orthogonal(scale: float = 1.0):
     """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times `scale` (Saxe et al. 2014).
 
-    A Gaussian matrix is orthonormalised column by column; projecting twice keeps it orthogonal to rounding error (Giraud et al. 2005).
-    The result is uniformly distributed over the orthonormal frames.
+    A Gaussian matrix is orthonormalised column by column; projecting twice keeps it orthogonal to rounding error (Giraud et
+    al. 2005). The result is uniformly distributed over the orthonormal frames.
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:

@@ -1,6 +1,7 @@
 """Flax NNX modules, and the one place that turns a module into `Network(init, apply)` on plain pytrees."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ def make_network(build: ModuleBuilder) -> Network:
     function of its parameters.
     """
     abstract = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
-    graphdef, params, rest = nnx.split(abstract, nnx.Param, ...)
+    graphdef, _params, rest = nnx.split(abstract, nnx.Param, ...)
     found = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
     require(
         not found,
@@ -64,9 +65,7 @@ class MLP(nnx.Module):
 
     def __init__(self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, rngs: nnx.Rngs):
         sizes = [in_features, *hidden_sizes]
-        self.layers = nnx.List(
-            [linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
-        )
+        self.layers = nnx.List([linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)])
         self.activation = activation
 
     def __call__(self, x: Array) -> Array:
@@ -78,8 +77,9 @@ class MLP(nnx.Module):
 class Conv(nnx.Module):
     """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w, out_channels].
 
-    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and above all its gradient are far slower
-    inside a compiled loop (measured in docs/design.md). Kernels that are a multiple of their stride are first folded into channels.
+    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and above all its gradient are
+    far slower inside a compiled loop (measured in docs/design.md). Kernels that are a multiple of their stride are first
+    folded into channels.
     """
 
     def __init__(self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs):
@@ -95,9 +95,7 @@ class Conv(nnx.Module):
         x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
         if s > 1 and k % s == 0:
             x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
-        patches = [
-            x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)
-        ]
+        patches = [x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)]
         return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...]
 
 
@@ -116,8 +114,8 @@ def _fold_kernel(kernel: Array, s: int) -> Array:
 class CNN(nnx.Module):
     """Convolutions over images [B, H, W, C], flattened to [B, features].
 
-    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one 3x3 layer of 16 channels, as for
-    MinAtar (Young & Tian 2019).
+    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one 3x3 layer of 16 channels, as
+    for MinAtar (Young & Tian 2019).
     """
 
     def __init__(self, image_shape: tuple[int, ...], activation: str, *, rngs: nnx.Rngs):
@@ -146,8 +144,8 @@ class CNN(nnx.Module):
 class Torso(nnx.Module):
     """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B, ...] -> [B, hidden_sizes[-1]].
 
-    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]), Discrete values become one-hot vectors,
-    everything else is flattened.
+    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]), Discrete values become one-hot
+    vectors, everything else is flattened.
     """
 
     def __init__(
@@ -156,7 +154,10 @@ class Torso(nnx.Module):
         self.leaves = tuple(leaves(space))
         convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
         self.cnns = nnx.List(
-            [CNN(leaf.shape, activation, rngs=rngs) if conv else None for leaf, conv in zip(self.leaves, convolved, strict=True)]
+            [
+                CNN(leaf.shape or (), activation, rngs=rngs) if conv else None
+                for leaf, conv in zip(self.leaves, convolved, strict=True)
+            ]
         )
         features = sum(cnn.out_features if cnn else _flat_size(leaf) for leaf, cnn in zip(self.leaves, self.cnns, strict=True))
         self.mlp = MLP(features, hidden_sizes, activation, rngs=rngs)
@@ -209,7 +210,9 @@ def out_features(build: ModuleBuilder, example: Obs) -> int:
     try:
         out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)  # pyright: ignore[reportCallIssue]
     except Exception as error:
-        raise ConfigError(f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B, features]") from error
+        raise ConfigError(
+            f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B, features]"
+        ) from error
     batch = jax.tree.leaves(example)[0].shape[0]
     shape = getattr(out, "shape", None)
     require(
@@ -226,5 +229,7 @@ def _flat_size(space: Space) -> int:
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
     if space.shape is None:
-        raise SpaceError(f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple")
+        raise SpaceError(
+            f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
+        )
     return math.prod(space.shape)

@@ -1,4 +1,4 @@
-"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts with one epoch of one batch and the plain policy gradient.
+"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the plain policy gradient.
 
 Follows Stable-Baselines3's A2C; bootstraps from the final observation at time limits.
 """
@@ -28,9 +28,7 @@ def a2c(
 ) -> Algorithm:
     """A2C as an `Algorithm`; arguments as for `ppo`."""
     config = validate(config or A2CConfig())
-    overrides = Overrides(
-        loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
-    )
+    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
     return on_policy("a2c", config, a2c_loss(config), overrides)
 
 

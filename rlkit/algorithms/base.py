@@ -1,4 +1,6 @@
-"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final: factories build it, nobody subclasses."""
+"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final: factories build it, nobody
+subclasses.
+"""
 
 import dataclasses
 import math
@@ -36,8 +38,8 @@ from rlkit.types import (
 class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
-    `spec` is (registry name, config), None for algorithms built from Python objects; `check(agent, env)` raises a `ConfigError` if
-    the algorithm cannot work with them.
+    `spec` is (registry name, config), None for algorithms built from Python objects; `check(agent, env)` raises a
+    `ConfigError` if the algorithm cannot work with them.
     """
 
     collector: Collector
@@ -114,8 +116,8 @@ class Algorithm:
     ) -> tuple[LearnerState, Memory, Metrics]:
         """Learns from a rollout that `learner.policy` collected; the key is consumed.
 
-        Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted with, and
-        folded in only afterwards. `axis_name` names the mapped axis of devices.
+        Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted
+        with, and folded in only afterwards. `axis_name` names the mapped axis of devices.
         """
         draw_key, step_key = jax.random.split(key)
         if learner.reward_stats is not None:

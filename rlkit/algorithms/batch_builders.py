@@ -24,11 +24,15 @@ class BatchBuilder(Protocol):
     def ingest(
         self, agent: Any, learner: LearnerState, memory: Memory, rollout: Rollout, axis_name: str | None = None
     ) -> tuple[Memory, PyTree, Metrics]:
-        """(memory, dataset, metrics) from a rollout collected by `learner.policy`; `learner.reward_stats` include it already."""
+        """(memory, dataset, metrics) from a rollout collected by `learner.policy`; `learner.reward_stats` include it
+        already.
+        """
         ...
 
     def draw(self, dataset: PyTree, key: Key) -> PyTree:
-        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for batches are gathered one at a time."""
+        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for batches are gathered one at a
+        time.
+        """
         ...
 
     def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
@@ -36,8 +40,7 @@ class BatchBuilder(Protocol):
         ...
 
 
-@struct.dataclass(kw_only=True)
-class OnPolicyBatch:
+class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
     """What policy-gradient losses see, leaves [M, ...]; in a dataset [T·N, ...]."""
 
     obs: Obs  # normalised
@@ -129,7 +132,9 @@ def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Arra
 
 
 def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> Array:
-    """Rewards divided by the standard deviation of the discounted return and clipped, where the algorithm keeps its statistics."""
+    """Rewards divided by the standard deviation of the discounted return and clipped, where the algorithm keeps its
+    statistics.
+    """
     if learner.reward_stats is None:
         return reward
     return jnp.clip(reward * jax.lax.rsqrt(learner.reward_stats.variance + 1e-8), -clip, clip)

@@ -17,8 +17,9 @@ Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
 class Collector:
     """Takes `num_steps` steps in every environment of a batch; pure, for jittable environments.
 
-    `prefill_steps` environment steps of random actions (over all environments, rounded up to whole rollouts) come before learning.
-    With `reward_discount` γ, rollouts carry `extras["discounted_return"]` [T, N], the running discounted sum of rewards.
+    `prefill_steps` environment steps of random actions (over all environments, rounded up to whole rollouts) come before
+    learning. With `reward_discount` γ, rollouts carry `extras["discounted_return"]` [T, N], the running discounted sum of
+    rewards.
     """
 
     num_steps: int

@@ -65,9 +65,7 @@ def on_policy(
         max_grad_norm=config.max_grad_norm,
         epsilon=config.optimizer_epsilon,
     )
-    descent = GradientStep(
-        loss=overrides.loss or loss, optimizer=optimizer, process_gradients=overrides.process_gradients
-    )
+    descent = GradientStep(loss=overrides.loss or loss, optimizer=optimizer, process_gradients=overrides.process_gradients)
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, reward_discount=config.gamma if config.normalize_rewards else None),
         batch_builder=OnPolicyBatchBuilder(

@@ -1,7 +1,7 @@
 """Proximal Policy Optimisation (Schulman et al. 2017), for discrete and continuous actions.
 
-Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37 implementation details of PPO" (Huang et al.
-2022) lists. Departs from them at time limits: a truncated episode bootstraps from its true final observation.
+Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37 implementation details of PPO" (Huang
+et al. 2022) lists. Departs from them at time limits: a truncated episode bootstraps from its true final observation.
 """
 
 from collections.abc import Callable
@@ -32,13 +32,11 @@ def ppo(
     """PPO as an `Algorithm`, for agents with `policy_and_value` (such as `actor_critic`).
 
     `loss` replaces `ppo_loss(config)`, `optimizer` the configured one (then its own learning rate and clipping apply),
-    `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the loss, `process_gradients(gradients) -> gradients` before the
-    optimiser. Raises `ConfigError` for settings out of range.
+    `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the loss, `process_gradients(gradients) -> gradients`
+    before the optimiser. Raises `ConfigError` for settings out of range.
     """
     config = validate(config or PPOConfig())
-    overrides = Overrides(
-        loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
-    )
+    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
     return on_policy(
         "ppo",
         config,

@@ -14,7 +14,9 @@ from rlkit.optimizers import current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
 LossFn = Callable[[Any, Params, Params, Any, Key], Any]
-"""(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics}; loss and metrics are scalars."""
+"""(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics}; loss and metrics are
+scalars.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,9 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
     elif isinstance(output, tuple) and len(output) == 2 and isinstance(output[1], dict):
         loss, metrics = output
     elif isinstance(output, tuple):
-        raise ConfigError(f"a loss returned a tuple of {len(output)}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
+        raise ConfigError(
+            f"a loss returned a tuple of {len(output)}; return a scalar, (loss, metrics dict) or a dict with 'loss'"
+        )
     else:
         loss, metrics = output, {}
     try:

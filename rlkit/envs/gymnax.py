@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from rlkit.envs.ids import NEEDS_NETWORK
@@ -75,7 +76,7 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
     fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name in params or {}:
         require(name in fields, f"gymnax/{env_id} has no parameter {name!r}", did_you_mean(name, fields))
-    merged = default.replace(**(params or {}))
+    merged = default.replace(**{name: _typed_like(name, fields[name], value) for name, value in (params or {}).items()})
     limit = int(merged.max_steps_in_episode)
     action_space, observation_space = (
         gymnax_space_to_gym_space(space) for space in (env.action_space(merged), env.observation_space(merged))
@@ -92,3 +93,15 @@ def GymnaxAdapter(env_id: str, num_envs: int, *, params: dict[str, Any] | None =
 def _cast_like(old: PyTree, new: PyTree) -> PyTree:
     """The new state in the dtypes of the old one: some environments reset to an int and step to a float."""
     return jax.tree.map(lambda o, n: jnp.asarray(n, jnp.result_type(o)), old, new)
+
+
+def _typed_like(name: str, default: Any, value: Any) -> Any:
+    """`value` in the type of the environment's default: some compute their bounds with 100.0 and fail with 100."""
+    kind = type(default) if isinstance(default, (bool, int, float)) else lambda x: jnp.asarray(x, jnp.result_type(default))
+    try:
+        typed = kind(value)
+        kept = bool(np.allclose(np.asarray(typed, float), np.asarray(value, float)))
+    except (TypeError, ValueError):
+        typed, kept = None, False
+    require(kept, f"parameter {name}={value!r} does not fit its default {default!r}", "pass a value of that type")
+    return typed

@@ -61,8 +61,7 @@ class FlattenObservation(Wrapper):
         return jnp.concatenate([_flatten_leaf(space, x) for space, x in parts])
 
 
-@struct.dataclass(kw_only=True)
-class FrameStackState:
+class FrameStackState(struct.PyTreeNode, kw_only=True):
     """The wrapped environment's state, and the frames shown last."""
 
     env: PyTree

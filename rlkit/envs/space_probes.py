@@ -109,8 +109,7 @@ class DictObservation:
         return np.array([0, 1, 1, 0], np.int32)
 
 
-@struct.dataclass(kw_only=True)
-class CounterState:
+class CounterState(struct.PyTreeNode, kw_only=True):
     """What `Counter` counts."""
 
     time: Array  # [] int32

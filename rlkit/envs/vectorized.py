@@ -18,8 +18,7 @@ from rlkit.types import Key, Obs, PyTree, TimeStep
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in docs/design.md
 
 
-@struct.dataclass(kw_only=True)
-class VectorState:
+class VectorState(struct.PyTreeNode, kw_only=True):
     """State of a batch: the environments' own states and the numbers they share."""
 
     envs: PyTree  # [N, ...]

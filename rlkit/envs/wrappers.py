@@ -44,8 +44,7 @@ class Wrapper:
         return dataclasses.replace(self, env=self.env.replace_params(params))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@struct.dataclass(kw_only=True)
-class TimeLimitState:
+class TimeLimitState(struct.PyTreeNode, kw_only=True):
     """The wrapped environment's state, and the steps since its reset."""
 
     env: PyTree

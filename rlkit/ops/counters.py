@@ -6,8 +6,7 @@ from flax import struct
 from jax import Array
 
 
-@struct.dataclass
-class StepCounter:
+class StepCounter(struct.PyTreeNode):
     """A 64-bit count as two 32-bit words, so that long runs neither wrap nor lose steps to float32 rounding."""
 
     high: Array  # [] uint32

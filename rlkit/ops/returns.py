@@ -18,8 +18,8 @@ def gae(
     """Generalised advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo et al. 2018).
 
     `next_value` [T, ...] is the value of the true successor of every step (of the final observation at the end of an episode).
-    δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t);  A_t = δ_t + γ λ (1 - done_t) A_{t+1}: termination stops bootstrapping,
-    either end cuts the sum.
+    δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t);  A_t = δ_t + γ λ (1 - done_t) A_{t+1}: termination stops
+    bootstrapping, either end cuts the sum.
 
     >>> ones, no = jnp.ones(2), jnp.zeros(2, bool)
     >>> gae(ones, 0 * ones, 10 * ones, no, jnp.array([False, True]), gamma=0.5, gae_lambda=1.0).tolist()

@@ -10,8 +10,7 @@ from jax import Array
 PyTree = Any
 
 
-@struct.dataclass(kw_only=True)
-class RunningStats:
+class RunningStats(struct.PyTreeNode, kw_only=True):
     """Mean and variance of everything folded in so far; `mean` and `m2` have the shape of one example.
 
     `m2` is the sum of squared distances from the mean, so `variance = m2 / count` (Welford; Chan et al. 1979).
@@ -36,8 +35,8 @@ def init_stats(example: PyTree) -> RunningStats:
 def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> RunningStats:
     """Folds a batch into the statistics; every axis that `stats.mean` lacks is a batch axis.
 
-    With `axis_name`, the batches of all devices are folded at once and every device gets the same result. Two batches folded one
-    after the other give the same as both joined, up to rounding.
+    With `axis_name`, the batches of all devices are folded at once and every device gets the same result. Two batches folded
+    one after the other give the same as both joined, up to rounding.
     """
     example, leaf = jax.tree.leaves(stats.mean)[0], jax.tree.leaves(batch)[0]
     batch_shape = leaf.shape[: leaf.ndim - example.ndim]

@@ -19,7 +19,8 @@ MAX_EVALUATION_ENVS = 64
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
 
-    `trainer.run(config.seed)` runs it. Opens the run directory, so that one that cannot be used is told at once. Raises `RlkitError`.
+    `trainer.run(config.seed)` runs it. Opens the run directory, so that one that cannot be used is told at once. Raises
+    `RlkitError`.
     """
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
@@ -33,10 +34,13 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     return trainer
 
 
-def reopen(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, which: Which = "latest", **arguments: Any) -> Trainer:
+def reopen(
+    run_dir: str | os.PathLike[str], *, total_steps: int | None = None, which: Which = "latest", **arguments: Any
+) -> Trainer:
     """The trainer that goes on with a run directory: `trainer.run()` trains what is left.
 
-    A larger `total_steps` extends the run; settings otherwise stay as they were. Raises `RlkitError` if there is nothing to resume.
+    A larger `total_steps` extends the run; settings otherwise stay as they were. Raises `RlkitError` if there is nothing to
+    resume.
     """
     require(
         os.path.isfile(os.path.join(run_dir, "config.yaml")),
@@ -46,7 +50,9 @@ def reopen(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, w
     )
     config = read_config(run_dir)
     # A run that was cut before its first checkpoint starts again; the same settings give the same run.
-    trainer_config = dataclasses.replace(config.trainer, run_dir=os.fspath(run_dir), restore_checkpoint="auto" if which == "latest" else which)
+    trainer_config = dataclasses.replace(
+        config.trainer, run_dir=os.fspath(run_dir), restore_checkpoint="auto" if which == "latest" else which
+    )
     if total_steps is not None:
         before = config.trainer.total_steps
         require(
@@ -55,7 +61,9 @@ def reopen(run_dir: str | os.PathLike[str], *, total_steps: int | None = None, w
             "give a larger one to extend it, or leave it out",
             ConfigError,
         )
-        trainer_config = dataclasses.replace(trainer_config, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None)
+        trainer_config = dataclasses.replace(
+            trainer_config, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None
+        )
     trainer = build(dataclasses.replace(config, trainer=trainer_config), **arguments)
     trainer.init(config.seed)
     return trainer

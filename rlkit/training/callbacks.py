@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class Callback:
     """Override what you need; every method does nothing by default.
 
-    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration late at most, because the next
-    one is already running when results arrive.
+    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration late at most, because the
+    next one is already running when results arrive.
     """
 
     def on_run_start(self, trainer: "Trainer") -> None:
@@ -40,7 +40,12 @@ class ProgressBar(Callback):
     def on_run_start(self, trainer: "Trainer") -> None:
         """Opens the bar where the run stands."""
         self._bar = tqdm(
-            total=trainer.plan.total_steps, initial=trainer.env_steps, unit="step", unit_scale=True, desc="training", smoothing=0.1
+            total=trainer.plan.total_steps,
+            initial=trainer.env_steps,
+            unit="step",
+            unit_scale=True,
+            desc="training",
+            smoothing=0.1,
         )
 
     def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:

@@ -52,8 +52,8 @@ class CheckpointerConfig:
 class TrainerConfig:
     """How long to train, and what happens between outer iterations.
 
-    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one program; after each the trainer
-    evaluates, saves and logs. Give `total_steps`, or `num_checkpoints` and `epochs_per_checkpoint`.
+    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one program; after each the
+    trainer evaluates, saves and logs. Give `total_steps`, or `num_checkpoints` and `epochs_per_checkpoint`.
     """
 
     total_steps: PositiveInt | None = None
@@ -145,5 +145,8 @@ def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps:
             epochs = -(-iterations // outer)
         outer = -(-iterations // epochs)
     return Plan(
-        num_checkpoints=outer, epochs_per_checkpoint=epochs, steps_per_iteration=steps_per_iteration, prefill_steps=prefill_steps
+        num_checkpoints=outer,
+        epochs_per_checkpoint=epochs,
+        steps_per_iteration=steps_per_iteration,
+        prefill_steps=prefill_steps,
     )

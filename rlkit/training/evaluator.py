@@ -21,9 +21,9 @@ EVALUATION_SEED = 1_000_003  # resets do not depend on the training seed, so tha
 class Evaluator:
     """Plays exactly `num_episodes` episodes, deterministically and again with sampled actions.
 
-    The environments play in ceil(num_episodes / num_envs) rounds; of each only the first episode of a round counts, and surplus ones are
-    dropped by index, so that short episodes are not over-counted. A round ends as soon as all of its episodes have. Observations are
-    normalised by the frozen statistics of the policy.
+    The environments play in ceil(num_episodes / num_envs) rounds; of each only the first episode of a round counts, and
+    surplus ones are dropped by index, so that short episodes are not over-counted. A round ends as soon as all of its episodes
+    have. Observations are normalised by the frozen statistics of the policy.
     """
 
     env: EnvAdapter
@@ -33,7 +33,9 @@ class Evaluator:
     seed: int = EVALUATION_SEED
 
     def __call__(self, policy: PolicyState) -> dict[str, Any]:
-        """`return`, `length`, `sampled_return`, `sampled_length` [E], and `done_info` [E] where the environment reports anything."""
+        """`return`, `length`, `sampled_return`, `sampled_length` [E], and `done_info` [E] where the environment reports
+        anything.
+        """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
         sampled = self.play(policy, key, deterministic=False)

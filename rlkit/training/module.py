@@ -24,8 +24,8 @@ from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
 class Module(Protocol):
     """Any jittable learner; its train state `ts` is a pytree of its own choice.
 
-    Metrics named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) -> (environment
-    steps, updates)` as `StepCounter`s; without it, training steps count as both.
+    Metrics named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) ->
+    (environment steps, updates)` as `StepCounter`s; without it, training steps count as both.
     """
 
     def init_train_state(self, key: Key) -> PyTree:
@@ -86,9 +86,7 @@ class RLModule:
         ts, rollout, episodes = self.algorithm.collect(self.agent, self.env, ts)
         return ts, (rollout, episodes)
 
-    def training_step(
-        self, i: Array, ts: TrainState, batch: tuple[Rollout, EpisodeStats]
-    ) -> tuple[TrainState, Metrics]:
+    def training_step(self, i: Array, ts: TrainState, batch: tuple[Rollout, EpisodeStats]) -> tuple[TrainState, Metrics]:
         """One update of the algorithm."""
         rollout, episodes = batch
         key, update_key = jax.random.split(ts.local.key)
@@ -140,7 +138,7 @@ def fit(
     train_state: PyTree = None,
     skip_initial_evaluation: bool = False,
 ) -> tuple[PyTree, dict[str, PyTree]]:
-    """Trains `module` for `num_iterations` outer iterations of `steps_per_iteration` training steps each; jittable, `vmap`-able.
+    """Trains `module` for `num_iterations` outer iterations of `steps_per_iteration` training steps; may be jitted, vmapped.
 
     Starts from `train_state` where one is given (then `key` may be None), else from a fresh one. Returns the last state and
     `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer iterations, and `"initial_eval"` unless it is skipped.
@@ -165,5 +163,3 @@ def fit(
 def strong_types(tree: PyTree) -> PyTree:
     """Every leaf as an array of strong type, so that a state that went through a step has the type of a fresh one."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
-
-

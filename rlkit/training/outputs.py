@@ -33,8 +33,8 @@ MAY_DIFFER = {
 class Outputs:
     """Opens the files of a run, each at most once, and closes those that it opened.
 
-    With a run directory, logs and checkpoints default to places in it. Raises `RunDirectoryError` before anything is trained if the
-    directory cannot be used, or holds a run with other settings.
+    With a run directory, logs and checkpoints default to places in it. Raises `RunDirectoryError` before anything is trained
+    if the directory cannot be used, or holds a run with other settings.
     """
 
     def __init__(

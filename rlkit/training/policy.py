@@ -45,7 +45,9 @@ class Policy:
         return self.state.env_steps.to_int()
 
     def __call__(self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None) -> np.ndarray:
-        """Actions [B, ...] for raw observations [B, ...]; sampled ones draw from `key`, None: from a stream of the policy's own."""
+        """Actions [B, ...] for raw observations [B, ...]; sampled ones draw from `key`, None: from a stream of the policy's
+        own.
+        """
         if key is None:
             self._key, key = jax.random.split(self._key)
         return np.asarray(self._act(self.state, obs, key, deterministic=deterministic))
@@ -73,11 +75,17 @@ class Policy:
 def load_policy(run_dir: str | os.PathLike[str], which: Which = "best", *, seed_index: int | None = None) -> Policy:
     """The policy of a run directory, from its best or latest checkpoint or that of a given step.
 
-    Reads the learner alone, not the environments or the replay memory. Of several seeds, `seed_index` chooses one; None: the one with
-    the highest return in the training's last evaluation before the checkpoint. Raises `CheckpointError` or `ConfigError`.
+    Reads the learner alone, not the environments or the replay memory. Of several seeds, `seed_index` chooses one; None: the
+    one with the highest return in the training's last evaluation before the checkpoint. Raises `CheckpointError` or
+    `ConfigError`.
     """
     config_file = os.path.join(run_dir, "config.yaml")
-    require(os.path.isfile(config_file), f"{os.fspath(run_dir)} is no run directory: it has no config.yaml", "give the directory that rlkit train wrote", CheckpointError)
+    require(
+        os.path.isfile(config_file),
+        f"{os.fspath(run_dir)} is no run directory: it has no config.yaml",
+        "give the directory that rlkit train wrote",
+        CheckpointError,
+    )
     config = read_config(run_dir)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     assert config.agent is not None
@@ -85,12 +93,18 @@ def load_policy(run_dir: str | os.PathLike[str], which: Which = "best", *, seed_
     algorithm = make_algorithm(config.algorithm, config.hyperparameters)
     num_seeds = config.trainer.num_seeds
     if seed_index is not None:
-        require(0 <= seed_index < num_seeds, f"seed_index={seed_index}, but the run has {num_seeds} seeds", f"choose 0 to {num_seeds - 1}")
+        require(
+            0 <= seed_index < num_seeds,
+            f"seed_index={seed_index}, but the run has {num_seeds} seeds",
+            f"choose 0 to {num_seeds - 1}",
+        )
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1.0)
     keys = jax.random.split(jax.random.key(0), num_seeds) if num_seeds > 1 else jax.random.key(0)
     init = jax.vmap(module.init_train_state) if num_seeds > 1 else module.init_train_state
     target = jax.eval_shape(init, keys).learner
-    settings = CheckpointerConfig(directory=config.trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints"))
+    settings = CheckpointerConfig(
+        directory=config.trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
+    )
     with Checkpointer(settings, read_only=True) as checkpointer:
         restored = checkpointer.restore(which, {"learner": target})
     learner: LearnerState = restored.items["learner"]
@@ -119,7 +133,11 @@ def play_episodes(
 ) -> dict[str, Any]:
     """Whole episodes of a policy, padded to the longest (see `Trainer.rollout`)."""
     env: EnvAdapter = module.eval_env or module.env
-    require(isinstance(num_episodes, int) and num_episodes >= 1, f"num_episodes must be positive, got {num_episodes!r}", "pass 1 or more")
+    require(
+        isinstance(num_episodes, int) and num_episodes >= 1,
+        f"num_episodes must be positive, got {num_episodes!r}",
+        "pass 1 or more",
+    )
     limit = make_evaluator(env, module.agent, num_episodes=1, max_steps=module.max_evaluation_steps).max_steps
     rounds = -(-num_episodes // env.num_envs)
 
@@ -135,7 +153,9 @@ def play_episodes(
                 if deterministic:
                     action, agent_carry = module.agent.exploit(policy.params, normalized, agent_carry, act_key)
                 else:
-                    action, agent_carry, _ = module.agent.explore(policy.params, normalized, agent_carry, act_key, jnp.float32(1.0))
+                    action, agent_carry, _ = module.agent.explore(
+                        policy.params, normalized, agent_carry, act_key, jnp.float32(1.0)
+                    )
                 env_state, timestep = env.step(env_key, env_state, action)
                 out = {
                     "obs": obs,

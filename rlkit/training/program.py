@@ -14,8 +14,8 @@ from rlkit.types import Key, PyTree
 class Program:
     """A module's functions, compiled when first used; with several seeds each is a `vmap` over a leading axis S.
 
-    States passed to `outer` and `single` are donated: use what they return. `compile_seconds` is the time spent tracing and compiling
-    so far, `compilations` how often that happened.
+    States passed to `outer` and `single` are donated: use what they return. `compile_seconds` is the time spent tracing and
+    compiling so far, `compilations` how often that happened.
     """
 
     def __init__(self, module: Module, *, num_seeds: int, epochs: int):

@@ -24,7 +24,8 @@ class Moment:
 def train_records(metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float) -> list[Record]:
     """One record, and with several seeds one for each beside their mean.
 
-    Sums over finished episodes become averages; where no episode finished there is no entry. `steps_per_second` counts all seeds.
+    Sums over finished episodes become averages; where no episode finished there is no entry. `steps_per_second` counts all
+    seeds.
     """
     rows = [{f"train/{name}": value for name, value in row.items()} for row in _per_seed(_averages(metrics), num_seeds)]
     mean = {**_mean(rows), "train/steps_per_second": steps_per_second}
@@ -102,7 +103,9 @@ def _version(name: str) -> str:
 def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
     """Leaves [] or [S]: per-episode averages instead of sums, NaN where there is nothing to average."""
     found = {name: np.asarray(value, np.float64) for name, value in metrics.items() if not name.startswith("sum/")}
-    sums = {name.removeprefix("sum/"): np.asarray(value, np.float64) for name, value in metrics.items() if name.startswith("sum/")}
+    sums = {
+        name.removeprefix("sum/"): np.asarray(value, np.float64) for name, value in metrics.items() if name.startswith("sum/")
+    }
     if "episodes" in sums:
         episodes = np.where(sums["episodes"] > 0, sums["episodes"], np.nan)
         found["avg_return"] = sums.pop("episode_return") / episodes
@@ -113,7 +116,10 @@ def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
 def _per_seed(metrics: dict[str, Any], num_seeds: int) -> list[dict[str, float]]:
     """One dict of floats for each seed; averages over no episode are left out."""
     absent = {"avg_return", "avg_length"}
-    rows = [{name: float(np.ravel(value)[seed if np.size(value) > 1 else 0]) for name, value in metrics.items()} for seed in range(num_seeds)]
+    rows = [
+        {name: float(np.ravel(value)[seed if np.size(value) > 1 else 0]) for name, value in metrics.items()}
+        for seed in range(num_seeds)
+    ]
     return [{name: value for name, value in row.items() if not (name in absent and np.isnan(value))} for row in rows]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rlkit.agents.base import Agent
@@ -39,7 +40,8 @@ class Trainer:
         config: length of training, evaluation, checkpoints, logs.
         logger, checkpointer: an instance (yours to close), a config, or a path; None: as `config` says.
         callbacks: called between outer iterations, see `Callback`.
-        eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is logged, a dict of numbers is added to
+        eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is logged, a dict of numbers is
+        added to
             the evaluation record.
 
     Raises `RlkitError` (with the cure) before anything compiles if the parts or settings do not fit together.
@@ -89,8 +91,8 @@ class Trainer:
     ) -> "Trainer":
         """A trainer of any `Module`: it gets the same loop, logs and checkpoints.
 
-        `steps_per_iteration` is what one training step counts for in `total_steps`. Settings of the replay buffer, warm-up and number of
-        evaluation episodes are the module's own business here.
+        `steps_per_iteration` is what one training step counts for in `total_steps`. Settings of the replay buffer, warm-up and
+        number of evaluation episodes are the module's own business here.
         """
         trainer = cls.__new__(cls)
         validate(config)
@@ -141,8 +143,8 @@ class Trainer:
     def init(self, key: Key | int) -> PyTree:
         """The state before training, fresh or restored as `config.restore_checkpoint` says; opens the run directory.
 
-        `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are s, s + 1, …, so that each equals
-        the single run of that seed.
+        `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are s, s + 1, …, so that each
+        equals the single run of that seed.
         """
         keys = self._keys(key)
         outputs = self._open()
@@ -159,21 +161,28 @@ class Trainer:
         return self.state
 
     def open(self, *, seed: int | None = None) -> None:
-        """Opens run directory, logs and checkpoints now rather than in `init`, so that what is wrong with them is told at once."""
+        """Opens run directory, logs and checkpoints now rather than in `init`, so that what is wrong with them is told at
+        once.
+        """
         if seed is not None:
             self._keys(seed)
         self._open()
 
     def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
-        """Trains to the end of the plan and returns the evaluation of each outer iteration of this call, {} where there was none.
+        """Trains to the end of the plan; returns the evaluation of each outer iteration of this call, {} where there was none.
 
-        With a key (or seed): `init(key)` first. Without: goes on from the present state. Evaluations hold `return` and `length` [E]
-        ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages where the environment gives any. The
-        evaluation before the first outer iteration is logged, not listed.
+        With a key (or seed): `init(key)` first. Without: goes on from the present state. Evaluations hold `return` and
+        `length` [E] ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages where the
+        environment gives any. The evaluation before the first outer iteration is logged, not listed.
         """
         if key is not None:
             self.init(key)
-        require(self.state is not None, "run() continues a run, but there is none yet", "call run(key), for instance run(0)", ConfigError)
+        require(
+            self.state is not None,
+            "run() continues a run, but there is none yet",
+            "call run(key), for instance run(0)",
+            ConfigError,
+        )
         outputs = self._open()
         self.stop_reason = None
         self._started = time.perf_counter()
@@ -212,11 +221,13 @@ class Trainer:
         self._require_state()
         if episodes is None or not isinstance(self.module, RLModule):
             return jax.device_get(self.program.evaluate(self.state))
-        module = dataclasses.replace(self.module, eval_env=self.module.eval_env or self.module.env, evaluation_episodes=episodes)
+        module = dataclasses.replace(
+            self.module, eval_env=self.module.eval_env or self.module.env, evaluation_episodes=episodes
+        )
         return jax.device_get(Program(module, num_seeds=self.config.num_seeds, epochs=1).evaluate(self.state))
 
     def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
-        """`num_episodes` whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L, ...] and length [E].
+        """Whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L, ...] and length [E].
 
         L is the longest episode's length; shorter ones are padded with zeros. With several seeds, a leading axis S.
         """
@@ -230,7 +241,9 @@ class Trainer:
     # Saving and restoring
 
     def save_checkpoint(self, path: Path | None = None, *, evaluation_score: float | None = None) -> int:
-        """Saves the present state, to the run's own checkpoints or to a directory of its own; returns the step it is filed under."""
+        """Saves the present state, to the run's own checkpoints or to a directory of its own; returns the step it is filed
+        under.
+        """
         self._require_state()
         if path is None:
             checkpointer = self._open().checkpointer
@@ -270,7 +283,9 @@ class Trainer:
         return self._wall_before + (0.0 if self._started is None else time.perf_counter() - self._started)
 
     def request_stop(self, reason: str) -> None:
-        """Ends the run after the outer iteration in progress, saved; safe to call from callbacks, threads and signal handlers."""
+        """Ends the run after the outer iteration in progress, saved; safe to call from callbacks, threads and signal
+        handlers.
+        """
         self.stop_reason = reason
 
     def hparams(self) -> dict[str, Any]:
@@ -333,7 +348,9 @@ class Trainer:
         first = self.outer_iteration
         self._session_steps = 0
         if first == 0:
-            self._report(self._dispatch(None, evaluated=self.config.enable_evaluation and not self.config.skip_initial_evaluation))
+            self._report(
+                self._dispatch(None, evaluated=self.config.enable_evaluation and not self.config.skip_initial_evaluation)
+            )
         self._last_report = time.perf_counter()
         while self.outer_iteration < self.plan.num_checkpoints and self.stop_reason is None:
             compiled = self.program.compile_seconds
@@ -503,13 +520,15 @@ class Trainer:
             self.seed = int(key)
             keys = jax.vmap(jax.random.key)(np.arange(key, key + num_seeds, dtype=np.uint32))
             return keys if num_seeds > 1 else keys[0]
-        if not jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+        if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
             raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
         self.seed = None
         if num_seeds > 1 and key.ndim == 0:
             return jax.random.split(key, num_seeds)
         wanted = (num_seeds,) if num_seeds > 1 else ()
-        require(key.shape == wanted, f"keys have shape {key.shape}, num_seeds={num_seeds}", "pass one key, or one for each seed")
+        require(
+            key.shape == wanted, f"keys have shape {key.shape}, num_seeds={num_seeds}", "pass one key, or one for each seed"
+        )
         return key
 
     def _require_state(self) -> None:
@@ -558,7 +577,9 @@ class _Pending:
 
 
 def override(algorithm: Algorithm, config: TrainerConfig) -> Algorithm:
-    """The algorithm with the trainer's own warm-up and replay capacity, where set. Raises `ConfigError` for on-policy algorithms."""
+    """The algorithm with the trainer's own warm-up and replay capacity, where set. Raises `ConfigError` for on-policy
+    algorithms.
+    """
     for name in ("warmup_steps", "replay_buffer_capacity"):
         value = getattr(config, name)
         require(

@@ -218,7 +218,9 @@ def test_a_torso_of_your_own(key):
 @pytest.mark.parametrize("torso", [WithBatchNorm, WithDropout])
 @pytest.mark.parametrize("share", [True, False])
 def test_torsos_with_hidden_state_are_refused(torso, share):
-    with pytest.raises(ConfigError, match=r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no Dropout"):
+    with pytest.raises(
+        ConfigError, match=r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no Dropout"
+    ):
         actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=share), torso=torso)
 
 

@@ -147,7 +147,9 @@ def test_batch_is_a_loop_over_single_environments(run):
             fields = ("obs", "reward", "terminated", "truncated", "next_obs", "info")
             theirs = jax.tree.map(lambda x, i=i: x[i], tuple(getattr(timestep, name) for name in fields))
             assert_equal(mine, theirs, rtol=1e-5, atol=1e-6)
-            kept = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), state, jax.tree.map(lambda x, i=i: x[i], after.envs))
+            kept = jax.tree.map(
+                lambda new, old: jnp.asarray(new, old.dtype), state, jax.tree.map(lambda x, i=i: x[i], after.envs)
+            )
             assert_equal(kept, jax.tree.map(lambda x, i=i: x[i], after.envs), rtol=1e-5, atol=1e-6)
         before = after
 
@@ -159,4 +161,6 @@ def test_compiled_is_eager(run):
 
 
 def test_gymnax_ids_that_are_left_out_say_why():
-    assert set(NEEDS_NETWORK) == {name.removeprefix("gymnax/") for name in (f"gymnax/{n}" for n in GYMNAX_IDS) if name not in ROWS}
+    assert set(NEEDS_NETWORK) == {
+        name.removeprefix("gymnax/") for name in (f"gymnax/{n}" for n in GYMNAX_IDS) if name not in ROWS
+    }

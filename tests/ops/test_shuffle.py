@@ -95,10 +95,12 @@ def test_positions_and_neighbours_are_even(n):
 def test_the_statistics_are_calibrated():
     """On NumPy's shuffles both statistics stay near their expectation, and their spread near 1."""
     rng = np.random.default_rng(0)
-    z = np.array([
-        (position_excess(found), neighbour_excess(found))
-        for found in (rng.permuted(np.tile(np.arange(40), (2000, 1)), axis=1) for _ in range(30))
-    ])
+    z = np.array(
+        [
+            (position_excess(found), neighbour_excess(found))
+            for found in (rng.permuted(np.tile(np.arange(40), (2000, 1)), axis=1) for _ in range(30))
+        ]
+    )
     assert np.all(np.abs(z.mean(0)) < SIGMAS / np.sqrt(30))
     assert np.all((z.std(0) > 0.6) & (z.std(0) < 1.6))
 

@@ -1,0 +1,196 @@
+"""From a loss to new parameters: forms of losses, any optimiser, parameter groups, steps that must not be taken."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rlkit.algorithms.updaters import GradientStep, Updater, split_loss
+from rlkit.errors import ConfigError
+from rlkit.ops.counters import StepCounter
+from rlkit.types import LearnerState
+
+PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0])}
+
+
+def learner_for(updater, params=PARAMS, env_steps=0):
+    opt_state, target_params = updater.init(params)
+    return LearnerState(
+        params=params,
+        target_params=target_params,
+        opt_state=opt_state,
+        obs_stats=None,
+        reward_stats=None,
+        env_steps=StepCounter.create(env_steps),
+        updates=StepCounter.create(),
+        total_steps=jnp.float32(100.0),
+    )
+
+
+def quadratic(agent, params, target_params, batch, key):
+    return 0.5 * sum(jnp.square(x).sum() for x in jax.tree.leaves(params)) * batch
+
+
+def updater_of(loss=quadratic, optimizer=None, **rest):
+    return Updater(steps=(GradientStep(loss=loss, optimizer=optimizer or optax.sgd(0.1), **rest),))
+
+
+def step(updater, learner=None, batch=1.0):
+    return updater.step(None, learner or learner_for(updater), jnp.float32(batch), jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("form", "extra"),
+    [
+        (lambda x: x, set()),
+        (lambda x: (x, {"size": x}), {"size"}),
+        (lambda x: {"loss": x, "size": x, "other": 1.0}, {"size", "other"}),
+    ],
+)
+def test_forms_of_losses(form, extra):
+    learner, metrics = step(updater_of(lambda *args: form(quadratic(*args))))
+    np.testing.assert_allclose(learner.params["a"], [0.9, 1.8], rtol=1e-6)
+    np.testing.assert_allclose(metrics["loss"], 7.0)
+    np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(14.0), rtol=1e-6)
+    assert set(metrics) == {"loss", "grad_norm", "sum/skipped_updates"} | extra
+    assert learner.updates.to_int() == 1
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("output", "wanted"),
+    [
+        (None, "returned None; return a scalar"),
+        ("loss", "returned 'loss'; return a scalar"),
+        ((1.0,), "tuple of 1"),
+        ((1.0, 2.0), "tuple of 2"),
+        ((1.0, {}, 3), "tuple of 3"),
+        ({"value": 1.0}, "under \"loss\""),
+        ({"loss": None}, "returned None"),
+        (jnp.ones(3), r"shape \(3,\); reduce it to a scalar"),
+        ((jnp.ones((2, 1)), {}), r"shape \(2, 1\)"),
+        (jnp.int32(3), "scalar of int32, which has no gradient"),
+    ],
+)
+def test_other_forms_are_refused(output, wanted):
+    with pytest.raises(ConfigError, match=wanted):
+        split_loss(output)
+
+
+def test_a_bad_form_surfaces_through_grad():
+    with pytest.raises(ConfigError, match="reduce it to a scalar"):
+        step(updater_of(lambda agent, params, *rest: params["a"]))
+
+
+OPTIMIZERS = {
+    "adamw": (optax.adamw(0.01), None),
+    "injected": (optax.inject_hyperparams(optax.adam)(learning_rate=0.01), 0.01),
+    "chain": (optax.chain(optax.clip_by_global_norm(1.0), optax.lion(0.01)), None),
+    "schedule": (optax.adam(optax.linear_schedule(0.1, 0.0, 10)), None),
+    "multi_steps": (optax.MultiSteps(optax.sgd(0.1), every_k_schedule=2), None),
+    "plateau": (optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau()), None),
+    "if_finite": (optax.apply_if_finite(optax.sgd(0.1), 3), None),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_any_optax_transformation_passes(name):
+    optimizer, rate = OPTIMIZERS[name]
+    updater = updater_of(optimizer=optimizer)
+
+    @jax.jit
+    def four_steps(learner):
+        return jax.lax.scan(lambda learner, _: step(updater, learner), learner, length=4)
+
+    learner, metrics = four_steps(learner_for(updater))
+    assert float(metrics["loss"][-1]) < float(metrics["loss"][0])
+    assert ("learning_rate" in metrics) == (rate is not None)
+    if rate is not None:
+        np.testing.assert_allclose(metrics["learning_rate"], rate)
+    assert learner.updates.to_int() == 4
+
+
+def poison(gradients):
+    return jax.tree.map(lambda g: g / 0.0, gradients)
+
+
+@pytest.mark.parametrize("batch", [jnp.nan, jnp.inf, 1.0])
+def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(batch):
+    """By its loss, or (where the loss is fine) by what `process_gradients` makes of its gradient."""
+    rest = {} if not np.isfinite(batch) else {"process_gradients": poison}
+    updater = updater_of(optimizer=optax.adam(0.1), **rest)
+    before = learner_for(updater)
+    after, metrics = step(updater, before, batch)
+    jax.tree.map(np.testing.assert_array_equal, (after.params, after.opt_state), (before.params, before.opt_state))
+    assert float(metrics["sum/skipped_updates"]) == 1.0
+    good = updater_of(optimizer=optax.adam(0.1))
+    again, metrics = step(good, after, 1.0)
+    assert float(metrics["sum/skipped_updates"]) == 0.0
+    jax.tree.map(np.testing.assert_array_equal, again.params, step(good)[0].params)  # as if the bad one had not been
+
+
+def group_loss(name):
+    def loss(agent, params, target_params, batch, key):
+        other = params["b" if name == "a" else "a"]
+        return jnp.sum(params[name]) * jnp.sum(other) * batch, {f"{name}_saw": jnp.sum(other)}
+
+    return loss
+
+
+def groups(*, first=None):
+    return Updater(
+        steps=(
+            GradientStep(loss=first or group_loss("a"), optimizer=optax.sgd(0.1), group="a"),
+            GradientStep(loss=group_loss("b"), optimizer=optax.inject_hyperparams(optax.sgd)(learning_rate=0.5), group="b"),
+        )
+    )
+
+
+def test_groups_in_order_each_sees_what_the_earlier_left():
+    """a ← a - 0.1·3 = [0.7, 1.7]; then b ← 3 - 0.5·(0.7 + 1.7) = 1.8. With the old a it would be 1.5."""
+    learner, metrics = step(groups())
+    np.testing.assert_allclose(learner.params["a"], [0.7, 1.7], rtol=1e-6)
+    np.testing.assert_allclose(learner.params["b"], [1.8], rtol=1e-6)
+    np.testing.assert_allclose((metrics["a_saw"], metrics["b_saw"]), (3.0, 2.4), rtol=1e-6)
+    assert {"a_loss", "b_loss", "a_grad_norm", "b_grad_norm", "b_learning_rate"} <= set(metrics)
+    assert learner.updates.to_int() == 1
+    assert jax.tree.structure(learner.opt_state) == jax.tree.structure(learner_for(groups()).opt_state)
+
+
+def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on():
+    def bad(agent, params, target_params, batch, key):
+        return jnp.sum(params["a"]) * jnp.nan
+
+    learner, metrics = step(groups(first=bad))
+    assert float(metrics["sum/skipped_updates"]) == 1.0
+    np.testing.assert_array_equal(learner.params["a"], PARAMS["a"])
+    np.testing.assert_allclose(learner.params["b"], [3.0 - 0.5 * 3.0], rtol=1e-6)
+
+
+def test_process_gradients_runs_before_the_optimiser():
+    learner, metrics = step(updater_of(process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g)))
+    np.testing.assert_allclose(learner.params["a"], [0.8, 1.6], rtol=1e-6)
+    np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(14.0), rtol=1e-6)  # of the loss itself
+
+
+def test_every_loss_gets_its_own_key():
+    def noisy(agent, params, target_params, batch, key):
+        return jnp.sum(params["a"]) * jax.random.normal(key), {f"noise{id(params) * 0}": 0.0}
+
+    updater = Updater(steps=tuple(GradientStep(loss=noisy, optimizer=optax.sgd(1.0), group=g) for g in ("a", "b")))
+    _, metrics = step(updater)
+    assert float(metrics["a_loss"]) != float(metrics["b_loss"])
+
+
+def test_devices_average_gradients_and_metrics():
+    def loss(agent, params, target_params, batch, key):
+        return (params["a"] * batch).sum(), {"seen": batch.mean()}
+
+    updater = updater_of(loss)
+    batches = jnp.array([1.0, 3.0])
+    learner, metrics = jax.vmap(
+        lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d"), axis_name="d"
+    )(batches)
+    np.testing.assert_allclose(learner.params["a"], [[0.8, 1.8]] * 2, rtol=1e-6)
+    np.testing.assert_array_equal(metrics["seen"], [2.0, 2.0])

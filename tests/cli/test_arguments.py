@@ -1,0 +1,159 @@
+"""Every mistake on the command line: exit code 2 and one line that says the cure, before JAX is imported."""
+
+import subprocess
+import sys
+
+import pytest
+
+from rlkit.cli.main import main
+
+TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
+MISTAKES = {
+    "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+    "nothing to train": (["train"], "needs an algorithm and an environment first"),
+    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment first, got ppo"),
+    "flags before names": (["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"], "first, got none"),
+    "unknown algorithm": (["train", "pppo", "gymnax/CartPole-v1"], "unknown algorithm 'pppo'; did you mean 'ppo'?"),
+    "wrong version": (["train", "ppo", "gymnax/CartPole-v9"], "did you mean 'gymnax/CartPole-v1'"),
+    "wrong case": (["train", "ppo", "gymnax/cartpole-v1"], "did you mean 'gymnax/CartPole-v1'"),
+    "no suite": (["train", "ppo", "CartPole-v1"], "did you mean 'gymnax/CartPole-v1'"),
+    "unknown suite": (["train", "ppo", "gymnaxx/CartPole-v1"], "did you mean 'gymnax/CartPole-v1'"),
+    "empty environment": (["train", "ppo", ""], "environment id is empty"),
+    "path as environment": (["train", "ppo", "../../etc/passwd"], "environment"),
+    "module as environment": (["train", "ppo", "antigravity:Foo-v0"], "environment"),
+    "unknown flag": ([*TRAIN, "--learning-rat", "1"], "unknown argument '--learning-rat'; did you mean '--learning-rate'"),
+    "one name too many": ([*TRAIN, "now"], "got ppo gymnax/CartPole-v1 now"),
+    "word behind the flags": ([*TRAIN, "--seed", "1", "now"], "unknown argument 'now'; see `rlkit train ppo"),
+    "no value": ([*TRAIN, "--seed"], "Missing value for argument '--seed'"),
+    "text for a number": ([*TRAIN, "--learning-rate", "fast"], "--learning-rate: could not convert string to float: 'fast'"),
+    "fraction for a count": ([*TRAIN, "--num-envs", "1.5"], "--num-envs: invalid literal for int()"),
+    "not a choice": ([*TRAIN, "--activation", "tan"], "invalid choice 'tan' for argument '--activation'"),
+    "gamma above 1": ([*TRAIN, "--gamma", "1.5"], "PPOConfig.gamma: input should be less than or equal to 1, got 1.5"),
+    "negative learning rate": ([*TRAIN, "--learning-rate", "-1e-3"], "PPOConfig.learning_rate"),
+    "learning rate nan": ([*TRAIN, "--learning-rate", "nan"], "PPOConfig.learning_rate: input should be a finite number"),
+    "no environments": ([*TRAIN, "--num-envs", "0"], "EnvConfig.num_envs: input should be greater than 0, got 0"),
+    "no layers": ([*TRAIN, "--hidden-sizes"], "ActorCriticConfig.hidden_sizes"),
+    "negative width": ([*TRAIN, "--hidden-sizes", "64", "-64"], "ActorCriticConfig.hidden_sizes"),
+    "negative length": ([*TRAIN, "--total-steps", "-5"], "TrainerConfig.total_steps"),
+    "negative seed": ([*TRAIN, "--seed", "-1"], "RunConfig.seed"),
+    "huge seed": ([*TRAIN, "--seed", "4294967296"], "RunConfig.seed"),
+    "wandb mode": ([*TRAIN, "--wandb", "on"], "invalid choice 'on' for argument '--wandb'"),
+    "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
+    "arguments no object": ([*TRAIN, "--env-arguments", "[1]"], "--env-arguments must be a JSON object"),
+    "unknown agent": ([*TRAIN, "--agent", "actorcritic"], "did you mean 'actor_critic'?"),
+    "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
+    "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
+    "resume nothing": (["resume"], "RUN_DIR"),
+    "resume an absent run": (["resume", "runs/absent"], "runs/absent holds no run"),
+    "resume towards less than nothing": (["resume", "runs/absent", "--total-steps", "0"], "ResumeFlags.total_steps"),
+    "resume a misspelled checkpoint": (["resume", "runs/absent", "--checkpoint", "newest"], "--checkpoint"),
+    "evaluate nothing": (["evaluate"], "RUN_DIR"),
+    "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent holds no run"),
+    "evaluate no episodes": (["evaluate", "runs/absent", "--episodes", "0"], "EvaluateFlags.episodes"),
+    "plot nothing": (["plot"], "no run to draw"),
+    "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
+    "plot over what": (["plot", "runs/absent", "--x", "time"], "invalid choice 'time' for argument '--x'"),
+    "list nothing": (["list"], "write one of envs, agents"),
+    "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_line(mistake, capsys, tmp_path):
+    arguments, said = MISTAKES[mistake]
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("rlkit: error: ")
+    assert said in err
+    assert err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hyperparameters: {gama: 1}", "PPOConfig has no field 'gama'; did you mean 'gamma'"),
+        ("trainer: {num_seeds: 0}", "TrainerConfig.num_seeds"),
+        ("trainer: [", "cannot read mine.yaml"),
+        ("algorithm: a2c", "mine.yaml is for a2c, not for ppo"),
+    ],
+)
+def test_a_mistake_in_a_file_too(text, said, capsys, tmp_path):
+    lines = {"algorithm": "algorithm: ppo", "env": "env: {id: gymnax/CartPole-v1}"} | {text.partition(":")[0]: text}
+    (tmp_path / "mine.yaml").write_text("\n".join(lines.values()))
+    assert main([*TRAIN, "--config", "mine.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.fast
+def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
+    (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/CartPole}")
+    assert main(["train", "--config", "mine.yaml"]) == 2
+    assert "did you mean 'gymnax/CartPole-v1'" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_mistakes_and_help_import_no_jax():
+    """In a process of their own, where nothing else has imported it."""
+    calls = [arguments for arguments, _ in MISTAKES.values()]
+    calls += [[], ["--help"], ["--version"], ["train", "--help"], [*TRAIN, "--help"], [*TRAIN, "--dry-run"]]
+    calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
+    calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
+    program = f"""
+import sys
+from rlkit.cli.main import main
+for arguments in {calls!r}:
+    code = main(arguments)
+    slow = {{"jax", "flax", "gymnax", "distrax", "orbax", "wandb"}} & sys.modules.keys()
+    assert code in (0, 2) and not slow, (arguments, code, slow)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.process
+def test_the_installed_command_answers(tmp_path):
+    command = [sys.executable, "-m", "rlkit.cli.main", "train", "ppo", "gymnax/CartPole"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--num-minibatches", "3"], "num_minibatches"),
+        (["--warmup-steps", "100"], "on-policy"),
+        (["--replay-buffer-capacity", "100"], "on-policy"),
+        (["--num-checkpoints", "2", "--epochs-per-checkpoint", "2"], "leave out one of the three"),
+        (["--env-arguments", '{"parms": {}}'], "parms"),
+        (["--env-arguments", '{"params": {"max_stps": 3}}'], "max_stps"),
+        (["--restore-checkpoint", "latest"], "holds no run"),
+    ],
+)
+def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said, capsys, tmp_path):
+    assert main([*TRAIN, "--run-dir", "run", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("there", ["config.yaml", "thesis.tex"])
+def test_nothing_existing_is_overwritten(there, capsys, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / there).write_text("mine")
+    assert main([*TRAIN, "--run-dir", "run"]) == 2
+    assert ("already holds a run" if there == "config.yaml" else "is foreign") in capsys.readouterr().err
+    assert (tmp_path / "run" / there).read_text() == "mine"

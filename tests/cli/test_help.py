@@ -1,0 +1,75 @@
+"""The help teaches: examples, every setting with its meaning and its value, what there is to train."""
+
+import dataclasses
+import re
+
+import pytest
+
+import rlkit
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.registry import ALGORITHMS
+from rlkit.cli import flags
+from rlkit.cli.main import COMMANDS, main
+from rlkit.envs.registry import list_envs
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
+from rlkit.training.run_config import EnvConfig, RunConfig, preset_names
+
+pytestmark = pytest.mark.fast
+
+
+def said_by(capsys, *arguments):
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_names_every_command_and_shows_examples(arguments, capsys):
+    said = said_by(capsys, *arguments)
+    assert all(re.search(rf"^  {command} ", said, re.MULTILINE) for command in COMMANDS)
+    assert "rlkit train ppo gymnax/CartPole-v1" in said
+
+
+def test_version(capsys):
+    assert said_by(capsys, "--version") == f"rlkit {rlkit.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert said_by(capsys, command, "--help").startswith(f"usage: rlkit {command}")
+
+
+def test_help_of_train_lists_the_algorithms(capsys):
+    said = said_by(capsys, "train", "--help")
+    assert all(name in said and entry.summary in said for name, entry in ALGORITHMS.items())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
+    said = said_by(capsys, "train", algorithm, "gymnax/CartPole-v1", "--help")
+    kinds = [ALGORITHMS[algorithm].config, ActorCriticConfig, TrainerConfig, LoggerConfig, CheckpointerConfig, EnvConfig, RunConfig]
+    fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
+    parts = {"algorithm", "env", "id", "hyperparameters", "network", "trainer", "logger_config", "checkpointer_config"}
+    renamed = {"arguments": "env_arguments"}
+    for name in fields - parts:
+        assert re.search(rf"--{renamed.get(name, name).replace('_', '-')}\b", said), name
+
+
+def test_settings_have_names_of_their_own():
+    """Flags carry no prefix, so two of one name would be one."""
+    for entry in ALGORITHMS.values():
+        kinds = [entry.config, ActorCriticConfig, TrainerConfig]
+        names = [flag for kind in kinds for flag in flags.flags(kind)] + ["--config", "--agent", "--seed", "--num-envs", "--dry-run"]
+        assert len(names) == len(set(names))
+
+
+def test_help_shows_the_values_of_the_preset(capsys):
+    said = " ".join(said_by(capsys, "train", "ppo", "gymnax/Acrobot-v1", "--help").replace("│", "").split())
+    assert "(default: 16)" in said.partition("--num-envs")[2][:120]
+    assert "(default: 500000)" in said.partition("--total-steps")[2][:300]
+
+
+def test_list(capsys):
+    assert said_by(capsys, "list", "envs").split() == list_envs()
+    assert said_by(capsys, "list", "presets").splitlines() == [name.replace("/", " ", 1) for name in preset_names()]
+    assert all(name in said_by(capsys, "list", "algorithms") for name in ALGORITHMS)
+    assert "actor_critic" in said_by(capsys, "list", "agents")

@@ -1,0 +1,170 @@
+"""Signals, threads, exit codes and the report at the end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rlkit.cli import main as command
+from rlkit.cli.report import mean_and_spread, report
+from rlkit.cli.running import StopSignals, pin_threads
+from rlkit.errors import NonFiniteError, RlkitError
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+class FakeTrainer:
+    def __init__(self):
+        self.reasons = []
+
+    def request_stop(self, reason):
+        self.reasons.append(reason)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_asks_the_trainer_to_stop(number, capfd):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with StopSignals() as signals:
+        signals.trainer = trainer = FakeTrainer()
+        os.kill(os.getpid(), number)
+        assert trainer.reasons == [number.name]
+        assert signals.received is number
+        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL] * 2  # so the second one ends the process
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert "finishing this outer iteration" in capfd.readouterr().err
+
+
+@pytest.mark.fast
+def test_without_a_signal_nothing_changes():
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with StopSignals() as signals:
+        assert signals.received is None
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@pytest.mark.fast
+def test_a_signal_that_the_process_ignores_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signals.received is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("has_trainer", [True, False])
+def test_the_signal_that_ends_at_once(number, has_trainer):
+    """The second one; the first while there is nothing to save."""
+    program = f"""
+import os
+from rlkit.cli.running import StopSignals
+class Trainer:
+    def request_stop(self, reason): print("asked", flush=True)
+with StopSignals() as signals:
+    signals.trainer = Trainer() if {has_trainer} else None
+    os.kill(os.getpid(), {number.value})
+    os.kill(os.getpid(), {number.value})
+print("survived")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -number
+    assert done.stdout == ("asked\n" if has_trainer else "")
+
+
+@pytest.mark.fast
+def test_threads_are_pinned_before_jax_starts(monkeypatch):
+    monkeypatch.setenv("NPROC", "8")
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    pin_threads()
+    assert os.environ["NPROC"] == "1"
+
+
+@pytest.mark.fast
+def test_threads_cannot_be_pinned_later(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", sys)
+    monkeypatch.delenv("NPROC", raising=False)
+    with pytest.raises(RlkitError, match="too late"):
+        pin_threads()
+    monkeypatch.setenv("NPROC", "1")
+    pin_threads()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RlkitError("one\ntwo"), 2, "rlkit: error: one two\n"),
+        (NonFiniteError("diverged"), 1, "rlkit: error: diverged\n"),
+        (KeyboardInterrupt(), 130, "rlkit: interrupted\n"),
+    ],
+)
+def test_exit_codes(error, code, said, monkeypatch, capsys):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr(command, "_dispatch", fail)
+    assert command.main([]) == code
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.fast
+def test_a_bug_shows_its_traceback(monkeypatch):
+    monkeypatch.setattr(command, "_dispatch", lambda arguments: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        command.main([])
+
+
+@pytest.mark.process
+def test_a_reader_that_leaves_is_no_error():
+    done = subprocess.run(f"{sys.executable} -m rlkit.cli.main list envs | head -1", shell=True, capture_output=True, timeout=60)
+    assert done.stderr == b""
+
+
+def evaluation(*seeds):
+    returns = np.array(seeds, float)
+    return {"return": returns, "length": returns + 1}
+
+
+@pytest.mark.fast
+class TestReport:
+    def test_has_a_row_for_each_seed_and_one_for_all(self, tmp_path):
+        said = report([evaluation([0, 0], [0, 0]), evaluation([1, 3], [7, 9])], str(tmp_path)).splitlines()
+        rows = {line.split()[0]: line.split()[1:] for line in said if "±" in line}
+        assert rows["0"] == ["2.00", "±", "1.00", "3.00", "±", "1.00"]
+        assert rows["1"][:3] == ["8.00", "±", "1.00"]
+        assert rows["all"][:3] == ["5.00", "±", "3.00"]
+
+    def test_of_one_seed_needs_no_row_for_all(self, tmp_path):
+        said = report([evaluation(1, 3)], str(tmp_path))
+        assert said.count("±") == 2
+        assert "2.00 ± 1.00" in said
+
+    def test_uses_the_last_evaluation_there_is(self, tmp_path):
+        assert "5.00 ±" in report([evaluation(5, 5), {}], str(tmp_path))
+
+    @pytest.mark.parametrize("history", [[], [{}]])
+    def test_without_evaluations_tells_what_to_do_next(self, history, tmp_path):
+        said = report(history, str(tmp_path))
+        assert "±" not in said
+        assert f"rlkit evaluate {tmp_path}" in said
+        assert "picture" not in said
+
+    def test_tells_speed_and_picture(self, tmp_path):
+        summary = {"env_steps": 512_000, "wall_seconds": 65.0, "env_steps_per_second": 12345.6, "compile_seconds": 8.0}
+        (tmp_path / "summary.json").write_text(json.dumps(summary))
+        (tmp_path / "learning_curve.png").touch()
+        said = report([], str(tmp_path))
+        assert "512,000 steps in 1m05s (12,346 a second; compiling took 8s)" in said
+        assert f"{tmp_path}/learning_curve.png" in said
+
+    def test_a_seed_that_diverged_does_not_hide_the_others(self):
+        assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.00"]
+        assert mean_and_spread(np.array([np.nan])).split() == ["nan"]

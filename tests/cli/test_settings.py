@@ -1,0 +1,109 @@
+"""Which settings `rlkit train` ends up with: preset or file below, flags above. Told by `--dry-run`."""
+
+import os
+
+import pytest
+import yaml
+
+from rlkit.cli import train
+from rlkit.cli.main import main
+from rlkit.training import run_config
+
+pytestmark = pytest.mark.fast
+
+ACROBOT = ["train", "ppo", "gymnax/Acrobot-v1"]
+
+
+@pytest.fixture
+def settings(capsys, tmp_path, monkeypatch):
+    """The settings that arguments lead to."""
+    monkeypatch.chdir(tmp_path)
+
+    def resolve(*arguments):
+        assert main([*arguments, "--dry-run"]) == 0
+        assert not (tmp_path / "runs").exists()
+        return run_config.from_dict(yaml.safe_load(capsys.readouterr().out))
+
+    return resolve
+
+
+@pytest.mark.parametrize("name", run_config.preset_names())
+def test_without_flags_it_is_the_preset(name, settings):
+    algorithm, env_id = name.split("/", 1)
+    assert settings("train", algorithm, env_id) == run_config.preset(algorithm, env_id)
+
+
+def test_flags_override_the_preset_and_nothing_else(settings):
+    plain = run_config.to_dict(run_config.preset("ppo", "gymnax/Acrobot-v1"))
+    changed = run_config.to_dict(
+        settings(*ACROBOT, "--learning-rate", "3e-4", "--hidden-sizes", "32", "16", "--num-seeds", "4", "--wandb", "offline")
+    )
+    plain["hyperparameters"]["learning_rate"] = 3e-4
+    plain["network"]["hidden_sizes"] = [32, 16]
+    plain["trainer"]["num_seeds"] = 4
+    plain["trainer"]["logger_config"]["wandb"] = "offline"
+    assert changed == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "value"),
+    [
+        (["--num-envs", "8"], "env.num_envs", 8),
+        (["--num_envs=8"], "env.num_envs", 8),
+        (["--seed", "7"], "seed", 7),
+        (["--env-arguments", '{"params": {"max_steps_in_episode": 9}}'], "env.arguments.params.max_steps_in_episode", 9),
+        (["--gamma", "1"], "hyperparameters.gamma", 1.0),
+        (["--max-grad-norm", "None"], "hyperparameters.max_grad_norm", None),
+        (["--no-normalize-observations"], "hyperparameters.normalize_observations", False),
+        (["--share-torso", "True"], "network.share_torso", True),
+        (["--total-steps", "1000000"], "trainer.total_steps", 1_000_000),
+        (["--restore-checkpoint", "0"], "trainer.restore_checkpoint", 0),
+        (["--restore-checkpoint", "best"], "trainer.restore_checkpoint", "best"),
+        (["--deterministic"], "trainer.deterministic", True),
+        (["--no-debug"], "trainer.debug", False),
+        (["--run-dir", "runs/x"], "trainer.run_dir", "runs/x"),
+        (["--wandb-tags", "a", "b"], "trainer.logger_config.wandb_tags", ["a", "b"]),
+        (["--max-to-keep", "5"], "trainer.checkpointer_config.max_to_keep", 5),
+    ],
+)
+def test_flags_of_every_kind(arguments, path, value, settings):
+    found = run_config.to_dict(settings(*ACROBOT, *arguments))
+    for name in path.split("."):
+        found = found[name]
+    assert found == value
+
+
+def test_a_file_takes_the_place_of_the_preset(settings, tmp_path):
+    (tmp_path / "mine.yaml").write_text("algorithm: a2c\nenv: {id: gymnax/Catch-bsuite}\nhyperparameters: {gamma: 0.5}\nseed: 3")
+    mine = run_config.load("mine.yaml")
+    assert settings("train", "--config", "mine.yaml") == mine
+    assert settings("train", "a2c", "gymnax/Catch-bsuite", "--config=mine.yaml") == mine
+    changed = settings("train", "--config", "mine.yaml", "--gamma", "0.9")
+    assert (changed.hyperparameters.gamma, changed.seed) == (0.9, 3)
+    assert settings("train", "a2c", "gymnax/CartPole-v1", "--config", "mine.yaml").env.id == "gymnax/CartPole-v1"
+
+
+def test_what_a_dry_run_prints_is_a_file_to_train_from(settings, tmp_path):
+    chosen = settings(*ACROBOT, "--seed", "5", "--env-arguments", '{"params": {"max_steps_in_episode": 9}}')
+    run_config.save(chosen, tmp_path / "mine.yaml")
+    assert settings("train", "--config", "mine.yaml") == chosen
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_deterministic_pins_the_threads_before_jax_starts(deterministic, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    pinned, started = [], []
+    monkeypatch.setattr(train, "pin_threads", lambda: pinned.append(not started))
+    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: started.append(arguments) or 0)
+    assert main([*ACROBOT, *(["--deterministic"] if deterministic else [])]) == 0
+    assert pinned == [True] * deterministic
+    assert len(started) == 1
+
+
+def test_every_run_has_a_directory_of_its_own(monkeypatch):
+    started = []
+    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: started.append(arguments["run_dir"]) or 0)
+    for _ in range(10):
+        assert main([*ACROBOT, "--seed", "3"]) == 0
+    assert len(set(started)) == 10
+    assert all(os.path.dirname(name) == "runs" and os.path.basename(name).startswith("ppo-Acrobot-v1-s3-2") for name in started)
