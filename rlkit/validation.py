@@ -27,6 +27,8 @@ def validate(config: C) -> C:
         value = value.tolist() if is_numpy(value) else value
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             validate(value)
+        elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            raise ConfigError(f"{type(config).__name__}.{name} must be a {annotation.__name__}, got {value!r}; build one")
         elif not is_array(value):
             try:
                 _adapter(annotation).validate_python(value, strict=True)
@@ -87,6 +89,8 @@ def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:
     nested = [kind for kind in (annotation, *typing.get_args(annotation)) if dataclasses.is_dataclass(kind)]
     if nested and isinstance(value, dict):
         return from_dict(typing.cast(type, nested[0]), value)
+    if dataclasses.is_dataclass(annotation):
+        raise ConfigError(f"{owner}.{name} needs a mapping of field names to values, got {value!r}; write `field: value` lines")
     try:  # JSON mode: lists become tuples, everything else stays strict
         return _adapter(annotation).validate_json(json.dumps(value), strict=True)
     except TypeError:

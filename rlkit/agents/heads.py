@@ -82,7 +82,7 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
 class Categoricals:
     """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action."""
 
-    parts: tuple[distrax.Categorical, ...]
+    parts: tuple[Any, ...]  # distrax.Categorical, one for each choice
     start: Any
 
     def sample(self, key: Key) -> Action:

@@ -107,13 +107,11 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
         )
     else:
         loss, metrics = output, {}
-    try:
-        shape, is_float = jnp.shape(loss), jnp.issubdtype(jnp.result_type(loss), jnp.floating)
-    except TypeError:
-        raise ConfigError(f"a loss returned {loss!r}; return a scalar, (loss, metrics dict) or a dict with 'loss'") from None
-    if shape != ():
-        raise ConfigError(f"a loss returned an array of shape {shape}; reduce it to a scalar, for instance with .mean()")
-    if not is_float:
+    if not (isinstance(loss, (int, float)) or (hasattr(loss, "dtype") and hasattr(loss, "shape"))):
+        raise ConfigError(f"a loss returned {loss!r}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
+    if jnp.shape(loss) != ():
+        raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, for instance with .mean()")
+    if not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
         raise ConfigError(f"a loss returned a scalar of {jnp.result_type(loss)}, which has no gradient; make it a float")
     return loss, metrics
 

@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
@@ -50,8 +50,8 @@ def parse(
 def flags(kind: type) -> Iterator[str]:
     """The flags that the fields of `kind` become."""
     for name, annotation in field_annotations(kind).items():
-        if dataclasses.is_dataclass(annotation):
-            yield from flags(_as_type(annotation))
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            yield from flags(annotation)
         else:
             flag = name.replace("_", "-")
             yield from (f"--{flag}", f"--no-{flag}") if annotation is bool else (f"--{flag}",)
@@ -67,12 +67,13 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def _as_type(annotation: Any) -> type:
-    return annotation
+def _first_paragraph(message: str) -> str:
+    """What tyro's message says: it has a title, a frame or (where the terminal has none) a rule, and hints further down."""
+    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
+    below_title = itertools.dropwhile(_is_rule, rows[1:])
+    said = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
+    return re.sub(r"^Error parsing (--\S+):", r"\1:", said).removesuffix(".")
 
 
-def _first_paragraph(box: str) -> str:
-    """What tyro's message says: it comes with a frame, a title and, below a rule, hints."""
-    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in box.splitlines()]
-    said = itertools.takewhile(lambda row: row.strip("─- "), [row for row in rows if row][1:])
-    return re.sub(r"^Error parsing (--\S+):", r"\1:", " ".join(said))
+def _is_rule(row: str) -> bool:
+    return not row.strip("─- ")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-import rlkit
+from rlkit import __version__
 from rlkit.errors import NonFiniteError, RlkitError, did_you_mean
 
 COMMANDS = {
@@ -63,7 +63,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(HELP, end="")
         return 0
     if command in ("-V", "--version"):
-        print(f"rlkit {rlkit.__version__}")
+        print(f"rlkit {__version__}")
         return 0
     if command not in COMMANDS:
         raise RlkitError(f"unknown command {command!r}; {did_you_mean(command, COMMANDS)}")

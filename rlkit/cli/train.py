@@ -64,10 +64,11 @@ class RunFlags:
 def run(arguments: Sequence[str]) -> int:
     """Trains as `arguments` say; returns the exit code."""
     names = _positionals(arguments)
-    if not names and {"-h", "--help"} & set(arguments):
+    file = flags.peek(arguments, "--config")
+    if len(names) < 2 and file is None and {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return 0
-    base = _base_config(names, flags.peek(arguments, "--config"), flags.peek(arguments, "--agent"))
+    base = _base_config(names, file, flags.peek(arguments, "--agent"))
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
     if dry_run:
         print(run_config.dump(config), end="")

@@ -108,6 +108,8 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | 
         f"num_envs must be a positive integer, got {num_envs!r}",
         "pass num_envs=8, for instance",
     )
+    if isinstance(env, type):
+        raise EnvContractError(f"{env.__name__} is a class; pass an object: vectorize({env.__name__}(...), num_envs)")
     if isinstance(env, EnvAdapter):
         raise EnvContractError(
             f"{type(env).__name__} is vectorised already; use it as it is, or vectorize the environment inside"

@@ -152,7 +152,7 @@ def check_wrapped(wrapper: Wrapper) -> None:
         raise EnvContractError(
             f"{name} wraps one environment, not {type(env).__name__} of {env.num_envs}; wrap first, then vectorize"
         )
-    if not isinstance(env, JaxEnv):
+    if isinstance(env, type) or not isinstance(env, JaxEnv):
         found = env.__name__ + " (the class)" if isinstance(env, type) else type(env).__name__
         raise EnvContractError(
             f"{name} wraps a JaxEnv, not {found}; pass an object with reset, step, observation_space and action_space"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class Callback:
     """Override what you need; every method does nothing by default.
 
-    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration late at most, because the
-    next one is already running when results arrive.
+    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration late at most (in general
+    `max_queued - 1`), because the next one is already running when results arrive.
     """
 
     def on_run_start(self, trainer: "Trainer") -> None:

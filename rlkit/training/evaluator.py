@@ -17,7 +17,7 @@ from rlkit.types import Key, Obs, PolicyState, PyTree
 EVALUATION_SEED = 1_000_003  # resets do not depend on the training seed, so that seeds face the same episodes
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)  # spaces have no hash, and `jax.jit(evaluator)` needs one
 class Evaluator:
     """Plays exactly `num_episodes` episodes, deterministically and again with sampled actions.
 
@@ -33,13 +33,14 @@ class Evaluator:
     seed: int = EVALUATION_SEED
 
     def __call__(self, policy: PolicyState) -> dict[str, Any]:
-        """`return`, `length`, `sampled_return`, `sampled_length` [E], and `done_info` [E] where the environment reports
-        anything.
+        """`return`, `length`, `sampled_return`, `sampled_length` [E], and where the environment reports anything, `done_info`:
+        the averages of what it said at the end of the deterministic episodes.
         """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
         sampled = self.play(policy, key, deterministic=False)
-        info = {"done_info": best["done_info"]} if best["done_info"] else {}
+        averages = jax.tree.map(lambda x: x.astype(jnp.float32).mean(0), best["done_info"])
+        info = {"done_info": averages} if averages else {}
         return {
             "return": best["return"],
             "length": best["length"],
@@ -106,6 +107,11 @@ def make_evaluator(
     env: EnvAdapter, agent: Agent, *, num_episodes: int, max_steps: int | None = None, seed: int = EVALUATION_SEED
 ) -> Evaluator:
     """An `Evaluator`; `max_steps` None: the environment's own limit. Raises `ConfigError` where there is none."""
+    require(
+        isinstance(num_episodes, int) and num_episodes >= 1,
+        f"the number of evaluation episodes must be positive, got {num_episodes!r}",
+        "pass 1 or more",
+    )
     limit = max_steps if max_steps is not None else env.max_episode_steps
     require(
         limit is not None,

@@ -1,6 +1,7 @@
 """What a run leaves behind: run directory, logs, checkpoints, summary and picture."""
 
 import json
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config as run_configs
 from rlkit.training.checkpointer import Checkpointer
-from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger
 from rlkit.training.run_directory import RunDirectory
 
@@ -46,6 +47,7 @@ class Outputs:
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
     ):
         self.run_directory: RunDirectory | None = None
+        self.description = description
         closers: list[Callable[[], None]] = []
         self._closers = closers
         try:
@@ -63,13 +65,28 @@ class Outputs:
             self.close()
             raise
 
-    def write_summary(self, summary: dict[str, Any]) -> None:
-        """`summary.json` and `learning_curve.png`, where there is a run directory."""
+    def extend(self, plan: Plan) -> None:
+        """Records in `config.yaml` that the run goes on to the end of `plan`."""
         if self.run_directory is None:
+            return
+        stored: Any = run_configs.read_yaml(self.run_directory.config_file)
+        longer = {
+            "total_steps": plan.total_steps,
+            "num_checkpoints": None,
+            "epochs_per_checkpoint": plan.epochs_per_checkpoint,
+        }
+        stored = stored | {"trainer": stored["trainer"] | longer}
+        self.run_directory.write_text(self.run_directory.config_file.name, yaml.safe_dump(stored, sort_keys=False))
+
+    def write_summary(self, summary: dict[str, Any], *, replace: bool = True) -> None:
+        """`summary.json` and `learning_curve.png`, where there is a run directory; unless `replace`, only missing ones."""
+        if self.run_directory is None or (self.run_directory.summary_file.exists() and not replace):
             return
         self.run_directory.write_text(self.run_directory.summary_file.name, json.dumps(summary, indent=2) + "\n")
         self.logger.flush()
-        if any("eval_return_mean" in key and value is not None for key, value in summary.items()):
+        logged = self.run_directory.metrics_file.exists()  # not with a logger that writes elsewhere
+        mean = summary.get("eval_return_mean")
+        if logged and mean is not None and math.isfinite(mean):
             from rlkit.training.plotting import learning_curve
 
             learning_curve([self.run_directory.path], self.run_directory.curve_file)

@@ -182,5 +182,5 @@ def play_episodes(
 
 
 def _best_seed(metadata: dict[str, Any]) -> int:
-    returns = metadata.get("seed_returns")
-    return 0 if returns is None else int(np.nanargmax(np.asarray(returns, np.float64)))
+    returns = np.asarray(metadata.get("seed_returns") or [0.0], np.float64)
+    return int(np.where(np.isfinite(returns), returns, -np.inf).argmax())

@@ -5,6 +5,7 @@ import dataclasses
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RlkitError, require
+from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RlkitError, RunDirectoryError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.training import recording, run_config
 from rlkit.training.callbacks import Callback, ProgressBar
@@ -66,12 +67,13 @@ class Trainer:
         algorithm = override(algorithm, config)
         steps = algorithm.steps_per_iteration(env)
         plan = make_plan(config, steps_per_iteration=steps, prefill_steps=algorithm.prefill_collects(env) * steps)
+        self._eval_env: EnvAdapter | None = env if eval_env is None else eval_env
         module = RLModule(
             env=env,
             agent=agent,
             algorithm=algorithm,
             total_steps=plan.total_steps,
-            eval_env=(eval_env or env) if config.enable_evaluation else None,
+            eval_env=self._eval_env if config.enable_evaluation else None,
             evaluation_episodes=config.evaluation_episodes,
             max_evaluation_steps=config.max_evaluation_steps,
         )
@@ -83,7 +85,7 @@ class Trainer:
         module: Module,
         config: TrainerConfig,
         *,
-        steps_per_iteration: int = 1,
+        steps_per_iteration: int | None = None,
         logger: Logger | LoggerConfig | Path | None = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
@@ -91,12 +93,17 @@ class Trainer:
     ) -> "Trainer":
         """A trainer of any `Module`: it gets the same loop, logs and checkpoints.
 
-        `steps_per_iteration` is what one training step counts for in `total_steps`. Settings of the replay buffer, warm-up and
-        number of evaluation episodes are the module's own business here.
+        `steps_per_iteration` is what one training step counts for in `total_steps`; None: 1, of an `RLModule` its environment
+        steps. Settings of the replay buffer, warm-up and number of evaluation episodes are the module's own business here.
         """
         trainer = cls.__new__(cls)
         validate(config)
-        plan = make_plan(config, steps_per_iteration=steps_per_iteration)
+        trainer._eval_env, steps, prefill = None, steps_per_iteration or 1, 0
+        if isinstance(module, RLModule):
+            trainer._eval_env = module.env if module.eval_env is None else module.eval_env
+            steps = module.algorithm.steps_per_iteration(module.env)
+            prefill = module.algorithm.prefill_collects(module.env) * steps
+        plan = make_plan(config, steps_per_iteration=steps, prefill_steps=prefill)
         trainer._set_up(module, plan, config, logger, checkpointer, callbacks, eval_fn)
         return trainer
 
@@ -115,22 +122,31 @@ class Trainer:
         self.plan = plan
         self.program = Program(module, num_seeds=config.num_seeds, epochs=plan.epochs_per_checkpoint)
         self.state: PyTree = None
-        self.history: list[dict[str, Any]] = []
-        self.outer_iteration = 0
         self.seed: int | None = None
         self.stop_reason: str | None = None
         self._outputs: Outputs | None = None
         self._open_arguments: dict[str, Any] = {"logger": logger, "checkpointer": checkpointer}
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         self._eval_fn = eval_fn
-        self._wall_before = 0.0  # seconds that earlier parts of this run took
+        self._evaluations: dict[int, Program] = {}  # by number of episodes, those that `evaluate` was asked for
         self._started: float | None = None
-        self._saved_iteration: int | None = None
-        self._updates = 0  # gradient steps at the last report
-        self._seed_returns: list[float] | None = None  # of the last evaluation
         self._session_steps = 0  # environment steps of one seed in this call of `run`
         self._compiled_before = 0.0  # seconds spent compiling before this call of `run`
         self._last_report = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets whatever was trained before."""
+        self.history: list[dict[str, Any]] = []
+        self.outer_iteration = 0
+        self._steps_beside = 0  # environment steps of one seed that the plan does not know, see `train_step`
+        self._wall_before = 0.0  # seconds that earlier parts of this run took
+        self._is_begun = False  # whether the moment before the first outer iteration was reported
+        self._saved_iteration = -1
+        self._updates = 0  # gradient steps at the last report
+        self._seed_returns: list[float] | None = None  # of the last evaluation
+        self._return_std: float | None = None  # of the last evaluation, over all of its episodes
+        self._parent: dict[str, Any] | None = None  # the checkpoint of another run that this one went on from
 
     def __enter__(self) -> "Trainer":
         return self
@@ -148,16 +164,28 @@ class Trainer:
         """
         keys = self._keys(key)
         outputs = self._open()
-        which = self.config.restore_checkpoint
-        if which == "auto":
-            which = "latest" if outputs.checkpointer and outputs.checkpointer.latest_step() is not None else None
-        if which is not None:
-            assert outputs.checkpointer is not None
-            self._restore(outputs.checkpointer, which, keys, same_run=True)
-        else:
-            self.state = self.program.init(keys)
-            self.outer_iteration = 0
-            self.history = []
+        require(
+            outputs.run_directory is None or outputs.description == self.description(),
+            "the run directory was opened for another seed, or for none",
+            "pass the seed of its config.yaml, or use another run_dir",
+            RunDirectoryError,
+        )
+        which, checkpointer = self.config.restore_checkpoint, outputs.checkpointer
+        found = None if checkpointer is None else checkpointer.latest_step()
+        begins_again = which == "auto" and found is None
+        if checkpointer is not None and which is not None and not begins_again:
+            self._restore(checkpointer, "latest" if which == "auto" else which, keys, same_run=True)
+            return self.state
+        require(
+            found is None,
+            f"there are checkpoints of another run already (up to step {found})",
+            'choose another directory, or set restore_checkpoint="auto" to go on',
+            CheckpointError,
+        )
+        self._begin()
+        if begins_again:  # a run that was cut before its first checkpoint may have left rows
+            outputs.logger.restore({})
+        self.state = self.program.init(keys)
         return self.state
 
     def open(self, *, seed: int | None = None) -> None:
@@ -175,8 +203,14 @@ class Trainer:
         `length` [E] ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages where the
         environment gives any. The evaluation before the first outer iteration is logged, not listed.
         """
+        self.stop_reason = None
         if key is not None:
-            self.init(key)
+            try:
+                self.init(key)
+            except Exception as error:
+                if not isinstance(error, RlkitError):  # those are about settings, and leave the files of the run as they are
+                    self._log_crash(error)
+                raise
         require(
             self.state is not None,
             "run() continues a run, but there is none yet",
@@ -184,7 +218,6 @@ class Trainer:
             ConfigError,
         )
         outputs = self._open()
-        self.stop_reason = None
         self._started = time.perf_counter()
         self._compiled_before = self.program.compile_seconds
         before = len(self.history)
@@ -193,38 +226,39 @@ class Trainer:
             self._announce()
             self._each("on_run_start")
             self._loop()
-            outputs.write_summary(self.summary())
+            outputs.write_summary(self.summary(), replace=self._session_steps > 0)
         except BaseException as error:
             self._log_crash(error)
+            self._wind_down(outputs, error)
             raise
-        finally:
-            self._wall_before, self._started = self.wall_seconds, None
-            self._each("on_run_end")
-            outputs.flush()
+        self._wind_down(outputs, None)
         return self.history[before:]
 
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
         self._require_state()
-        self.state, (metrics, _) = self.program.single(self.state)
-        return jax.device_get(metrics)
+        self.state, results = self.program.single(self.state)
+        self._steps_beside += self.plan.steps_per_iteration
+        return self._fetch(results)
 
     def train_epoch(self) -> dict[str, np.ndarray]:
         """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
         self._require_state()
-        self.state, (metrics, _) = self.program.outer(self.state)
+        self.state, results = self.program.outer(self.state)
         self.outer_iteration += 1
-        return jax.device_get(metrics)
+        return self._fetch(results)
 
     def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
         """The evaluation of the present policy over `episodes`, None: as many as the config says."""
         self._require_state()
-        if episodes is None or not isinstance(self.module, RLModule):
+        module = self.module
+        if not isinstance(module, RLModule) or (episodes is None and module.eval_env is not None):
             return jax.device_get(self.program.evaluate(self.state))
-        module = dataclasses.replace(
-            self.module, eval_env=self.module.eval_env or self.module.env, evaluation_episodes=episodes
-        )
-        return jax.device_get(Program(module, num_seeds=self.config.num_seeds, epochs=1).evaluate(self.state))
+        episodes = module.evaluation_episodes if episodes is None else episodes
+        if episodes not in self._evaluations:
+            module = dataclasses.replace(module, eval_env=self._eval_env, evaluation_episodes=episodes)
+            self._evaluations[episodes] = Program(module, num_seeds=self.config.num_seeds, epochs=1)
+        return jax.device_get(self._evaluations[episodes].evaluate(self.state))
 
     def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
         """Whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L, ...] and length [E].
@@ -236,7 +270,8 @@ class Trainer:
         self._require_state()
         if not isinstance(self.module, RLModule):
             raise ConfigError("rollout plays episodes of an environment, but this module has none; call its own methods")
-        return play_episodes(self.module, self.state, num_episodes, key, self.config.num_seeds, deterministic=deterministic)
+        module = dataclasses.replace(self.module, eval_env=self._eval_env)
+        return play_episodes(module, self.state, num_episodes, key, self.config.num_seeds, deterministic=deterministic)
 
     # Saving and restoring
 
@@ -257,13 +292,17 @@ class Trainer:
         return self.outer_iteration
 
     def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
-        """Takes over the state of a checkpoint directory (or of a run directory), whoever wrote it; returns it."""
+        """Takes over a checkpoint of a checkpoint directory (or of a run directory), whoever wrote it; returns its state.
+
+        `run()` then goes on from there, into this trainer's own logs and checkpoints, which record where they come from.
+        """
         import os
 
         inner = os.path.join(path, "checkpoints")
         directory = inner if os.path.isdir(inner) else os.fspath(path)
         with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-            self._restore(checkpointer, which, self._keys(0), same_run=False)
+            step = self._restore(checkpointer, which, self._seed_keys(0), same_run=False)
+        self._parent = {"directory": os.path.abspath(directory), "step": step}
         return self.state
 
     # What one may ask
@@ -275,7 +314,7 @@ class Trainer:
 
     def steps_at(self, iteration: int) -> int:
         """Environment steps of one seed after that many outer iterations."""
-        return self.plan.prefill_steps + iteration * self.plan.steps_per_checkpoint
+        return self.plan.prefill_steps + iteration * self.plan.steps_per_checkpoint + self._steps_beside
 
     @property
     def wall_seconds(self) -> float:
@@ -297,7 +336,8 @@ class Trainer:
         module, trainer = self.module, to_dict(self.config)
         if isinstance(module, RLModule):
             specs = (module.algorithm.spec, module.env.spec, module.agent.spec)
-            if all(specs) and self.seed is not None:
+            same_env = self._eval_env is None or self._eval_env.spec == module.env.spec
+            if all(specs) and same_env and self.seed is not None:
                 (algorithm, hyperparameters), (env_id, arguments), (agent, network) = specs  # pyright: ignore[reportGeneralTypeIssues]
                 env = run_config.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments)
                 config = run_config.RunConfig(
@@ -314,7 +354,7 @@ class Trainer:
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` holds."""
-        returns = recording.seed_returns(self.history[-1], self.config.num_seeds) if self.history else None
+        returns = self._seed_returns
         seconds = self.wall_seconds
         compiling = self.program.compile_seconds - self._compiled_before
         trained = max(seconds - self._wall_before - compiling, 1e-9)
@@ -326,10 +366,11 @@ class Trainer:
             "wall_seconds": round(seconds, 3),
             "compile_seconds": round(self.program.compile_seconds, 3),
             "env_steps_per_second": round(self._session_steps * self.config.num_seeds / trained, 1),
-            "eval_return_mean": None if returns is None else float(returns.mean()),
-            "eval_return_std": None if returns is None else float(np.std(self.history[-1]["return"])),
-            "eval_return_per_seed": None if returns is None else returns.tolist(),
+            "eval_return_mean": None if returns is None else float(np.mean(returns)),
+            "eval_return_std": self._return_std,
+            "eval_return_per_seed": returns,
             "stop_reason": self.stop_reason,
+            "parent": self._parent,
             "versions": recording.versions(),
             "fingerprint": recording.fingerprint(),
             "params_sha256": tree_digest(learner),
@@ -347,10 +388,11 @@ class Trainer:
         pending: collections.deque[_Pending] = collections.deque()
         first = self.outer_iteration
         self._session_steps = 0
-        if first == 0:
+        if first == 0 and not self._is_begun:
             self._report(
                 self._dispatch(None, evaluated=self.config.enable_evaluation and not self.config.skip_initial_evaluation)
             )
+            self._is_begun = True
         self._last_report = time.perf_counter()
         while self.outer_iteration < self.plan.num_checkpoints and self.stop_reason is None:
             compiled = self.program.compile_seconds
@@ -364,7 +406,7 @@ class Trainer:
         while pending:
             self._report(pending.popleft())
         checkpointer = self._open().checkpointer
-        if checkpointer is not None and self._saved_iteration != self.outer_iteration and self.outer_iteration > first:
+        if checkpointer is not None and self._saved_iteration < self.outer_iteration and self.outer_iteration > first:
             self._save(checkpointer, self.outer_iteration, self.state, None)
         if self.stop_reason is not None:
             self._log_text(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
@@ -392,10 +434,10 @@ class Trainer:
             self._last_report = now
             self._report_training(pending.iteration, results[0], moment, speed)
             self.history.append(evaluation or {})
-        if evaluation:
+        if evaluation is not None:
             self._report_evaluation(pending, evaluation, moment)
         checkpointer = self._open().checkpointer
-        if pending.saved and checkpointer is not None:
+        if pending.saved and checkpointer is not None and pending.iteration > self._saved_iteration:
             self._save(checkpointer, pending.iteration, pending.state, recording.score(evaluation or {}, self.config.num_seeds))
 
     def _report_training(self, iteration: int, metrics: dict[str, Any], moment: Moment, speed: float) -> None:
@@ -410,19 +452,30 @@ class Trainer:
     def _report_evaluation(self, pending: "_Pending", evaluation: dict[str, Any], moment: Moment) -> None:
         returns = recording.seed_returns(evaluation, self.config.num_seeds)
         self._seed_returns = None if returns is None else returns.tolist()
+        self._return_std = None if returns is None else float(np.std(evaluation["return"]))
         extra = self._eval_fn(pending.state) if self._eval_fn is not None else None
         records = recording.eval_records(evaluation, moment, num_seeds=self.config.num_seeds)
         if isinstance(extra, dict):
             records[-1].metrics.update({f"eval/{name}": float(value) for name, value in extra.items()})
         for record in records:
-            self._open().logger.log(record)
+            if record.metrics:
+                self._open().logger.log(record)
         if isinstance(extra, str):
             self._open().logger.log(Record(kind="text", text=extra, **dataclasses.asdict(moment)))
-        self._each("on_evaluation", pending.iteration, evaluation)
+        if evaluation:
+            self._each("on_evaluation", pending.iteration, evaluation)
 
     def _check_finite(self, iteration: int, metrics: dict[str, Any], moment: Moment) -> None:
-        """Ends a run of which a seed learned nothing in a whole outer iteration, before its state is saved."""
+        """Ends a run of which a seed learned nothing in a whole outer iteration, before its state is saved; one of a module
+        that does not count skipped updates, once its metric `loss` is not finite.
+        """
         previous, self._updates = self._updates, moment.updates
+        require(
+            "sum/skipped_updates" in metrics or bool(np.isfinite(metrics.get("loss", 0.0)).all()),
+            f"the loss of outer iteration {iteration} is not finite",
+            "lower the step size, or look into the module's training_step",
+            NonFiniteError,
+        )
         share = recording.skipped_share(metrics, moment.updates - previous)
         if share >= 1.0:
             raise NonFiniteError(
@@ -436,12 +489,17 @@ class Trainer:
         return self.outer_iteration % every == 0 or self.outer_iteration == self.plan.num_checkpoints
 
     def _moment(self, iteration: int, results: Any) -> Moment:
-        counters = None if results is None else results[1]
-        if counters is not None:
-            updates = counters[1].to_int() if isinstance(counters[1], StepCounter) else int(np.max(counters[1]))
-        else:
-            updates = iteration * self.plan.epochs_per_checkpoint if results is not None else 0
-        return Moment(env_steps=self.steps_at(iteration), updates=updates, wall_seconds=round(self.wall_seconds, 3))
+        """When that outer iteration ended, by the module's own exact counters where it has any."""
+        counts = None if results is None else _counts(results[1])
+        env_steps, updates = counts or (self.steps_at(iteration), iteration * self.plan.epochs_per_checkpoint)
+        return Moment(env_steps=env_steps, updates=updates, wall_seconds=round(self.wall_seconds, 3))
+
+    def _fetch(self, results: Any) -> dict[str, np.ndarray]:
+        """The metrics of what was trained beside `run`."""
+        metrics, counters = jax.device_get(results)
+        counts = _counts(counters)
+        self._updates = self._updates if counts is None else counts[1]
+        return metrics
 
     # Files
 
@@ -455,60 +513,81 @@ class Trainer:
             "outer_iteration": iteration,
             "plan": dataclasses.asdict(self.plan),
             "env_steps": self.steps_at(iteration),
-            "updates": self._updates,
+            "updates": state.learner.updates.to_int() if isinstance(state, TrainState) else self._updates,
             "seed_returns": self._seed_returns,
+            "return_std": self._return_std,
             "seed": self.seed,
             "num_seeds": self.config.num_seeds,
             "wall_seconds": self.wall_seconds,
             "logger": self._open().logger.state(),
             "description": self.description(),
+            "parent": self._parent,
             "fingerprint": recording.fingerprint(),
             "versions": recording.versions(),
         }
         checkpointer.save(iteration, to_items(state), score=score, metadata=metadata)
-        self._saved_iteration = iteration
+        if checkpointer is self._open().checkpointer:
+            self._saved_iteration = iteration
         self._each("on_checkpoint", iteration)
 
-    def _restore(self, checkpointer: Checkpointer, which: Which, keys: Key, *, same_run: bool) -> None:
-        latest = checkpointer.latest_step()
+    def _restore(self, checkpointer: Checkpointer, which: Which, keys: Key, *, same_run: bool) -> int:
+        """Takes over a checkpoint; returns its step."""
         shape = self.program.state_shape(keys)
         restored = checkpointer.restore(which, to_items(shape))
+        damaged = [step for step, _ in restored.skipped]
         if same_run:
-            for step, _ in restored.skipped:
-                checkpointer.set_aside(step)
-            newer = latest is not None and restored.step < latest and not restored.skipped
+            newer = [step for step in checkpointer.all_steps() if step > restored.step and step not in damaged]
             require(
                 not newer,
-                f"step {restored.step} is older than the latest, {latest}: going on from it would overwrite what followed",
+                f"step {restored.step} is older than the latest, {max(newer, default=0)}: "
+                "going on from it would overwrite what followed",
                 "use a new run_dir, and load_checkpoint(old_run_dir, step) before run()",
                 CheckpointError,
             )
-        self.state = from_items(restored.items, shape)
         metadata = restored.metadata
-        plan = Plan(**metadata["plan"]) if "plan" in metadata else self.plan
+        before = Plan(**metadata["plan"]) if "plan" in metadata else self.plan
+        self._begin()
+        self.state = from_items(restored.items, shape)
+        self._adopt(before, same_run=same_run)
+        self.outer_iteration = metadata.get("outer_iteration", restored.step)
+        self._steps_beside = metadata.get("env_steps", self.env_steps) - self.env_steps
+        self._updates = metadata.get("updates", 0)
+        self._seed_returns, self._return_std = metadata.get("seed_returns"), metadata.get("return_std")
         if same_run:
-            self._adopt(plan)
-            self.outer_iteration = metadata.get("outer_iteration", restored.step)
+            for step in damaged:
+                checkpointer.set_aside(step)
+            self._is_begun = True
             self._wall_before = metadata.get("wall_seconds", 0.0)
-            self._updates = metadata.get("updates", 0)
             self._saved_iteration = restored.step
+            self._parent = metadata.get("parent")
             self._open().logger.restore(metadata.get("logger", {}))
-            self.history = []
-            if metadata.get("fingerprint") not in (None, recording.fingerprint()):
-                self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")
+        if metadata.get("fingerprint") not in (None, recording.fingerprint()):
+            self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")
+        return restored.step
 
-    def _adopt(self, before: Plan) -> None:
+    def _adopt(self, before: Plan, *, same_run: bool) -> None:
         """Goes on with outer iterations of the size that the checkpoint was made with; a longer run gets more of them."""
-        wanted = self.plan.total_steps
         if before.epochs_per_checkpoint != self.plan.epochs_per_checkpoint:
             config = dataclasses.replace(
-                self.config, total_steps=wanted, num_checkpoints=None, epochs_per_checkpoint=before.epochs_per_checkpoint
+                self.config,
+                total_steps=self.config.total_steps or self.plan.total_steps,
+                num_checkpoints=None,
+                epochs_per_checkpoint=before.epochs_per_checkpoint,
             )
             self.plan = make_plan(
                 config, steps_per_iteration=self.plan.steps_per_iteration, prefill_steps=self.plan.prefill_steps
             )
             self.program = Program(self.module, num_seeds=self.config.num_seeds, epochs=self.plan.epochs_per_checkpoint)
-        if self.plan.total_steps != before.total_steps and isinstance(self.module, RLModule):
+        if self.plan.total_steps == before.total_steps:
+            return
+        if same_run:
+            require(
+                self.plan.total_steps > before.total_steps,
+                f"total_steps={self.plan.total_steps} is less than the {before.total_steps} of the run",
+                "give a larger one to extend it",
+            )
+            self._open().extend(self.plan)
+        if isinstance(self.module, RLModule):
             self.state = self.module.with_horizon(self.state, self.plan.total_steps)
 
     # Small things
@@ -516,10 +595,10 @@ class Trainer:
     def _keys(self, key: Key | int) -> Key:
         num_seeds = self.config.num_seeds
         if isinstance(key, (int, np.integer)):
-            require(0 <= key < 2**32 - num_seeds, f"seed must be in [0, 2**32), got {key}", "pass a smaller, non-negative seed")
+            inside = 0 <= int(key) <= 2**32 - num_seeds
+            require(inside, f"seeds must be in [0, 2**32), got {num_seeds} from {key}", "pass a smaller, non-negative seed")
             self.seed = int(key)
-            keys = jax.vmap(jax.random.key)(np.arange(key, key + num_seeds, dtype=np.uint32))
-            return keys if num_seeds > 1 else keys[0]
+            return self._seed_keys(self.seed)
         if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
             raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
         self.seed = None
@@ -530,6 +609,10 @@ class Trainer:
             key.shape == wanted, f"keys have shape {key.shape}, num_seeds={num_seeds}", "pass one key, or one for each seed"
         )
         return key
+
+    def _seed_keys(self, seed: int) -> Key:
+        keys = jax.vmap(jax.random.key)((seed + np.arange(self.config.num_seeds)).astype(np.uint32))
+        return keys if self.config.num_seeds > 1 else keys[0]
 
     def _require_state(self) -> None:
         require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)
@@ -557,12 +640,39 @@ class Trainer:
         self._open().logger.log(Record(kind="event", text=text, **dataclasses.asdict(moment)))
 
     def _log_crash(self, error: BaseException) -> None:
+        if self._outputs is None:  # what failed was opening them
+            return
         text = "".join(traceback.format_exception(error))
         moment = Moment(env_steps=self.env_steps, updates=self._updates, wall_seconds=round(self.wall_seconds, 3))
         try:
-            self._open().logger.log(Record(kind="error", text=text, **dataclasses.asdict(moment)))
-        except RlkitError as failure:  # the log itself may be what failed; the first error is the one to see
+            self._outputs.logger.log(Record(kind="error", text=text, **dataclasses.asdict(moment)))
+            self._outputs.logger.flush()
+        except Exception as failure:  # the log itself may be what failed; the first error is the one to see
             error.add_note(f"and the crash could not be logged: {failure}")
+
+    def _wind_down(self, outputs: Outputs, error: BaseException | None) -> None:
+        """Ends a call of `run`, all steps of it even if one fails. `error` is what ended the run, the one to see if any."""
+        self._wall_before, self._started = self.wall_seconds, None
+        first = error
+        for end in (*(partial(callback.on_run_end, self) for callback in self._callbacks), outputs.flush):
+            try:
+                end()
+            except Exception as failure:
+                if first is None:
+                    first = failure
+                    self._log_crash(failure)
+                else:
+                    first.add_note(f"and at the end of the run: {type(failure).__name__}: {failure}")
+        if error is None and first is not None:
+            raise first
+
+
+def _counts(counters: Any) -> tuple[int, int] | None:
+    """(environment steps, updates) as Python integers, None where the module counts nothing; of several seeds, the first."""
+    if counters is None:
+        return None
+    env_steps, updates = (x.to_int() if isinstance(x, StepCounter) else int(np.ravel(x)[0]) for x in counters)
+    return env_steps, updates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

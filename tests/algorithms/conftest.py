@@ -1,6 +1,7 @@
 """A tiny environment in which episodes end in both ways, and stubs of agents."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,14 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.envs.vectorized import vectorize
 
 NUM_ENVS = 4
+# A third of the time to compile, and these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+@pytest.fixture(scope="session")
+def quick_jit():
+    """`jax.jit` that compiles quickly rather than well."""
+    return functools.partial(jax.jit, compiler_options=QUICK)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +81,11 @@ def stub_agent():
 
 
 @pytest.fixture(scope="session")
-def one_iteration():
+def one_iteration(quick_jit):
     """one_iteration(algorithm, agent, env, key, total_steps=1000) -> (state before, rollout, episodes, learner after, metrics)"""
 
     def run(algorithm, agent, env, key, total_steps=1000.0):
-        @jax.jit
+        @quick_jit
         def program(key):
             init_key, update_key = jax.random.split(key)
             before = algorithm.init(agent, env, init_key, total_steps=total_steps)

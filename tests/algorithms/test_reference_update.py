@@ -125,13 +125,13 @@ CASES = {"ppo": (ppo, PPO, ppo_objective, Adam), "a2c": (a2c, A2C, a2c_objective
 
 @pytest.mark.parametrize("actions", ACTIONS)
 @pytest.mark.parametrize("name", CASES)
-def test_update_equals_the_plain_one(key, make_env, make_agent, one_iteration, name, actions):
+def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name, actions):
     factory, config, objective, rule = CASES[name]
     env = make_env(action_space=ACTIONS[actions])
     agent, algorithm = make_agent(env), factory(config)
     init_key, update_key = jax.random.split(key)
 
-    @jax.jit
+    @quick_jit
     def program():
         state = algorithm.init(agent, env, init_key, total_steps=160.0)
         learner = state.learner.replace(env_steps=state.learner.env_steps.add(40))  # a quarter of the run is over

@@ -16,6 +16,9 @@ from rlkit.training.run_config import EnvConfig, RunConfig, preset_names
 
 pytestmark = pytest.mark.fast
 
+KINDS = [ActorCriticConfig, TrainerConfig, LoggerConfig, CheckpointerConfig]
+RUN_FLAGS = ["--config", "--agent", "--seed", "--num-envs", "--env-arguments", "--dry-run"]
+
 
 def said_by(capsys, *arguments):
     assert main(arguments) == 0
@@ -46,7 +49,7 @@ def test_help_of_train_lists_the_algorithms(capsys):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
     said = said_by(capsys, "train", algorithm, "gymnax/CartPole-v1", "--help")
-    kinds = [ALGORITHMS[algorithm].config, ActorCriticConfig, TrainerConfig, LoggerConfig, CheckpointerConfig, EnvConfig, RunConfig]
+    kinds = [ALGORITHMS[algorithm].config, *KINDS, EnvConfig, RunConfig]
     fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     parts = {"algorithm", "env", "id", "hyperparameters", "network", "trainer", "logger_config", "checkpointer_config"}
     renamed = {"arguments": "env_arguments"}
@@ -57,8 +60,8 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
 def test_settings_have_names_of_their_own():
     """Flags carry no prefix, so two of one name would be one."""
     for entry in ALGORITHMS.values():
-        kinds = [entry.config, ActorCriticConfig, TrainerConfig]
-        names = [flag for kind in kinds for flag in flags.flags(kind)] + ["--config", "--agent", "--seed", "--num-envs", "--dry-run"]
+        kinds = [entry.config, ActorCriticConfig, TrainerConfig]  # the latter holds those of loggers and checkpoints
+        names = [*RUN_FLAGS, *(flag for kind in kinds for flag in flags.flags(kind))]
         assert len(names) == len(set(names))
 
 

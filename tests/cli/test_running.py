@@ -124,7 +124,8 @@ def test_a_bug_shows_its_traceback(monkeypatch):
 
 @pytest.mark.process
 def test_a_reader_that_leaves_is_no_error():
-    done = subprocess.run(f"{sys.executable} -m rlkit.cli.main list envs | head -1", shell=True, capture_output=True, timeout=60)
+    pipe = f"{sys.executable} -m rlkit.cli.main list envs | head -1"
+    done = subprocess.run(pipe, shell=True, capture_output=True, timeout=60, check=True)
     assert done.stderr == b""
 
 

@@ -74,7 +74,8 @@ def test_flags_of_every_kind(arguments, path, value, settings):
 
 
 def test_a_file_takes_the_place_of_the_preset(settings, tmp_path):
-    (tmp_path / "mine.yaml").write_text("algorithm: a2c\nenv: {id: gymnax/Catch-bsuite}\nhyperparameters: {gamma: 0.5}\nseed: 3")
+    text = "algorithm: a2c\nenv: {id: gymnax/Catch-bsuite}\nhyperparameters: {gamma: 0.5}\nseed: 3"
+    (tmp_path / "mine.yaml").write_text(text)
     mine = run_config.load("mine.yaml")
     assert settings("train", "--config", "mine.yaml") == mine
     assert settings("train", "a2c", "gymnax/Catch-bsuite", "--config=mine.yaml") == mine

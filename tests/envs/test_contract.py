@@ -43,6 +43,10 @@ ROWS = {
 ROWS = {name: make for name, make in ROWS.items() if name.removeprefix("gymnax/") not in NEEDS_NETWORK}
 SMALL_ROWS = [name for name in ROWS if not name.startswith("gymnax/") or name.removeprefix("gymnax/") in SMALL]
 
+SLOW_EAGERLY = [
+    name for name in ROWS if any(part in name for part in ("Catch", "DeepSea", "FrozenLake", "TimeLimit(CartPole)"))
+]
+
 
 class Run:
     """Twelve random steps of one row, from compiled reset and step."""
@@ -72,6 +76,7 @@ def run(request, counted):
 
 
 every_row = pytest.mark.parametrize("run", ROWS, indirect=True)
+eager_rows = pytest.mark.parametrize("run", [name for name in SMALL_ROWS if name not in SLOW_EAGERLY], indirect=True)
 small_rows = pytest.mark.parametrize("run", SMALL_ROWS, indirect=True)
 
 
@@ -138,7 +143,7 @@ def test_batch_is_a_loop_over_single_environments(run):
     for key, action, after, timestep in zip(run.keys, run.actions, run.states, run.timesteps, strict=True):
         step_key, reset_key = jax.random.split(key)
         for i, k in enumerate(jax.random.split(step_key, NUM_ENVS)):
-            state, obs, reward, terminated, truncated, info = step(k, jax.tree.map(lambda x: x[i], before.envs), action[i])
+            state, obs, reward, terminated, truncated, info = step(k, jax.tree.map(lambda x, i=i: x[i], before.envs), action[i])
             done, self_reset = bool(terminated | truncated), getattr(env, "auto_reset", False)
             successor = info.pop("final_observation") if self_reset else obs
             if done and not self_reset:
@@ -154,7 +159,7 @@ def test_batch_is_a_loop_over_single_environments(run):
         before = after
 
 
-@small_rows
+@eager_rows
 def test_compiled_is_eager(run):
     state, timestep = run.env.step(run.keys[4], run.states[3], run.actions[4])
     assert_equal((state, timestep), (run.states[4], run.timesteps[4]), rtol=1e-5, atol=1e-6)

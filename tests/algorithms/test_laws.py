@@ -1,0 +1,192 @@
+"""What must hold for every algorithm: one row in ALGORITHMS brings the whole battery."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlkit.agents.actor_critic import actor_critic
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.a2c import a2c
+from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.ppo import ppo
+from rlkit.envs import probes, space_probes
+from rlkit.envs.vectorized import vectorize
+from rlkit.training.module import RLModule, fit, iteration, strong_types
+
+ALGORITHMS = {
+    "ppo": lambda **fields: ppo(PPOConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
+    "a2c": lambda **fields: a2c(A2CConfig(**{"num_steps": 8, "learning_rate": 0.01, "optimizer": "adam"} | fields)),
+}
+NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+SPACES = {"ppo": spaces.Discrete(2), "a2c": spaces.Box(-1.0, 1.0, (2,))}
+
+
+@pytest.fixture(scope="module", params=ALGORITHMS)
+def module(request, make_env, make_agent):
+    env = make_env(action_space=SPACES[request.param])
+    algorithm = ALGORITHMS[request.param](**NORMALIZED)
+    return RLModule(env=env, agent=make_agent(env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6)
+
+
+def assert_close(one, other, rtol=1e-5, atol=1e-6):
+    def compare(path, a, b):
+        name = jax.tree_util.keystr(path)
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        if jnp.issubdtype(a.dtype, jnp.floating):
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=name)
+        else:
+            np.testing.assert_array_equal(a, b, err_msg=name)
+
+    jax.tree_util.tree_map_with_path(compare, one, other)
+
+
+def without_evaluation(module):
+    return dataclasses.replace(module, eval_env=None)
+
+
+def test_jit_equals_eager(key, module, quick_jit):
+    """Initial states equal exactly; after one update to rtol 1e-5."""
+    eager = module.init_train_state(key)
+    compiled = quick_jit(module.init_train_state)(key)
+    assert_close(eager.local, compiled.local, rtol=0, atol=1e-6)
+    chex.assert_trees_all_equal(eager.learner.params, compiled.learner.params)
+    one, _ = iteration(module, eager, jnp.int32(0))
+    other, _ = quick_jit(lambda ts: iteration(module, ts, jnp.int32(0)))(eager)
+    assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def fitted(module, quick_jit):
+    """(seeds, fit of one seed compiled, result with evaluation, result of all seeds side by side)"""
+    keys = jax.random.split(jax.random.key(7), 2)
+    one = quick_jit(lambda k: fit(module, k, num_iterations=2))
+    many = quick_jit(jax.vmap(lambda k: fit(without_evaluation(module), k, num_iterations=2)[0]))
+    return keys, one, [one(k) for k in keys], many(keys)
+
+
+def test_seeds_side_by_side_equal_a_loop(fitted):
+    keys, _, singles, together = fitted
+    for i in range(len(keys)):
+        assert_close(jax.tree.map(lambda x, i=i: x[i], together), singles[i][0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_key_gives_the_same_result_bit_for_bit(fitted):
+    keys, one, singles, _ = fitted
+    chex.assert_trees_all_equal(one(keys[0]), singles[0])
+
+
+def test_different_keys_give_different_results(fitted):
+    _, _, singles, _ = fitted
+    first, second = (jax.tree.leaves(ts.learner.params)[-1] for ts, _ in singles)
+    assert np.abs(np.asarray(first) - np.asarray(second)).max() > 1e-3
+
+
+def test_evaluation_changes_nothing(module, fitted, quick_jit):
+    """The evaluation is a function of the state alone: repeated it gives the same, and the state stays as it was, bit for bit."""
+    _, _, singles, _ = fitted
+    ts, metrics = singles[0]
+    evaluate = quick_jit(lambda ts: (module.eval_callback(ts), ts))
+    before = jax.tree.map(jnp.copy, ts)
+    first, after = evaluate(ts)
+    second, _ = evaluate(ts)
+    chex.assert_trees_all_equal(first, second)
+    chex.assert_trees_all_equal(before, after)
+    assert first["return"].shape == first["sampled_return"].shape == (6,)
+    np.testing.assert_allclose(first["return"], metrics["eval"]["return"][-1], rtol=1e-4, atol=1e-4)
+
+
+def test_training_with_and_without_evaluation_is_the_same(fitted):
+    """`together` was trained without evaluation, `singles` with."""
+    _, _, singles, together = fitted
+    assert_close(jax.tree.map(lambda x: x[0], together.learner.params), singles[0][0].learner.params, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_equal(together.local.key[0], singles[0][0].local.key)
+
+
+def test_one_trace(key, module, quick_jit):
+    """A state that went through a step has the types of a fresh one, so nothing compiles twice; the gate is seen failing once."""
+    module = without_evaluation(module)
+    chex.clear_trace_counter()
+    traced = chex.assert_max_traces(lambda ts: iteration(module, ts, jnp.int32(0))[0], n=1)
+    step = quick_jit(traced)
+    fresh = strong_types(quick_jit(module.init_train_state)(key))
+    ts = step(step(step(fresh)))
+    assert ts.learner.updates.to_int() == 3 * fresh_updates(module)
+    weak = jnp.broadcast_to(jnp.asarray(0.0), fresh.local.discounted_return.shape)
+    assert weak.weak_type
+    with pytest.raises(AssertionError, match="traced"):
+        step(fresh.replace(local=fresh.local.replace(discounted_return=weak)))
+
+
+def fresh_updates(module) -> int:
+    return 8 if module.algorithm.spec[0] == "ppo" else 1
+
+
+def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_jit):
+    """A sweep: the algorithm is built inside `vmap`."""
+    env = make_env()
+    agent = make_agent(env)
+
+    def run(learning_rate, gamma):
+        algorithm = ALGORITHMS["ppo"](learning_rate=learning_rate, gamma=gamma, normalize_rewards=True)
+        module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
+        ts, metrics = fit(module, key, num_iterations=1)
+        return ts.learner.params, metrics["train"]["learning_rate"]
+
+    params, rates = quick_jit(jax.vmap(run))(jnp.array([0.01, 0.001, 0.01]), jnp.array([0.9, 0.9, 0.5]))
+    np.testing.assert_allclose(rates[:, 0], [0.01, 0.001, 0.01], rtol=1e-6)
+    leaf = np.asarray(jax.tree.leaves(params)[-1])
+    assert not np.allclose(leaf[0], leaf[1]) and not np.allclose(leaf[0], leaf[2])
+
+
+# Probes: what must have been learned is known, and which one fails says what is broken.
+
+PROBES = {
+    "value_by_observation": (probes.ValueByObservation(), 0.9),
+    "discounting": (probes.Discounting(), 0.5),
+    "time_limit": (probes.TimeLimitProbe(), 0.8),
+    "observation_dependent_action": (probes.ObservationDependentAction(), 0.9),
+    "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),
+    "dict_observation": (space_probes.DictObservation(), 0.9),
+}
+FIELDS = {"ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0}, "a2c": {}}
+ITERATIONS = {"ppo": 150, "a2c": 400}
+FOR_A2C = ("time_limit", "observation_dependent_action")
+
+
+@pytest.mark.parametrize(
+    ("name", "probe"), [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C)]
+)
+def test_probe(key, quick_jit, name, probe):
+    single, gamma = PROBES[probe]
+    env = vectorize(single, 8)
+    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(32,)))
+    algorithm = ALGORITHMS[name](gamma=gamma, **FIELDS[name])
+    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS[name]))(key)
+    obs = jax.tree.map(jnp.asarray, single.observations())
+    params = ts.learner.params
+    if single.best_action() is not None:
+        best, _ = agent.exploit(params, obs, (), key)
+        np.testing.assert_array_equal(best, single.best_action())
+    np.testing.assert_allclose(agent.value(params, obs), single.expected_value(gamma), atol=0.1)
+
+
+def test_probe_of_continuous_actions(key, make_agent, quick_jit):
+    single = space_probes.ContinuousAction(target=0.4)
+    env = vectorize(single, 8)
+    agent = make_agent(env, initial_std=0.5)
+    algorithm = ALGORITHMS["ppo"](**FIELDS["ppo"])
+    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
+    obs = jnp.asarray(single.observations())
+    best, _ = agent.exploit(ts.learner.params, obs, (), key)
+    np.testing.assert_allclose(best, single.best_action(), atol=0.1)
+    std = float(jnp.exp(ts.learner.params["head"]["log_std"][0]))
+    assert std < 0.4
+    np.testing.assert_allclose(agent.value(ts.learner.params, obs), -(std**2), atol=0.1)

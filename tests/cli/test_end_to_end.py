@@ -1,0 +1,163 @@
+"""The commands as a user types them, on a tiny budget: train, resume, evaluate, plot; and a signal in the middle.
+
+What needs a process of its own (signals, pinned threads) has one; the rest shares this one, which has imported JAX.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlkit.cli.main import main
+
+pytestmark = pytest.mark.process
+
+TINY = ["--num-envs", "2", "--num-steps", "16", "--num-minibatches", "2", "--num-epochs", "1", "--hidden-sizes", "8"]
+TRAIN = ["train", "ppo", "gymnax/CartPole-v1", *TINY, "--evaluation-episodes", "2", "--no-debug"]
+ITERATIONS = 16  # some seconds: long enough to be stopped in the middle
+PNG = b"\x89PNG"
+
+
+def start(*arguments, cwd):
+    command = [sys.executable, "-m", "rlkit.cli.main", *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
+    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def rlkit(*arguments, cwd, code=0):
+    process = start(*arguments, cwd=cwd)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == code, err[-3000:]
+    return out, err
+
+
+def rows(run_dir):
+    try:
+        lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A directory with a finished run `run` of two seeds; and what the command said."""
+    directory = tmp_path_factory.mktemp("trained")
+    length = ["--total-steps", "128", "--num-checkpoints", "2", "--num-seeds", "2"]
+    out, _ = rlkit(*TRAIN, *length, "--run-dir", "run", "--deterministic", cwd=directory)
+    return directory, out
+
+
+def test_train_leaves_a_complete_run_directory(trained):
+    directory, _ = trained
+    found = {path.name for path in (directory / "run").iterdir()}
+    assert found >= {"config.yaml", "metrics.jsonl", "checkpoints", "learning_curve.png", "summary.json"}
+    assert (directory / "run" / "learning_curve.png").read_bytes().startswith(PNG)
+    summary = json.loads((directory / "run" / "summary.json").read_text())
+    assert (summary["env_steps"], summary["num_seeds"]) == (128, 2)
+    settings = yaml.safe_load((directory / "run" / "config.yaml").read_text())
+    assert settings["network"]["hidden_sizes"] == [8]
+    assert settings["trainer"]["deterministic"] is True
+
+
+def test_train_ends_with_scores_and_what_to_do_next(trained):
+    _, out = trained
+    assert [line.split()[0] for line in out.splitlines() if "±" in line] == ["0", "1", "all"]
+    for said in ("128 steps in", "run/learning_curve.png", "rlkit evaluate run", "rlkit resume run"):
+        assert said in out
+
+
+def test_a_run_is_not_overwritten(trained, monkeypatch, capsys):
+    directory, _ = trained
+    monkeypatch.chdir(directory)
+    before = (directory / "run" / "metrics.jsonl").read_bytes()
+    assert main([*TRAIN, "--total-steps", "64", "--run-dir", "run"]) == 2
+    err = capsys.readouterr().err
+    assert "already holds a run" in err
+    assert err.count("\n") == 1
+    assert (directory / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_evaluate(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained[0])
+    assert main(["evaluate", "run", "--episodes", "3", "--seed-index", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "3 episodes each way" in out
+    assert out.count("±") == 4
+    assert main(["evaluate", "run", "--episodes", "3", "--checkpoint", "latest", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["env_steps"] == 128
+    assert len(result["return"]) == len(result["sampled_length"]) == 3
+    assert result["return_mean"] == pytest.approx(sum(result["return"]) / 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["--checkpoint", "77"], "77"), (["--seed-index", "2"], "the run has 2 seeds")]
+)
+def test_evaluate_what_is_not_there(arguments, said, trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained[0])
+    assert main(["evaluate", "run", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_plot(trained, monkeypatch, capsys):
+    directory, _ = trained
+    monkeypatch.chdir(directory)
+    assert main(["plot", "run", "run", "--output", "both.png", "--x", "wall_seconds"]) == 0
+    assert capsys.readouterr().out == "both.png\n"
+    assert (directory / "both.png").read_bytes().startswith(PNG)
+
+
+def test_a_deterministic_run_resumes_with_pinned_threads(trained):
+    out, _ = rlkit("resume", "run", cwd=trained[0])
+    assert "finished" in out
+
+
+def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
+    process = start(*TRAIN, "--total-steps", 32 * ITERATIONS, "--num-checkpoints", ITERATIONS, "--run-dir", "run", cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 90
+        while not any(row["kind"] == "train" for row in rows(tmp_path / "run")):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 143, err[-3000:]
+    assert "stopped by SIGTERM" in err
+    assert "go on with `rlkit resume run`" in err
+    assert "Traceback" not in err
+    reached = [row["env_steps"] for row in rows(tmp_path / "run") if row["kind"] == "train"]
+    assert len(reached) < ITERATIONS
+    monkeypatch.chdir(tmp_path)
+    assert main(["resume", "run"]) == 0
+    steps = [row["env_steps"] for row in rows("run") if row["kind"] == "train"]
+    assert steps == [32 * (iteration + 1) for iteration in range(ITERATIONS)]
+    dropped = [json.loads(line) for line in Path("run/metrics.dropped.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in dropped] == [f"stopped after {reached[-1]:,} environment steps: SIGTERM"]  # nothing trained
+
+
+def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([*TRAIN, "--total-steps", "64", "--num-checkpoints", "2", "--run-dir", "run"]) == 0
+    assert main(["resume", "run", "--total-steps", "32"]) == 2
+    capsys.readouterr()
+    assert main(["resume", "run"]) == 0
+    assert "finished" in capsys.readouterr().out
+    assert main(["resume", "run", "--total-steps", "128"]) == 0
+    assert "128 steps in" in capsys.readouterr().out
+    steps = [row["env_steps"] for row in rows("run") if row["kind"] == "train"]
+    assert steps == [32, 64, 96, 128]

@@ -1,0 +1,106 @@
+"""What README and docs say is true: Python runs, commands parse, links lead somewhere."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlkit.cli import flags
+from rlkit.cli.evaluate import EvaluateFlags
+from rlkit.cli.main import main
+from rlkit.cli.plot import PlotFlags
+from rlkit.cli.resume import ResumeFlags
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+FLAGS = {"resume": ResumeFlags, "evaluate": EvaluateFlags, "plot": PlotFlags}
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """(line of the first row, text) of every block of that language."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
+
+
+def program(page: Path) -> str:
+    """All Python of a page in order, its lines numbered as they are there, so that a traceback leads to the page."""
+    rows: list[str] = []
+    for line, text in blocks(page, "python"):
+        rows += [""] * (line - 1 - len(rows)) + text.splitlines()
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+def test_python_runs(page, tmp_path):
+    (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
+    command = [sys.executable, "-W", "error::UserWarning", "page.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, f"{name(page)}: {done.stderr[-3000:]}"
+
+
+def commands(page: Path) -> list[list[str]]:
+    rows = (row for _, text in blocks(page, "bash") for row in text.splitlines())
+    return [words for row in rows if (words := shlex.split(row, comments=True))]
+
+
+COMMANDS = [(name(page), words) for page in PAGES for words in commands(page)]
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
+def test_command_exists(page, words, capsys):
+    program, arguments = words[0], words[1:]
+    if program == "make":
+        assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in arguments)
+    elif program == "python":
+        assert (ROOT / arguments[0]).is_file()
+    else:
+        assert program == "rlkit", f"{page}: no test for the command {program}"
+        check_rlkit(arguments)
+
+
+def check_rlkit(arguments: list[str]) -> None:
+    """Runs the command where that writes nothing, else reads its flags."""
+    if arguments[0] == "train":
+        assert main([*arguments, "--dry-run"]) == 0
+    elif arguments[0] in FLAGS:
+        flags.parse(FLAGS[arguments[0]], arguments[1:], command=f"rlkit {arguments[0]}")
+    else:
+        assert main(arguments) == 0
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    files = [page.parent / target for target in targets if not re.match(r"[a-z]+:", target)]
+    # Paths in backticks are meant from the root of the repository.
+    files += [ROOT / path for path in re.findall(r"`((?:rlkit|tests|examples|benchmarks|docs|\.ci)/[\w./-]*)`", text)]
+    assert [str(file) for file in files if not file.exists()] == []
+
+
+@pytest.mark.fast
+def test_readme_shows_every_example():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in (ROOT / "examples").glob("*.py") if f"examples/{path.name}" not in text] == []
+
+
+@pytest.mark.fast
+def test_a_broken_page_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n\n```bash\nrlkit tarin  # a typo\n```\n")
+    with pytest.raises(AssertionError):
+        exec(program(page), {})
+    assert program(page).splitlines()[9 - 1 + 1] == "assert x == 2"
+    assert commands(page) == [["rlkit", "tarin"]]
+    assert main(commands(page)[0][1:]) == 2

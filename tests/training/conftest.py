@@ -1,0 +1,96 @@
+"""Tiny trainers for the tests of the training loop: two environments, eight steps, eight hidden units."""
+
+import dataclasses
+import hashlib
+import pathlib
+from typing import Any
+
+import pytest
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiny:
+    """Builds small parts; every number may be overridden."""
+
+    compiled: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+    def algorithm(self, name: str = "ppo", **settings: Any) -> Any:
+        from rlkit.algorithms.configs import A2CConfig, PPOConfig
+        from rlkit.algorithms.registry import make_algorithm
+
+        if name == "a2c":
+            return make_algorithm("a2c", A2CConfig(**{"num_steps": 8, **settings}))
+        return make_algorithm("ppo", PPOConfig(**{"num_steps": 8, "num_epochs": 1, "num_minibatches": 2, **settings}))
+
+    def agent(self, env: Any) -> Any:
+        from rlkit.agents.configs import ActorCriticConfig
+        from rlkit.agents.registry import make_agent
+
+        return make_agent("actor_critic", env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,)))
+
+    def env(self, env_id: str = "probe/Counter", num_envs: int = 2, **arguments: Any) -> Any:
+        from rlkit.envs.registry import make_env
+
+        return make_env(env_id, num_envs, **arguments)
+
+    def module(self, algorithm: Any = None, *, env: Any = None, eval_env: Any = None, **settings: Any) -> Any:
+        from rlkit.training.module import RLModule
+
+        env = env or self.env()
+        return RLModule(
+            env=env,
+            agent=self.agent(env),
+            algorithm=algorithm or self.algorithm(),
+            eval_env=eval_env,
+            **{"total_steps": 1000.0, "evaluation_episodes": 3, **settings},
+        )
+
+    def config(self, **settings: Any) -> Any:
+        from rlkit.training.config import LoggerConfig, TrainerConfig
+
+        if not {"total_steps", "num_checkpoints"} & settings.keys():
+            settings = {"num_checkpoints": 3, "epochs_per_checkpoint": 2} | settings
+        silent = {"debug": False, "evaluation_episodes": 3, "logger_config": LoggerConfig(console=False)}
+        return TrainerConfig(**(silent | settings))
+
+    def trainer(
+        self, algorithm: Any = "ppo", *, hyper: Any = None, env: Any = None, share: bool = True, **settings: Any
+    ) -> Any:
+        """`settings` of the trainer (eval_env, logger, callbacks ...) or of its config. Trainers that `share` and have equal
+        parts use the same compiled functions; `env` is a registry id, or an adapter (not shared).
+        """
+        from rlkit.training.trainer import Trainer
+
+        share = share and (env is None or isinstance(env, str)) and isinstance(algorithm, str) and "eval_env" not in settings
+        names = ("eval_env", "logger", "checkpointer", "callbacks", "eval_fn")
+        own = {"eval_env": None} | {name: settings.pop(name) for name in names if name in settings}
+        made = self.env(env or "probe/Counter") if env is None or isinstance(env, str) else env
+        learns = self.algorithm(algorithm, **(hyper or {})) if isinstance(algorithm, str) else algorithm
+        config = self.config(**settings)
+        trainer = Trainer(made, own.pop("eval_env"), self.agent(made), learns, config, **own)
+        if share:
+            parts = (algorithm, repr(hyper), env, config.num_seeds, config.evaluation_episodes, config.enable_evaluation)
+            self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint))
+        return trainer
+
+    def share(self, trainer: Any, parts: tuple[Any, ...]) -> None:
+        """Gives a trainer the functions that an equal one compiled before."""
+        for name in ("init", "outer", "single", "evaluate", "copy"):
+            key = (name, *parts, trainer.plan.total_steps if name == "init" else None)
+            setattr(trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name)))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Tiny:
+    return Tiny()
+
+
+@pytest.fixture
+def hashes():
+    """`hashes(directory)`: SHA-256 of every file in it (the lock apart), by path."""
+
+    def hashes(directory: pathlib.Path) -> dict[str, str]:
+        files = (path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != ".lock")
+        return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    return hashes
