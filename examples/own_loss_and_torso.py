@@ -13,7 +13,7 @@ from rlkit.ops import losses
 
 
 def kl_penalty_loss(agent, params, target_params, batch, key):
-    """PPO as its paper's section 4 has it: a penalty on the KL divergence in the place of clipping. Batch leaves are [M, ...]."""
+    """PPO as in section 4 of its paper: a penalty on the KL divergence in the place of clipping. Batch leaves are [M, ...]."""
     policy, value = agent.policy_and_value(params, batch.obs)
     log_ratio = policy.log_prob(batch.action) - batch.log_prob
     gain = (jnp.exp(log_ratio) * batch.advantage).mean()
@@ -45,7 +45,9 @@ def main(total_steps: int = 100_000) -> None:
     with rlkit.Trainer(env, None, agent, algorithm, config) as trainer:
         last = trainer.run(0)[-1]
         metrics = trainer.train_step()
-    print(f"return {last['return'].mean():.0f}; our own metrics: kl {metrics['kl']:.4f}, value_loss {metrics['value_loss']:.2f}")
+    print(
+        f"return {last['return'].mean():.0f}; our own metrics: kl {metrics['kl']:.4f}, value_loss {metrics['value_loss']:.2g}"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def test_discrete(key, start):
     np.testing.assert_allclose(policy.entropy(), -(p * np.log(p)).sum(-1), rtol=1e-5)
     np.testing.assert_array_equal(policy.mode(), [1 + start, 0 + start])
     assert policy.mode().dtype == policy.sample(key).dtype == jnp.int32
-    samples = np.asarray(jax.vmap(policy.sample)(jax.random.split(key, 4000)))
+    samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)))
     share = np.stack([(samples == action + start).mean(0) for action in range(3)], -1)
     np.testing.assert_allclose(share, p, atol=5 * 0.5 / np.sqrt(4000))
 
@@ -53,7 +53,7 @@ def test_multi_discrete(key, start):
     wanted = -sum((p * np.log(p)).sum() for p in (first, second))
     np.testing.assert_allclose(policy.entropy(), [wanted], rtol=1e-5)
     np.testing.assert_array_equal(policy.mode() - space.start, [[1, 0]])
-    samples = np.asarray(jax.vmap(policy.sample)(jax.random.split(key, 4000)))[:, 0] - space.start
+    samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)))[:, 0] - space.start
     joint = np.array([[((samples == (i, j)).all(-1)).mean() for j in range(3)] for i in range(2)])
     np.testing.assert_allclose(joint, np.outer(first, second), atol=5 * 0.5 / np.sqrt(4000))  # the choices are independent
 
@@ -73,7 +73,7 @@ def test_box(key, shape):
     np.testing.assert_allclose(policy.entropy(), np.full(2, size * (0.5 * np.log(2 * np.pi * np.e) + np.log(0.5))), rtol=1e-5)
     np.testing.assert_allclose(policy.mode().reshape(2, -1), mean, rtol=1e-6)
     assert policy.sample(key).shape == (2, *shape)
-    samples = np.asarray(jax.vmap(policy.sample)(jax.random.split(key, 4000)), np.float64)
+    samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)), np.float64)
     np.testing.assert_allclose(samples.mean(0).reshape(2, -1), mean, atol=5 * 0.5 / np.sqrt(4000))
     np.testing.assert_allclose(samples.std(0), 0.5, atol=5 * 0.5 / np.sqrt(8000))
     assert np.abs(samples).max() > 1.0  # not clipped: the log-prob belongs to the sample

@@ -51,11 +51,9 @@ def without_evaluation(module):
 
 
 def test_jit_equals_eager(key, module, quick_jit):
-    """Initial states equal exactly; after one update to rtol 1e-5."""
+    """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one update to rtol 1e-5."""
     eager = module.init_train_state(key)
-    compiled = quick_jit(module.init_train_state)(key)
-    assert_close(eager.local, compiled.local, rtol=0, atol=1e-6)
-    chex.assert_trees_all_equal(eager.learner.params, compiled.learner.params)
+    assert_close(eager, quick_jit(module.init_train_state)(key), rtol=1e-6, atol=1e-6)
     one, _ = iteration(module, eager, jnp.int32(0))
     other, _ = quick_jit(lambda ts: iteration(module, ts, jnp.int32(0)))(eager)
     assert_close(one, other, rtol=1e-5, atol=1e-5)
@@ -155,7 +153,8 @@ PROBES = {
     "dict_observation": (space_probes.DictObservation(), 0.9),
 }
 FIELDS = {"ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0}, "a2c": {}}
-ITERATIONS = {"ppo": 150, "a2c": 400}
+ITERATIONS = {"ppo": 300, "a2c": 400}
+HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
 FOR_A2C = ("time_limit", "observation_dependent_action")
 
 
@@ -165,8 +164,8 @@ FOR_A2C = ("time_limit", "observation_dependent_action")
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)
-    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(32,)))
-    algorithm = ALGORITHMS[name](gamma=gamma, **FIELDS[name])
+    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=HIDDEN.get(probe, (8,))))
+    algorithm = ALGORITHMS[name](gamma=gamma, **FIELDS[name], **({"learning_rate": 0.003} if probe in HIDDEN else {}))
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
     ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS[name]))(key)
     obs = jax.tree.map(jnp.asarray, single.observations())

@@ -48,7 +48,7 @@ class Tiny:
     def config(self, **settings: Any) -> Any:
         from rlkit.training.config import LoggerConfig, TrainerConfig
 
-        if not {"total_steps", "num_checkpoints"} & settings.keys():
+        if "total_steps" not in settings:
             settings = {"num_checkpoints": 3, "epochs_per_checkpoint": 2} | settings
         silent = {"debug": False, "evaluation_episodes": 3, "logger_config": LoggerConfig(console=False)}
         return TrainerConfig(**(silent | settings))

@@ -1,0 +1,112 @@
+"""Policies loaded from run directories act as the training evaluated them."""
+
+import jax
+import numpy as np
+import pytest
+import yaml
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.errors import CheckpointError, ConfigError
+from rlkit.training.building import build
+from rlkit.training.checkpointer import tree_digest
+from rlkit.training.config import CheckpointerConfig
+from rlkit.training.policy import _best_seed, load_policy
+from rlkit.training.run_config import EnvConfig, RunConfig
+
+
+@pytest.fixture(scope="module")
+def run(tiny, tmp_path_factory):
+    """A finished run of two seeds: its directory, its history, its last state."""
+    path = tmp_path_factory.mktemp("policy") / "run"
+    settings = {
+        "num_seeds": 2,
+        "evaluation_episodes": 4,
+        "max_evaluation_steps": 4,
+        "checkpointer_config": CheckpointerConfig(max_to_keep=9),
+    }
+    config = RunConfig(
+        algorithm="ppo",
+        hyperparameters=PPOConfig(
+            num_steps=8, num_epochs=1, num_minibatches=2, learning_rate=0.01, normalize_observations=True
+        ),
+        env=EnvConfig(id="probe/ObservationDependentAction", num_envs=2),
+        network=ActorCriticConfig(hidden_sizes=(8,)),
+        trainer=tiny.config(run_dir=str(path), **settings),
+    )
+    with build(config) as trainer:
+        history = trainer.run(0)
+        return path, history, trainer.state.learner
+
+
+@pytest.fixture(scope="module")
+def policies(run):
+    """The policies of both seeds at the last checkpoint."""
+    return [load_policy(run[0], "latest", seed_index=index) for index in range(2)]
+
+
+def test_latest_best_and_steps(run, policies):
+    path, history, learner = run
+    assert [policy.checkpoint_step for policy in policies] == [3, 3]
+    for index, policy in enumerate(policies):
+        assert tree_digest(policy.state) == tree_digest(jax.tree.map(lambda x, i=index: x[i], learner.policy))
+        assert policy.env_steps == 16 + 3 * 32
+    zero = load_policy(path, 0, seed_index=0)
+    assert zero.checkpoint_step == 0 and zero.env_steps == 16
+    assert tree_digest(zero.state.params) != tree_digest(policies[0].state.params)
+    best = load_policy(path)
+    scores = [row["return"].mean() for row in history]
+    assert best.checkpoint_step == 0 or scores[best.checkpoint_step - 1] == max(scores)
+    returns = history[-1]["return"].mean(1)
+    assert load_policy(path, "latest").seed_index == returns.argmax()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_evaluation_is_that_of_the_training(run, policies, index):
+    _, history, _ = run
+    found = policies[index].evaluate(4)
+    for name in ("return", "length", "sampled_return"):
+        np.testing.assert_array_equal(found[name], history[-1][name][index])
+    assert policies[index].evaluate(3, seed=5, num_envs=2)["return"].shape == (3,)
+
+
+def test_acting_on_numpy_observations(policies):
+    policy, obs = policies[0], np.array([[-1.0], [1.0], [1.0]], np.float32)
+    before = obs.copy()
+    action = policy(obs)
+    assert type(action) is np.ndarray and action.shape == (3,) and action.dtype.kind == "i"
+    np.testing.assert_array_equal(action, policy(obs))  # deterministic
+    np.testing.assert_array_equal(obs, before)
+    key = jax.random.key(0)
+    many = np.ones((64, 1), np.float32)
+    sampled = policy(many, deterministic=False, key=key)
+    np.testing.assert_array_equal(sampled, policy(many, deterministic=False, key=key))
+    assert (policy(many, deterministic=False) != policy(many, deterministic=False)).any()  # its own stream moves on
+
+
+def test_errors(run, tmp_path):
+    path, _, _ = run
+    with pytest.raises(ConfigError, match=r"seed_index=2, but the run has 2 seeds; choose 0 to 1"):
+        load_policy(path, seed_index=2)
+    with pytest.raises(CheckpointError, match=r"no step 9; its steps are: 0, 1, 2, 3"):
+        load_policy(path, 9)
+    with pytest.raises(CheckpointError, match=r"no run directory: it has no config\.yaml"):
+        load_policy(tmp_path)
+
+
+@pytest.mark.fast
+def test_runs_of_python_objects_say_so(tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"custom": "built in Python", "trainer": {}}))
+    with pytest.raises(
+        CheckpointError, match=r"built from Python objects that its config\.yaml cannot describe; go on through"
+    ):
+        load_policy(tmp_path)
+
+
+@pytest.mark.fast
+def test_the_best_seed_is_finite():
+    nan = float("nan")
+    assert _best_seed({}) == 0 and _best_seed({"seed_returns": None}) == 0
+    assert _best_seed({"seed_returns": [1.0, 3.0, 2.0]}) == 1
+    assert _best_seed({"seed_returns": [nan, -5.0, float("inf")]}) == 1
+    assert _best_seed({"seed_returns": [nan, nan]}) == 0

@@ -1,0 +1,413 @@
+"""A run that was stopped, killed or extended ends as the one that was not; and nothing that exists is overwritten."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+import yaml
+
+import rlkit.training.trainer as trainer_module
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
+from rlkit.training.building import build, reopen
+from rlkit.training.callbacks import Callback
+from rlkit.training.checkpointer import tree_digest
+from rlkit.training.loggers import read_records
+from rlkit.training.run_config import EnvConfig, RunConfig
+from rlkit.types import LearnerState, LocalState
+
+# Runs each job of the JSON list in argv[1] and prints the digest of every leaf of its last state.
+WORKER = """
+import dataclasses, json, sys
+import jax
+from rlkit.training import run_config
+from rlkit.training.building import build
+from rlkit.training.callbacks import Callback
+from rlkit.training.checkpointer import tree_digest
+
+class Stop(Callback):
+    def on_iteration_end(self, trainer, iteration, metrics):
+        if iteration == self.at:
+            trainer.request_stop("asked to")
+
+for job in json.loads(sys.argv[1]):
+    stop = Stop()
+    stop.at = job["stop"]
+    with build(run_config.from_dict(job["config"]), callbacks=[stop]) as trainer:
+        trainer.run(trainer.seed)
+        leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
+        print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
+"""
+NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+RUNS = {
+    "ppo-1": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
+    "ppo-2": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 2),
+    "a2c-1": ("a2c", "probe/Counter", {}, 1),
+    "a2c-2": ("a2c", "probe/Counter", {}, 2),
+}
+OUTER = 4
+
+
+def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
+    algorithm, env, hyper, num_seeds = RUNS[name]
+    trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
+    trainer |= {
+        "run_dir": str(run_dir),
+        "restore_checkpoint": restore,
+        "debug": False,
+        "deterministic": True,
+        "max_evaluation_steps": 16,
+    }
+    config = {"algorithm": algorithm, "hyperparameters": {"num_steps": 8, **hyper}, "env": {"id": env, "num_envs": 2}}
+    return {"config": config | {"network": {"hidden_sizes": [8]}, "trainer": trainer, "seed": 3}, "stop": stop}
+
+
+def start(jobs):
+    environment = os.environ | {"NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", WORKER, json.dumps(jobs)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def work(jobs):
+    process = start(jobs)
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err[-3000:]
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+def rows(run_dir):
+    """What was logged, without what names times and the parts of a run."""
+    found = [record for record in read_records(run_dir / "metrics.jsonl") if record.kind in ("train", "eval")]
+    timeless = [{n: v for n, v in record.metrics.items() if n != "train/steps_per_second"} for record in found]
+    return [
+        (record.kind, record.env_steps, record.updates, record.seed, metrics)
+        for record, metrics in zip(found, timeless, strict=True)
+    ]
+
+
+def summary(run_dir):
+    return json.loads((run_dir / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole_and_stopped(tmp_path_factory):
+    """Uninterrupted runs and stopped ones, made by one process; and what the uninterrupted ones ended with."""
+    root = tmp_path_factory.mktemp("runs")
+    digests = work([job(name, root / f"{name}-whole") for name in RUNS] + [job(name, root / name, stop=1) for name in RUNS])
+    return root, dict(zip(RUNS, digests, strict=False))
+
+
+@pytest.fixture(scope="module")
+def resumed(whole_and_stopped):
+    """The stopped runs, resumed by another process."""
+    root, _ = whole_and_stopped
+    assert all(0 < summary(root / name)["outer_iterations"] < OUTER for name in RUNS)
+    return dict(zip(RUNS, work([job(name, root / name, restore="auto") for name in RUNS]), strict=True))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", RUNS)
+def test_resumed_is_uninterrupted_in_every_leaf(whole_and_stopped, resumed, name):
+    root, whole = whole_and_stopped
+    assert len(whole[name]) > 20
+    assert {path for path in whole[name] if whole[name][path] != resumed[name].get(path)} == set()
+    assert rows(root / name) == rows(root / f"{name}-whole")
+    ours, theirs = summary(root / name), summary(root / f"{name}-whole")
+    for field in ("params_sha256", "env_steps", "eval_return_mean", "eval_return_std", "outer_iterations"):
+        assert ours[field] == theirs[field], field
+
+
+@pytest.mark.process
+def test_killed_at_random_moments(tmp_path):
+    run, outer, dice = tmp_path / "run", 24, random.Random()
+    checkpoints = run / "checkpoints"
+
+    def newest():
+        return max((int(p.name) for p in checkpoints.glob("*") if p.name.isdigit()), default=-1)
+
+    for _ in range(3):
+        before, process = newest(), start([job("a2c-1", run, restore="auto", outer=outer)])
+        wanted = before + dice.randint(1, 4)
+        while newest() < wanted and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(dice.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        out, err = process.communicate()
+        assert process.returncode == -signal.SIGKILL, (out, err[-2000:])
+    digests = work([job("a2c-1", run, restore="auto", outer=outer), job("a2c-1", tmp_path / "whole", outer=outer)])
+    assert digests[0] == digests[1]
+    assert summary(run)["params_sha256"] == summary(tmp_path / "whole")["params_sha256"]
+    assert rows(run) == rows(tmp_path / "whole")
+
+
+# In this process, with shared compiled functions
+
+SMALL = RunConfig(
+    algorithm="ppo",
+    hyperparameters=PPOConfig(num_steps=8, num_epochs=1, num_minibatches=2),
+    env=EnvConfig(id="probe/Counter", num_envs=2),
+    network=ActorCriticConfig(hidden_sizes=(8,)),
+)
+
+
+@pytest.fixture
+def make(tiny):
+    """`make(run_dir, **trainer settings)`: a trainer of `SMALL`, built from its config."""
+    made = []
+
+    def make(run_dir, *, callbacks=(), hyper=None, **settings):
+        hyperparameters = dataclasses.replace(SMALL.hyperparameters, **(hyper or {}))
+        config = tiny.config(run_dir=str(run_dir), **settings)
+        trainer = build(dataclasses.replace(SMALL, trainer=config, hyperparameters=hyperparameters), callbacks=callbacks)
+        made.append(trainer)
+        share(trainer)
+        return trainer
+
+    def share(trainer):
+        tiny.share(trainer, ("build", trainer.config.num_seeds, trainer.plan.epochs_per_checkpoint))
+
+    def again(run_dir, **settings):
+        trainer = reopen(run_dir, **settings)
+        made.append(trainer)
+        share(trainer)
+        return trainer
+
+    make.again = again
+    yield make
+    for trainer in made:
+        trainer.close()
+
+
+class StopAt(Callback):
+    def __init__(self, iteration):
+        self.iteration = iteration
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        if iteration == self.iteration:
+            trainer.request_stop("asked to")
+
+
+class LastMetrics(Callback):
+    """The training metrics of the last outer iteration: where episodes in flight show."""
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        self.metrics = {name: value for name, value in metrics.items() if name != "steps_per_second"}
+
+
+FIELDS = [f"learner.{f.name}" for f in dataclasses.fields(LearnerState)] + [
+    f"local.{f.name}" for f in dataclasses.fields(LocalState)
+]
+
+
+@pytest.fixture(scope="module")
+def halfway(tiny, tmp_path_factory):
+    """A checkpoint after two of three outer iterations, and the digest of the end."""
+    folder = tmp_path_factory.mktemp("halfway")
+    last = LastMetrics()
+    trainer = tiny.trainer(hyper=NORMALIZED, checkpointer=folder, callbacks=[last])
+    trainer.run(1)
+    trainer.close()
+    return folder, (tree_digest(trainer.state), last.metrics)
+
+
+@pytest.mark.parametrize("field", [None, *FIELDS])
+def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
+    folder, end = halfway
+    original = trainer_module.from_items
+
+    def forgetful(items, shape):
+        state = original(items, shape)
+        if field is None:
+            return state
+        part, name = field.split(".")
+        half = getattr(state, part)
+        fresh = jax.tree.map(
+            lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jnp.zeros_like(x), getattr(half, name)
+        )
+        fresh = jax.random.key(0) if name == "key" else fresh
+        return state.replace(**{part: half.replace(**{name: fresh})})
+
+    monkeypatch.setattr(trainer_module, "from_items", forgetful)
+    last = LastMetrics()
+    trainer = tiny.trainer(hyper=NORMALIZED, callbacks=[last])
+    state = trainer.load_checkpoint(folder, 2)
+    empty = field is not None and not jax.tree.leaves(getattr(getattr(state, field.split(".")[0]), field.split(".")[1]))
+    trainer.run()
+    assert trainer.outer_iteration == 3
+    assert ((tree_digest(trainer.state), last.metrics) == end) == (field is None or empty)
+    assert empty == (field in ("learner.target_params", "local.carry", "local.memory"))  # on-policy and feed-forward: nothing
+
+
+@pytest.mark.filterwarnings("ignore:.*is damaged:RuntimeWarning")
+def test_a_damaged_newest_checkpoint_is_set_aside(make, tmp_path):
+    whole = make(tmp_path / "whole")
+    whole.run(0)
+    run = tmp_path / "run"
+    stopped = make(run, callbacks=[StopAt(1)])
+    stopped.run(0)
+    stopped.close()
+    newest = run / "checkpoints" / "2"
+    data = max((path for path in (newest / "learner").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data.write_bytes(b"\0" * data.stat().st_size)
+    resumed = make.again(run)
+    assert resumed.outer_iteration == 1 and (run / "checkpoints" / "damaged-2").is_dir()
+    assert len(resumed.run()) == 2
+    assert tree_digest(resumed.state) == tree_digest(whole.state)
+    assert rows(run) == rows(tmp_path / "whole")
+
+
+def test_extension_continues_with_outer_iterations_of_the_same_size(make, tmp_path):
+    whole = make(tmp_path / "run", num_checkpoints=None, total_steps=96, epochs_per_checkpoint=2)
+    whole.run(0)
+    whole.close()
+    longer = make.again(tmp_path / "run", total_steps=160)  # 96 steps were 3 outer iterations of 2 x 16
+    assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (5, 2)
+    assert float(longer.state.learner.total_steps) == 160
+    compiled = longer.program.compilations
+    assert len(longer.run()) == 2 and longer.env_steps == longer.state.learner.env_steps.to_int() == 160
+    assert longer.program.compilations == compiled  # the functions that the shorter run compiled still fit
+    longer.close()
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["total_steps"] == 160
+    again = make.again(tmp_path / "run")  # without total_steps: as it was extended
+    assert again.plan == longer.plan and again.run() == []
+    with pytest.raises(ConfigError, match="less than the 160"):
+        reopen(tmp_path / "run", total_steps=96)
+
+
+def test_extension_does_not_round_twice(make, tmp_path):
+    run = tmp_path / "run"
+    with make(run, num_checkpoints=None, total_steps=16 * 2, epochs_per_checkpoint=2) as trainer:
+        trainer.run(0)
+    longer = make.again(run, total_steps=16 * 42)  # alone: 14 x 3 iterations
+    assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (21, 2)
+
+
+def test_a_shorter_plan_is_refused(make, tmp_path):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    shorter = make(tmp_path / "run", num_checkpoints=2, restore_checkpoint="auto")
+    with pytest.raises(ConfigError, match="total_steps=64 is less than the 96 of the run"):
+        shorter.run(0)
+
+
+def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    before = hashes(tmp_path / "run")
+    finished = make.again(tmp_path / "run")
+    assert finished.run() == [] and finished.summary()["eval_return_mean"] == summary(tmp_path / "run")["eval_return_mean"]
+    finished.close()
+    after = hashes(tmp_path / "run")
+    assert {name for name in before if before[name] != after.get(name)} == {"metrics.jsonl"}  # says so, in one row
+    assert "is finished" in read_records(tmp_path / "run" / "metrics.jsonl")[-1].text
+
+
+def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    broken = make(run)
+    monkeypatch.setattr(broken, "_save", lambda *_: 1 / 0)  # after the first evaluation was logged
+    with pytest.raises(ZeroDivisionError):
+        broken.run(0)
+    broken.close()
+    assert len(rows(run)) == 1
+    make.again(run).run()
+    with make(tmp_path / "whole") as whole:
+        whole.run(0)
+    assert rows(run) == rows(tmp_path / "whole")
+
+
+def test_a_run_cut_after_step_zero(make, tmp_path):
+    class Crash(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            raise ZeroDivisionError
+
+    run = tmp_path / "run"
+    broken = make(run, callbacks=[Crash()])
+    with pytest.raises(ZeroDivisionError):
+        broken.run(0)
+    broken.close()
+    resumed = make(run, restore_checkpoint=0)
+    assert len(resumed.run(0)) == 3
+    with make(tmp_path / "whole") as whole:
+        whole.run(0)
+    assert rows(run) == rows(tmp_path / "whole") and tree_digest(resumed.state) == tree_digest(whole.state)
+
+
+@pytest.mark.parametrize(
+    ("which", "error", "match"),
+    [
+        (7, CheckpointError, r"no step 7; its steps are: .*3"),
+        (1, CheckpointError, r"step 1 is older than the latest, 3.*use a new run_dir, and load_checkpoint"),
+    ],
+)
+def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, match):
+    keep = {"checkpointer_config": trainer_module.CheckpointerConfig(max_to_keep=9)}
+    with make(tmp_path / "run", **keep) as trainer:
+        trainer.run(0)
+    before = hashes(tmp_path / "run")
+    other = make(tmp_path / "run", restore_checkpoint=which, **keep)
+    with pytest.raises(error, match=match):
+        other.run(0)
+    other.close()
+    assert hashes(tmp_path / "run") == before
+
+
+def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+        best, latest = trainer._open().checkpointer.best_step(), trainer._open().checkpointer.latest_step()
+    other = make(tmp_path / "run", restore_checkpoint="best")
+    if best == latest:
+        assert other.run(0) == []
+    else:
+        with pytest.raises(CheckpointError, match="older than the latest"):
+            other.run(0)
+    with make(tmp_path / "branch") as branch:  # a new run directory may go on from it
+        branch.load_checkpoint(tmp_path / "run", "best")
+        assert len(branch.run()) == 3 - best
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"hyper": {"gamma": 0.5}}, r"hyperparameters\.gamma: 0\.99 there, 0\.5 here"),
+        ({"num_seeds": 2}, r"trainer\.num_seeds: 1 there, 2 here"),
+        ({"evaluation_episodes": 5}, r"trainer\.evaluation_episodes"),
+    ],
+    ids=["gamma", "num_seeds", "episodes"],
+)
+def test_other_settings_are_refused(make, tmp_path, hashes, settings, match):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    before = hashes(tmp_path / "run")
+    for restore in ("auto", "latest", 0):
+        with pytest.raises(RunDirectoryError, match=match):
+            make(tmp_path / "run", restore_checkpoint=restore, **settings)
+    with pytest.raises(RunDirectoryError, match="already holds a run; resume it"):
+        make(tmp_path / "run")
+    assert hashes(tmp_path / "run") == before
+
+
+def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    two = tiny.trainer(num_seeds=2)
+    with pytest.raises(CheckpointError, match=r"is of another shape.*use the settings that it was saved with"):
+        two.load_checkpoint(tmp_path / "run")
+
+
+@pytest.mark.fast
+def test_nothing_to_resume(tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"no run directory: it has no config\.yaml"):
+        reopen(tmp_path)
+    assert list(pathlib.Path(tmp_path).iterdir()) == []

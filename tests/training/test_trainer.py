@@ -1,0 +1,573 @@
+"""What `Trainer` promises to those who call it: results, counters, callbacks, logs, files, errors."""
+
+import collections
+import dataclasses
+import json
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+from gymnasium import spaces
+
+from rlkit.envs.vectorized import vectorize
+from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirectoryError
+from rlkit.ops.counters import StepCounter
+from rlkit.training import run_config
+from rlkit.training.callbacks import Callback
+from rlkit.training.checkpointer import Checkpointer, tree_digest
+from rlkit.training.config import CheckpointerConfig, LoggerConfig
+from rlkit.training.loggers import read_records
+from rlkit.training.trainer import hparams_to_dict
+
+
+class Diary(Callback):
+    """Writes down every call; `at` maps an iteration to what is done at its end."""
+
+    def __init__(self, at=None):
+        self.calls, self.metrics, self.ahead, self.at = [], [], [], at or {}
+
+    def on_run_start(self, trainer):
+        self.calls.append("start")
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        self.calls.append(("iteration", iteration))
+        self.metrics.append(metrics)
+        self.ahead.append(trainer.outer_iteration - iteration)
+        if iteration in self.at:
+            self.at[iteration](trainer)
+
+    def on_evaluation(self, trainer, iteration, evaluation):
+        self.calls.append(("evaluation", iteration))
+
+    def on_checkpoint(self, trainer, iteration):
+        self.calls.append(("checkpoint", iteration))
+
+    def on_run_end(self, trainer):
+        self.calls.append("end")
+
+
+class Memory:
+    """A logger of the user's own."""
+
+    def __init__(self):
+        self.records, self.closed, self.info = [], False, None
+
+    def start(self, run_info, /):
+        self.info = run_info
+
+    def log(self, record, /):
+        self.records.append(record)
+
+    def state(self):
+        return {}
+
+    def restore(self, state, /): ...
+    def flush(self): ...
+    def close(self):
+        self.closed = True
+
+    def of(self, kind, seed=None):
+        return [record for record in self.records if record.kind == kind and record.seed == seed]
+
+
+def steps(folder):
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+# Results
+
+
+def test_run_returns_one_evaluation_per_outer_iteration(tiny):
+    logger = Memory()
+    trainer = tiny.trainer(logger=logger)
+    history = trainer.run(0)
+    assert len(history) == 3 and history == trainer.history
+    for row in history:
+        assert set(row) == {"return", "length", "sampled_return", "sampled_length"}  # Counter reports nothing: no done_info
+        assert all(type(x) is np.ndarray and x.shape == (3,) for x in row.values())
+    evaluated = [record.env_steps for record in logger.of("eval")]
+    assert evaluated == [0, 32, 64, 96]  # the initial one is logged, not listed
+    assert trainer.env_steps == 96 and trainer.run() == [] and len(trainer.history) == 3
+    assert "finished" in logger.of("event")[-1].text
+
+
+def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
+    logger = Memory()
+    trainer = tiny.trainer(num_seeds=2, logger=logger)
+    state = trainer.init(5)
+    firsts = [tree_digest(jax.tree.map(lambda x, i=i: x[i], state)) for i in range(2)]
+    history = trainer.run()
+    assert {x.shape for row in history for x in row.values()} == {(2, 3)}
+    for i in range(2):
+        single = tiny.trainer()
+        assert tree_digest(single.init(5 + i)) == firsts[i]  # equal exactly at the start
+        for ours, theirs in zip(history, single.run(), strict=True):
+            np.testing.assert_allclose(ours["sampled_return"][i], theirs["sampled_return"])
+        close = lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-6)  # noqa: E731
+        jax.tree.map(close, trainer.state.learner.params, single.state.learner.params)
+    mean, rows = logger.of("eval")[-1], [logger.of("eval", seed)[-1] for seed in (0, 1)]
+    for name, value in mean.metrics.items():
+        assert value == pytest.approx(np.mean([row.metrics[name] for row in rows])), name
+    assert trainer.summary()["eval_return_per_seed"] == history[-1]["return"].mean(1).tolist()
+    assert trainer.summary()["eval_return_std"] == pytest.approx(history[-1]["return"].std())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_evaluation_off_or_not_due_is_an_empty_dict(tiny, enabled):
+    logger = Memory()
+    trainer = tiny.trainer(
+        enable_evaluation=enabled, eval_every=2, skip_initial_evaluation=True, logger=logger, callbacks=[diary := Diary()]
+    )
+    history = trainer.run(0)
+    assert [bool(row) for row in history] == [False, enabled, enabled]  # the last one is always evaluated
+    assert [record.env_steps for record in logger.of("eval")] == ([64, 96] if enabled else [])
+    assert [call[1] for call in diary.calls if call[0] == "evaluation"] == ([2, 3] if enabled else [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Telling:
+    """Two steps; reports how far it is and a flag."""
+
+    max_episode_steps = 2
+    observation_space = spaces.Box(0, 2, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        info = {"p": 0.25 * (state + 1), "odd": (state + 1) % 2 == 1}
+        return state + 1, jnp.ones(1), jnp.float32(1.0), state + 1 >= 2, jnp.bool_(False), info
+
+
+def test_done_info_holds_averages_where_the_environment_gives_any(tiny):
+    logger = Memory()
+    trainer = tiny.trainer(env=vectorize(Telling(), 2), num_checkpoints=1, logger=logger)
+    (row,) = trainer.run(0)
+    assert {name: float(value) for name, value in row["done_info"].items()} == {"odd": 0.0, "p": 0.5}
+    assert logger.of("eval")[-1].metrics["eval/done_info/p"] == 0.5
+
+
+def test_run_without_a_state(tiny):
+    trainer = tiny.trainer()
+    with pytest.raises(ConfigError, match=r"there is none yet; call run\(key\)"):
+        trainer.run()
+    for call in (trainer.train_step, trainer.train_epoch, trainer.evaluate, trainer.save_checkpoint):
+        with pytest.raises(ConfigError, match=r"call init\(key\) or run\(key\) first"):
+            call()
+    with pytest.raises(ConfigError, match="typed key or a seed"):
+        trainer.run(jax.random.PRNGKey(0))
+    with pytest.raises(ConfigError, match="pass one key, or one for each seed"):
+        trainer.run(jax.random.split(jax.random.key(0), 3))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_out_of_range(tiny, seed):
+    with pytest.raises(ConfigError, match="seeds must be in"):
+        tiny.trainer().init(seed)
+
+
+def test_the_largest_seed_works(tiny):
+    assert tiny.trainer().init(2**32 - 1).learner.params
+
+
+def test_a_second_run_starts_afresh(tiny):
+    trainer = tiny.trainer(logger=(logger := Memory()))
+    trainer.run(0)
+    first, rows = tree_digest(trainer.state), [(r.env_steps, r.updates) for r in logger.of("train")]
+    logger.records.clear()
+    trainer.run(0)
+    assert tree_digest(trainer.state) == first and rows == [(r.env_steps, r.updates) for r in logger.of("train")]
+    assert len(trainer.history) == 3
+
+
+# The parts of a loop, by hand
+
+
+def test_training_by_hand_is_run(tiny):
+    trainer = tiny.trainer()
+    trainer.run(0)
+    whole, last = tree_digest(trainer.state), trainer.history[-1]
+    trainer.init(0)
+    metrics = [trainer.train_epoch() for _ in range(3)]
+    assert trainer.outer_iteration == 3 and trainer.env_steps == 96
+    assert tree_digest(trainer.state) == whole and metrics[0]["policy_loss"].shape == ()
+    jax.tree.map(np.testing.assert_array_equal, trainer.evaluate(), last)
+
+    trainer.init(0)
+    for _ in range(6):
+        trainer.train_step()
+    counted = trainer.state.learner.env_steps.to_int()
+    assert trainer.env_steps == counted == 96 and trainer.outer_iteration == 0  # outside the plan, but counted
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
+    jax.tree.map(close, trainer.evaluate(), last)
+
+
+def test_steps_beside_the_plan_reach_the_logs(tiny):
+    trainer = tiny.trainer(logger=(logger := Memory()))
+    trainer.init(0)
+    trainer.train_step()
+    trainer.run()
+    assert [record.env_steps for record in logger.of("train")] == [48, 80, 112]
+    assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 112
+    assert [record.updates for record in logger.of("train")] == [6, 10, 14]
+
+
+def test_evaluation_changes_nothing(tiny):
+    trainer = tiny.trainer()
+    trainer.init(0)
+    trainer.train_epoch()
+    before = tree_digest(trainer.state)
+    first, second = trainer.evaluate(), trainer.evaluate()
+    other = trainer.evaluate(episodes=5)
+    assert tree_digest(trainer.state) == before and other["return"].shape == (5,)
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[:3]), first, other)
+    compiled = next(iter(trainer._evaluations.values())).compilations
+    trainer.evaluate(episodes=5)
+    assert compiled == next(iter(trainer._evaluations.values())).compilations == 1
+    with pytest.raises(ConfigError, match="must be positive"):
+        trainer.evaluate(episodes=0)
+
+
+def test_rollout_plays_whole_episodes(tiny):
+    trainer = tiny.trainer()
+    trainer.init(0)
+    before = tree_digest(trainer.state)
+    played = trainer.rollout(3, jax.random.key(1), deterministic=False)
+    longest = played["length"].max()
+    assert played["obs"].shape == (3, longest, 2) and played["action"].shape == played["reward"].shape == (3, longest)
+    for i, length in enumerate(played["length"]):
+        done = played["terminated"][i] | played["truncated"][i]
+        assert done[length - 1] and not done[: length - 1].any()
+        np.testing.assert_array_equal(played["obs"][i, :length, 0], np.arange(length))  # Counter observes the time
+        np.testing.assert_array_equal(
+            played["obs"][i, :length, 1], np.cumsum(played["action"][i, :length]) - played["action"][i, :length]
+        )
+        assert not played["reward"][i, length:].any()
+    assert tree_digest(trainer.state) == before
+    with pytest.raises(ConfigError, match="num_episodes must be positive"):
+        trainer.rollout(0, jax.random.key(1))
+
+
+def test_evaluate_and_rollout_use_eval_env_although_evaluation_is_off(tiny):
+    from rlkit.envs.probes import TimeLimitProbe
+
+    env, eval_env = (vectorize(TimeLimitProbe(max_episode_steps=n), n) for n in (5, 3))
+    trainer = tiny.trainer(env=env, eval_env=eval_env, enable_evaluation=False)
+    trainer.init(0)
+    assert trainer.evaluate()["return"].tolist() == [3.0] * 3
+    assert trainer.rollout(2, jax.random.key(0))["length"].tolist() == [3, 3]
+
+
+# The loop
+
+
+def test_one_compilation_of_each_function_per_run(tiny, monkeypatch):
+    import rlkit.training.program as program
+
+    traces = collections.Counter()
+    original = program.outer_iteration
+    monkeypatch.setattr(program, "outer_iteration", lambda *a: (traces.update(["outer"]), original(*a))[1])
+    trainer = tiny.trainer(share=False, checkpointer=None, num_checkpoints=5)
+    trainer.run(0)
+    assert traces["outer"] == 1 and trainer.program.compilations == 3  # init, outer, evaluate
+    trainer.run(1)
+    assert traces["outer"] == 1 and trainer.program.compilations == 3
+    assert trainer.program.compile_seconds > 0
+
+
+@pytest.mark.parametrize("max_queued", [1, 2, 3])
+def test_a_bounded_number_of_iterations_in_flight(tiny, max_queued):
+    trainer = tiny.trainer(num_checkpoints=6, max_queued=max_queued, callbacks=[diary := Diary()])
+    trainer.run(0)
+    assert max(diary.ahead) == max_queued - 1
+    assert [call[1] for call in diary.calls if call[0] == "iteration"] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("max_queued", [1, 2])
+def test_a_stop_ends_one_outer_iteration_late_at_most_and_saves(tiny, tmp_path, max_queued):
+    diary = Diary({2: lambda trainer: trainer.request_stop("enough")})
+    with tiny.trainer(
+        num_checkpoints=9, max_queued=max_queued, run_dir=str(tmp_path / "run"), callbacks=[diary], checkpoint_every=5
+    ) as trainer:
+        history = trainer.run(0)
+        assert len(history) == trainer.outer_iteration == 1 + max_queued
+        assert steps(tmp_path / "run" / "checkpoints")[-1] == trainer.outer_iteration
+        assert trainer.stop_reason == trainer.summary()["stop_reason"] == "enough"
+        diary.at.clear()
+        assert len(trainer.run()) == 9 - (1 + max_queued)  # run() goes on
+        assert trainer.stop_reason is None
+
+
+def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
+    trainer = tiny.trainer()
+    init = trainer.init
+    monkeypatch.setattr(trainer, "init", lambda key: (init(key), trainer.request_stop("SIGTERM")))
+    assert trainer.run(0) == [] and trainer.stop_reason == "SIGTERM"
+
+
+def test_callbacks_in_order(tiny, tmp_path):
+    diary = Diary()
+    with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[diary], checkpoint_every=2) as trainer:
+        trainer.run(0)
+    names = {
+        1: ["iteration", "evaluation"],
+        2: ["iteration", "evaluation", "checkpoint"],
+        3: ["iteration", "evaluation", "checkpoint"],
+    }
+    wanted = [
+        "start",
+        ("evaluation", 0),
+        ("checkpoint", 0),
+        *((name, i) for i, found in names.items() for name in found),
+        "end",
+    ]
+    assert diary.calls == wanted
+    assert {"policy_loss", "avg_return", "steps_per_second"} <= diary.metrics[-1].keys()
+
+
+def test_log_every_and_checkpoint_every(tiny, tmp_path):
+    logger = Memory()
+    config = CheckpointerConfig(directory=str(tmp_path / "steps"), max_to_keep=9)
+    trainer = tiny.trainer(num_checkpoints=5, log_every=2, checkpoint_every=3, logger=logger, checkpointer=config)
+    trainer.run(0)
+    assert [record.env_steps // 32 for record in logger.of("train")] == [2, 4, 5]  # the last one always
+    assert steps(tmp_path / "steps") == [0, 3, 5]
+    trainer.close()
+
+
+def test_logged_names(tiny):
+    logger = Memory()
+    tiny.trainer(logger=logger).run(0)
+    names = ["policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm"]
+    wanted = {f"train/{name}" for name in [*names, "learning_rate", "steps_per_second", "avg_return", "avg_length", "episodes"]}
+    assert wanted <= logger.of("train")[-1].metrics.keys()
+    assert {"eval/avg_return", "eval/avg_length", "eval/sampled_avg_return"} <= logger.of("eval")[-1].metrics.keys()
+    assert logger.info["hyperparameters.gamma"] == 0.99 and logger.info["env.id"] == "probe/Counter"
+    assert all(np.isfinite(value) for record in logger.records for value in record.metrics.values())
+    seconds = [record.wall_seconds for record in logger.records]
+    assert seconds == sorted(seconds)
+
+
+def test_eval_fn(tiny):
+    answers = iter(["look", {"extra": 2}, None, "bye"])
+    logger, shapes = Memory(), []
+
+    def eval_fn(state):
+        shapes.append(state.learner.env_steps.to_int())
+        return next(answers)
+
+    tiny.trainer(logger=logger, eval_fn=eval_fn).run(0)
+    assert shapes == [0, 32, 64, 96]  # the state of that evaluation, not of the one already running
+    assert [(record.text, record.env_steps) for record in logger.of("text")] == [("look", 0), ("bye", 96)]
+    assert [record.metrics.get("eval/extra") for record in logger.of("eval")] == [None, 2.0, None, None]
+
+
+def test_counters_are_exact_beyond_their_words(tiny):
+    trainer = tiny.trainer(logger=(logger := Memory()))
+    state = trainer.init(0)
+    far = StepCounter.create(2**32 - 40), StepCounter.create(2**31 - 5)
+    trainer.state = state.replace(learner=state.learner.replace(env_steps=far[0], updates=far[1]))
+    trainer.run()
+    assert [(record.env_steps, record.updates) for record in logger.of("train")] == [
+        (2**32 - 40 + 32 * i, 2**31 - 5 + 4 * i) for i in (1, 2, 3)
+    ]
+    assert all(type(record.env_steps) is int for record in logger.of("train"))
+
+
+def test_prefill_is_counted_and_announced(tiny):
+    trainer = tiny.trainer(
+        hyper={"normalize_observations": True}, total_steps=48, num_checkpoints=1, logger=(logger := Memory())
+    )
+    trainer.run(0)
+    assert trainer.plan.prefill_steps == 16 and trainer.env_steps == trainer.state.learner.env_steps.to_int() == 48
+    assert logger.of("eval")[0].env_steps == 16
+    assert "48 environment steps, of them 16 random ones" in logger.of("event")[0].text
+
+
+@pytest.mark.parametrize("name", ["warmup_steps", "replay_buffer_capacity"])
+def test_off_policy_settings_on_an_on_policy_algorithm(tiny, name):
+    with pytest.raises(ConfigError, match=f"{name}=64 was set, but this algorithm is on-policy"):
+        tiny.trainer(**{name: 64})
+
+
+# Loggers and checkpointers of all kinds
+
+
+def test_instances_are_the_users_to_close(tiny, tmp_path):
+    logger, checkpointer = Memory(), Checkpointer(CheckpointerConfig(directory=str(tmp_path / "steps")))
+    with tiny.trainer(logger=logger, checkpointer=checkpointer, run_dir=str(tmp_path / "run")) as trainer:
+        trainer.run(0)
+    assert not logger.closed and checkpointer.latest_step() == 3  # not closed: still answers
+    checkpointer.close()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists() and (tmp_path / "run" / "summary.json").exists()
+
+
+def test_paths_and_configs(tiny, tmp_path):
+    with tiny.trainer(logger=tmp_path / "a.jsonl", checkpointer=tmp_path / "steps") as trainer:
+        trainer.run(0)
+    assert len(read_records(tmp_path / "a.jsonl")) >= 7 and steps(tmp_path / "steps")[-1] == 3
+    files = LoggerConfig(jsonl=str(tmp_path / "b.jsonl"), console=False)
+    with tiny.trainer(logger=files, checkpointer=CheckpointerConfig(directory=str(tmp_path / "more"))) as trainer:
+        trainer.run(0)
+    assert len(read_records(tmp_path / "b.jsonl")) >= 7 and steps(tmp_path / "more")[-1] == 3
+    with pytest.raises(ConfigError, match="cannot log to 5"):
+        tiny.trainer(logger=5).run(0)
+
+
+def test_checkpoints_of_another_run_are_not_mixed_in(tiny, tmp_path):
+    with tiny.trainer(checkpointer=tmp_path / "steps") as trainer:
+        trainer.run(0)
+        with pytest.raises(CheckpointError, match=r"checkpoints of another run already \(up to step 3\)"):
+            trainer.run(1)
+
+
+def test_save_and_load_by_hand(tiny, tmp_path):
+    trainer = tiny.trainer()
+    trainer.init(3)
+    trainer.train_epoch()
+    assert trainer.save_checkpoint(tmp_path / "mine") == 1
+    digest = tree_digest(trainer.state)
+    with pytest.raises(CheckpointError, match="this run has no checkpoints; set run_dir"):
+        trainer.save_checkpoint()
+    with tiny.trainer(run_dir=str(tmp_path / "branch")) as other:
+        assert tree_digest(other.load_checkpoint(tmp_path / "mine")) == digest
+        assert other.seed is None and other.outer_iteration == 1 and other.env_steps == 32
+        assert len(other.run()) == 2
+        trainer.train_epoch(), trainer.train_epoch()
+        assert tree_digest(other.state) == tree_digest(trainer.state)
+        assert other.summary()["parent"] == {"directory": str(tmp_path / "mine"), "step": 1}
+
+
+def test_saving_from_a_callback_does_not_collide(tiny, tmp_path):
+    diary = Diary({1: lambda trainer: trainer.save_checkpoint()})
+    with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[diary]) as trainer:
+        trainer.run(0)
+    assert steps(tmp_path / "run" / "checkpoints")[-1] == 3
+
+
+# Failures
+
+
+def test_a_crash_is_logged_with_its_traceback_and_all_is_kept(tiny, tmp_path):
+    def fail(trainer):
+        raise ZeroDivisionError("in a callback")
+
+    run = tmp_path / "run"
+    diary = Diary({2: fail})
+    with tiny.trainer(run_dir=str(run), callbacks=[diary]) as trainer:
+        with pytest.raises(ZeroDivisionError, match="in a callback"):
+            trainer.run(0)
+        assert diary.calls[-1] == "end"
+        records = read_records(run / "metrics.jsonl")  # before anything is closed
+        assert records[-1].kind == "error" and 'raise ZeroDivisionError("in a callback")' in records[-1].text
+        assert [record.env_steps for record in records if record.kind == "train"] == [32, 64]
+        assert steps(run / "checkpoints") == [0, 1] and not (run / "summary.json").exists()
+    with tiny.trainer(run_dir=str(run), restore_checkpoint="auto") as trainer:
+        assert len(trainer.run(0)) == 2
+
+
+def test_a_crash_at_the_end_does_not_hide_the_first(tiny, tmp_path):
+    class Both(Callback):
+        def on_run_start(self, trainer):
+            raise ZeroDivisionError("first")
+
+        def on_run_end(self, trainer):
+            raise ValueError("second")
+
+    with pytest.raises(ZeroDivisionError, match="first") as caught:
+        tiny.trainer(callbacks=[Both()]).run(0)
+    assert "second" in caught.value.__notes__[0]
+
+
+def test_a_crash_at_the_end_is_raised_and_logged(tiny):
+    class Late(Diary):
+        def on_run_end(self, trainer):
+            raise ValueError("late")
+
+    logger = Memory()
+    with pytest.raises(ValueError, match="late"):
+        tiny.trainer(callbacks=[Late()], logger=logger).run(0)
+    assert "late" in logger.of("error")[0].text
+
+
+def test_a_crash_in_init_is_logged(tiny, tmp_path, monkeypatch):
+    trainer = tiny.trainer(share=False, run_dir=str(tmp_path / "run"))
+
+    def fail(key):
+        raise ZeroDivisionError("in the environment")
+
+    monkeypatch.setattr(trainer.program, "init", fail)
+    with pytest.raises(ZeroDivisionError):
+        trainer.run(0)
+    assert "in the environment" in read_records(tmp_path / "run" / "metrics.jsonl")[-1].text
+    trainer.close()
+
+
+def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
+    from rlkit.algorithms.a2c import a2c
+    from rlkit.algorithms.configs import A2CConfig
+
+    def loss(agent, params, target_params, batch, key):
+        value = agent.value(params, batch.obs)
+        return jnp.nan * value.mean(), {"policy_loss": jnp.float32(0), "value_loss": value.mean()}
+
+    run = tmp_path / "run"
+    trainer = tiny.trainer(a2c(A2CConfig(num_steps=4), loss=loss), run_dir=str(run), epochs_per_checkpoint=1, num_checkpoints=3)
+    with pytest.raises(NonFiniteError, match="every update of outer iteration 1 had a loss or gradient that is not finite"):
+        trainer.run(0)
+    trainer.close()
+    assert steps(run / "checkpoints") == [0]
+    assert "NonFiniteError" in read_records(run / "metrics.jsonl")[-1].text
+    assert "custom" in yaml.safe_load((run / "config.yaml").read_text())  # a loss of one's own is no RunConfig
+
+
+# Files
+
+
+def test_summary_and_config(tiny, tmp_path):
+    run = tmp_path / "run"
+    with tiny.trainer(run_dir=str(run)) as trainer:
+        history = trainer.run(4)
+        summary = json.loads((run / "summary.json").read_text())
+        wanted = {
+            "env_steps": 96,
+            "num_seeds": 1,
+            "eval_return_mean": float(history[-1]["return"].mean()),
+            "eval_return_std": float(history[-1]["return"].std()),
+            "params_sha256": tree_digest(trainer.state.learner),
+            "outer_iterations": 3,
+            "stop_reason": None,
+        }
+        assert {name: summary[name] for name in wanted} == wanted
+        assert {"wall_seconds", "compile_seconds", "env_steps_per_second"} <= summary.keys()
+        assert summary["wall_seconds"] > 0 and summary["env_steps_per_second"] > 0
+        assert {"jax", "rlkit", "python"} <= summary["versions"].keys() and re.fullmatch(
+            r"[0-9a-f]{64}", summary["params_sha256"]
+        )
+        stored = run_config.load(run / "config.yaml")
+        assert (stored.seed, stored.algorithm, stored.env.id, stored.env.num_envs) == (4, "ppo", "probe/Counter", 2)
+        assert stored.trainer == trainer.config and stored.network.hidden_sizes == (8,)
+        assert yaml.safe_load((run / "config.yaml").read_text()) == run_config.to_dict(stored)
+        assert (run / "learning_curve.png").stat().st_size > 1000
+        with pytest.raises(RunDirectoryError, match="opened for another seed"):
+            trainer.run(5)
+
+
+def test_another_evaluation_environment_is_no_run_config(tiny):
+    from rlkit.envs.probes import TimeLimitProbe
+
+    trainer = tiny.trainer(env=tiny.env("probe/TimeLimitProbe"), eval_env=vectorize(TimeLimitProbe(max_episode_steps=3), 2))
+    trainer.seed = 0
+    assert "custom" in trainer.description()
+
+
+@pytest.mark.fast
+def test_hparams_to_dict(tiny):
+    flat = hparams_to_dict(tiny.config(num_checkpoints=7))
+    assert flat["num_checkpoints"] == 7 and flat["checkpointer_config.max_to_keep"] == 2
+    assert hparams_to_dict({"a": {"b": 1, "c": {}}, "d": None}) == {"a.b": 1, "a.c": {}, "d": None}
