@@ -45,9 +45,8 @@ def main(total_steps: int = 100_000) -> None:
     with rlkit.Trainer(env, None, agent, algorithm, config) as trainer:
         last = trainer.run(0)[-1]
         metrics = trainer.train_step()
-    print(
-        f"return {last['return'].mean():.0f}; our own metrics: kl {metrics['kl']:.4f}, value_loss {metrics['value_loss']:.2g}"
-    )
+    print(f"return {last['return'].mean():.0f}")
+    print(f"our own metrics: kl {metrics['kl']:.4f}, value_loss {metrics['value_loss']:.2g}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from rlkit.errors import UnknownNameError
 from rlkit.optimizers import current_learning_rate, make_optimizer, scale_by_progress
 
+pytestmark = pytest.mark.fast
 PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}
 GRADS = {"a": jnp.array([3.0, 0.0]), "b": jnp.array(4.0)}  # global norm 5
 

@@ -60,6 +60,28 @@ class Algorithm:
         wanted = math.ceil(self.collector.prefill_steps / self.steps_per_iteration(env))
         return max(wanted, 1 if self.normalize_observations else 0)
 
+    def override(self, *, warmup_steps: int | None, replay_buffer_capacity: int | None) -> "Algorithm":
+        """The algorithm with another prefill (environment steps) and replay capacity (transitions), where given.
+
+        Raises `ConfigError` for on-policy algorithms, which have neither.
+        """
+        algorithm = self
+        for name, value in (("warmup_steps", warmup_steps), ("replay_buffer_capacity", replay_buffer_capacity)):
+            require(
+                value is None or self.replay_buffer is not None,
+                f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
+                f"leave {name} out",
+            )
+        if warmup_steps is not None:
+            collector = dataclasses.replace(self.collector, prefill_steps=warmup_steps)
+            algorithm = dataclasses.replace(algorithm, collector=collector)
+        if replay_buffer_capacity is not None:
+            buffer: Any = self.replay_buffer
+            algorithm = dataclasses.replace(
+                algorithm, replay_buffer=dataclasses.replace(buffer, capacity=replay_buffer_capacity)
+            )
+        return algorithm
+
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
         """The state before the first iteration, random prefill included; the key is consumed.
 

@@ -110,10 +110,10 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
     if not (isinstance(loss, (int, float)) or (hasattr(loss, "dtype") and hasattr(loss, "shape"))):
         raise ConfigError(f"a loss returned {loss!r}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
     if jnp.shape(loss) != ():
-        raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, for instance with .mean()")
+        raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, such as its .mean()")
     if not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
         raise ConfigError(f"a loss returned a scalar of {jnp.result_type(loss)}, which has no gradient; make it a float")
-    return loss, metrics
+    return jnp.asarray(loss), metrics
 
 
 def _select(params: Params, group: str | None) -> PyTree:

@@ -8,12 +8,16 @@ from typing import Any
 
 import yaml
 
+from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config as run_configs
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger
+from rlkit.training.module import Module, RLModule
 from rlkit.training.run_directory import RunDirectory
+from rlkit.types import PyTree, TrainState
+from rlkit.validation import to_dict
 
 Path = str | os.PathLike[str]
 # Fields that may differ between the parts of one run: where it writes, how much it shows, how long it goes on.
@@ -169,3 +173,37 @@ def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
         if prefix != "trainer." or name not in MAY_DIFFER:
             flat |= _comparable(value, f"{prefix}{name}.")
     return flat
+
+
+def describe(module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None) -> dict[str, Any]:
+    """The run as plain data: a `RunConfig` where every part comes from a registry, else what can be told."""
+    trainer = to_dict(config)
+    if isinstance(module, RLModule):
+        specs = (module.algorithm.spec, module.env.spec, module.agent.spec)
+        same_env = eval_env is None or eval_env.spec == module.env.spec
+        if all(specs) and same_env and seed is not None:
+            (algorithm, hyperparameters), (env_id, arguments), (agent, network) = specs  # pyright: ignore[reportGeneralTypeIssues]
+            env = run_configs.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments)
+            described = run_configs.RunConfig(
+                algorithm=algorithm,
+                env=env,
+                hyperparameters=hyperparameters,
+                agent=agent,
+                network=network,
+                trainer=config,
+                seed=seed,
+            )
+            return run_configs.to_dict(described)
+    return {"custom": f"built in Python from {type(module).__name__}; resume it through its own script", "trainer": trainer}
+
+
+def to_items(state: PyTree) -> dict[str, PyTree]:
+    """A train state as checkpoint items, so that a policy can be read without the environments and the replay memory."""
+    if isinstance(state, TrainState):
+        return {"learner": state.learner, "local": state.local}
+    return {"state": state}
+
+
+def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
+    """The inverse of `to_items`, for a state like `shape`."""
+    return TrainState(**items) if isinstance(shape, TrainState) else items["state"]

@@ -6,7 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from rlkit.errors import ConfigError, require
 from rlkit.training.module import Module, iteration, outer_iteration, strong_types
 from rlkit.types import Key, PyTree
 
@@ -36,6 +38,29 @@ class Program:
         self.single = self._compiled(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True)
         self.evaluate = self._compiled(module.eval_callback)
         self.copy = self._compiled(lambda ts: jax.tree.map(jnp.copy, ts))
+
+    def keys(self, key: Key | int) -> Key:
+        """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….
+
+        Raises `ConfigError` for anything else.
+        """
+        single = self.num_seeds == 1
+        if isinstance(key, (int, np.integer)):
+            inside = 0 <= int(key) <= 2**32 - self.num_seeds
+            problem = f"seeds must be in [0, 2**32), got {self.num_seeds} from {key}"
+            require(inside, problem, "pass a smaller, non-negative seed")
+            keys = jax.vmap(jax.random.key)((int(key) + np.arange(self.num_seeds)).astype(np.uint32))
+            return keys[0] if single else keys
+        if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+            raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
+        if not single and key.ndim == 0:
+            return jax.random.split(key, self.num_seeds)
+        require(
+            key.shape == (() if single else (self.num_seeds,)),
+            f"keys have shape {key.shape}, num_seeds={self.num_seeds}",
+            "pass one key, or one for each seed",
+        )
+        return key
 
     def state_shape(self, key: Key) -> PyTree:
         """The shapes and dtypes of a state, without computing it."""

@@ -9,6 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from rlkit.errors import NonFiniteError, require
+from rlkit.ops.counters import StepCounter
+from rlkit.training.config import Plan
 from rlkit.training.loggers import Record
 
 
@@ -67,10 +70,53 @@ def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
     return float(returns[np.isfinite(returns)].mean())
 
 
-def skipped_share(metrics: dict[str, Any], updates: int) -> float:
-    """Largest share, over seeds, of updates that were skipped for not being finite."""
+def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str | None:
+    """A warning if updates of an outer iteration were skipped for not being finite, None if none was.
+
+    Raises `NonFiniteError` if no seed learned anything (seeds learn apart: one that diverged does not end the others), and for
+    a module that does not count skipped updates once its metric `loss` is not finite.
+    """
     skipped = metrics.get("sum/skipped_updates")
-    return 0.0 if skipped is None or updates == 0 else float(np.max(skipped)) / updates
+    if skipped is None:
+        require(
+            bool(np.isfinite(metrics.get("loss", 0.0)).all()),
+            f"the loss of outer iteration {iteration} is not finite",
+            "lower the step size, or look into the module's training_step",
+            NonFiniteError,
+        )
+        return None
+    shares = np.atleast_1d(skipped) / max(updates, 1)
+    require(
+        bool((shares < 1.0).any()),
+        f"every update of outer iteration {iteration} had a loss or gradient that is not finite",
+        "lower learning_rate, set max_grad_norm, or check the environment's rewards with rlkit.check_env",
+        NonFiniteError,
+    )
+    seeds = f" of seed(s) {', '.join(map(str, np.flatnonzero(shares)))}" if shares.size > 1 else ""
+    found = f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: loss or gradient not finite"
+    return found if shares.max() > 0 else None
+
+
+def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
+    """What is about to be trained, in a sentence."""
+    left = plan.num_checkpoints - outer_iteration
+    if left <= 0:
+        return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
+    warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps else ""
+    each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
+    start = f" from step {env_steps:,}" if outer_iteration else ""
+    return (
+        f"training{start} to {plan.total_steps:,} environment steps{each}{warm_up}: {left} outer iterations "
+        f"of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps"
+    )
+
+
+def exact_counts(counters: Any) -> tuple[int, int] | None:
+    """(environment steps, updates) as Python integers, None where the module counts nothing; of several seeds, the first."""
+    if counters is None:
+        return None
+    env_steps, updates = (x.to_int() if isinstance(x, StepCounter) else int(np.ravel(x)[0]) for x in counters)
+    return env_steps, updates
 
 
 def versions() -> dict[str, str]:

@@ -145,3 +145,12 @@ def _parse_yaml(text: str) -> Any:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of nested dicts."""
+    values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= hparams_to_dict(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+    return flat

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -9,25 +10,24 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RlkitError, RunDirectoryError, require
-from rlkit.ops.counters import StepCounter
-from rlkit.training import recording, run_config
+from rlkit.errors import CheckpointError, ConfigError, RlkitError, RunDirectoryError, require
+from rlkit.training import recording
 from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.checkpointer import Checkpointer, tree_digest
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.loggers import Logger, Record
 from rlkit.training.module import Module, RLModule
-from rlkit.training.outputs import Outputs, Path
+from rlkit.training.outputs import Outputs, Path, describe, from_items, to_items
 from rlkit.training.program import Program
 from rlkit.training.recording import Moment
+from rlkit.training.run_config import hparams_to_dict
 from rlkit.types import Key, PyTree, TrainState
-from rlkit.validation import to_dict, validate
+from rlkit.validation import validate
 
 EvalFn = Callable[[Any], str | dict[str, float] | None]
 Which = int | Literal["latest", "best"]
@@ -64,7 +64,7 @@ class Trainer:
         eval_fn: EvalFn | None = None,
     ):
         validate(config)
-        algorithm = override(algorithm, config)
+        algorithm = algorithm.override(warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity)
         steps = algorithm.steps_per_iteration(env)
         plan = make_plan(config, steps_per_iteration=steps, prefill_steps=algorithm.prefill_collects(env) * steps)
         self._eval_env: EnvAdapter | None = env if eval_env is None else eval_env
@@ -131,6 +131,7 @@ class Trainer:
         self._evaluations: dict[int, Program] = {}  # by number of episodes, those that `evaluate` was asked for
         self._started: float | None = None
         self._session_steps = 0  # environment steps of one seed in this call of `run`
+        self._session_start = 0.0  # `wall_seconds` at the start of this call of `run`
         self._compiled_before = 0.0  # seconds spent compiling before this call of `run`
         self._last_report = 0.0
         self._begin()
@@ -162,7 +163,7 @@ class Trainer:
         `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are s, s + 1, …, so that each
         equals the single run of that seed.
         """
-        keys = self._keys(key)
+        keys = self._take_key(key)
         outputs = self._open()
         require(
             outputs.run_directory is None or outputs.description == self.description(),
@@ -193,7 +194,7 @@ class Trainer:
         once.
         """
         if seed is not None:
-            self._keys(seed)
+            self._take_key(seed)
         self._open()
 
     def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
@@ -219,11 +220,11 @@ class Trainer:
         )
         outputs = self._open()
         self._started = time.perf_counter()
-        self._compiled_before = self.program.compile_seconds
+        self._session_start, self._compiled_before = self._wall_before, self.program.compile_seconds
         before = len(self.history)
         try:
             outputs.logger.start(self.hparams())
-            self._announce()
+            self._log_text(recording.announcement(self.plan, self.outer_iteration, self.env_steps, self.config.num_seeds))
             self._each("on_run_start")
             self._loop()
             outputs.write_summary(self.summary(), replace=self._session_steps > 0)
@@ -296,12 +297,10 @@ class Trainer:
 
         `run()` then goes on from there, into this trainer's own logs and checkpoints, which record where they come from.
         """
-        import os
-
         inner = os.path.join(path, "checkpoints")
         directory = inner if os.path.isdir(inner) else os.fspath(path)
         with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-            step = self._restore(checkpointer, which, self._seed_keys(0), same_run=False)
+            step = self._restore(checkpointer, which, self.program.keys(0), same_run=False)
         self._parent = {"directory": os.path.abspath(directory), "step": step}
         return self.state
 
@@ -333,31 +332,14 @@ class Trainer:
 
     def description(self) -> dict[str, Any]:
         """The run as plain data: a `RunConfig` where every part comes from a registry, else what can be told."""
-        module, trainer = self.module, to_dict(self.config)
-        if isinstance(module, RLModule):
-            specs = (module.algorithm.spec, module.env.spec, module.agent.spec)
-            same_env = self._eval_env is None or self._eval_env.spec == module.env.spec
-            if all(specs) and same_env and self.seed is not None:
-                (algorithm, hyperparameters), (env_id, arguments), (agent, network) = specs  # pyright: ignore[reportGeneralTypeIssues]
-                env = run_config.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments)
-                config = run_config.RunConfig(
-                    algorithm=algorithm,
-                    env=env,
-                    hyperparameters=hyperparameters,
-                    agent=agent,
-                    network=network,
-                    trainer=self.config,
-                    seed=self.seed,
-                )
-                return run_config.to_dict(config)
-        return {"custom": f"built in Python from {type(module).__name__}; resume it through its own script", "trainer": trainer}
+        return describe(self.module, self._eval_env, self.config, self.seed)
 
     def summary(self) -> dict[str, Any]:
         """What `summary.json` holds."""
         returns = self._seed_returns
         seconds = self.wall_seconds
         compiling = self.program.compile_seconds - self._compiled_before
-        trained = max(seconds - self._wall_before - compiling, 1e-9)
+        trained = max(seconds - self._session_start - compiling, 1e-9)
         learner = self.state.learner if isinstance(self.state, TrainState) else self.state
         return {
             "env_steps": self.env_steps,
@@ -445,7 +427,10 @@ class Trainer:
         if iteration % self.config.log_every == 0 or iteration == self.plan.num_checkpoints:
             for record in records:
                 self._open().logger.log(record)
-        self._check_finite(iteration, metrics, moment)
+        previous, self._updates = self._updates, moment.updates
+        warning = recording.check_finite(iteration, metrics, moment.updates - previous)
+        if warning is not None:
+            self._log_text(warning)
         named = {name.removeprefix("train/"): value for name, value in records[-1].metrics.items()}
         self._each("on_iteration_end", iteration, named)
 
@@ -465,39 +450,19 @@ class Trainer:
         if evaluation:
             self._each("on_evaluation", pending.iteration, evaluation)
 
-    def _check_finite(self, iteration: int, metrics: dict[str, Any], moment: Moment) -> None:
-        """Ends a run of which a seed learned nothing in a whole outer iteration, before its state is saved; one of a module
-        that does not count skipped updates, once its metric `loss` is not finite.
-        """
-        previous, self._updates = self._updates, moment.updates
-        require(
-            "sum/skipped_updates" in metrics or bool(np.isfinite(metrics.get("loss", 0.0)).all()),
-            f"the loss of outer iteration {iteration} is not finite",
-            "lower the step size, or look into the module's training_step",
-            NonFiniteError,
-        )
-        share = recording.skipped_share(metrics, moment.updates - previous)
-        if share >= 1.0:
-            raise NonFiniteError(
-                f"every update of outer iteration {iteration} had a loss or gradient that is not finite; "
-                "lower learning_rate, set max_grad_norm, or check the environment's rewards with rlkit.check_env"
-            )
-        if share > 0:
-            self._log_text(f"skipped {share:.1%} of the updates of outer iteration {iteration}: loss or gradient not finite")
-
     def _is_due(self, every: int) -> bool:
         return self.outer_iteration % every == 0 or self.outer_iteration == self.plan.num_checkpoints
 
     def _moment(self, iteration: int, results: Any) -> Moment:
         """When that outer iteration ended, by the module's own exact counters where it has any."""
-        counts = None if results is None else _counts(results[1])
+        counts = None if results is None else recording.exact_counts(results[1])
         env_steps, updates = counts or (self.steps_at(iteration), iteration * self.plan.epochs_per_checkpoint)
         return Moment(env_steps=env_steps, updates=updates, wall_seconds=round(self.wall_seconds, 3))
 
     def _fetch(self, results: Any) -> dict[str, np.ndarray]:
         """The metrics of what was trained beside `run`."""
         metrics, counters = jax.device_get(results)
-        counts = _counts(counters)
+        counts = recording.exact_counts(counters)
         self._updates = self._updates if counts is None else counts[1]
         return metrics
 
@@ -592,27 +557,10 @@ class Trainer:
 
     # Small things
 
-    def _keys(self, key: Key | int) -> Key:
-        num_seeds = self.config.num_seeds
-        if isinstance(key, (int, np.integer)):
-            inside = 0 <= int(key) <= 2**32 - num_seeds
-            require(inside, f"seeds must be in [0, 2**32), got {num_seeds} from {key}", "pass a smaller, non-negative seed")
-            self.seed = int(key)
-            return self._seed_keys(self.seed)
-        if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-            raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
-        self.seed = None
-        if num_seeds > 1 and key.ndim == 0:
-            return jax.random.split(key, num_seeds)
-        wanted = (num_seeds,) if num_seeds > 1 else ()
-        require(
-            key.shape == wanted, f"keys have shape {key.shape}, num_seeds={num_seeds}", "pass one key, or one for each seed"
-        )
-        return key
-
-    def _seed_keys(self, seed: int) -> Key:
-        keys = jax.vmap(jax.random.key)((seed + np.arange(self.config.num_seeds)).astype(np.uint32))
-        return keys if self.config.num_seeds > 1 else keys[0]
+    def _take_key(self, key: Key | int) -> Key:
+        keys = self.program.keys(key)
+        self.seed = int(key) if isinstance(key, (int, np.integer)) else None
+        return keys
 
     def _require_state(self) -> None:
         require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)
@@ -620,20 +568,6 @@ class Trainer:
     def _each(self, method: str, *arguments: Any) -> None:
         for callback in self._callbacks:
             getattr(callback, method)(self, *arguments)
-
-    def _announce(self) -> None:
-        plan, seeds = self.plan, self.config.num_seeds
-        left = plan.num_checkpoints - self.outer_iteration
-        if left <= 0:
-            self._log_text(f"this run is finished: {self.env_steps:,} environment steps; raise total_steps to go on")
-            return
-        warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps else ""
-        each = f" for each of {seeds} seeds" if seeds > 1 else ""
-        start = f" from step {self.env_steps:,}" if self.outer_iteration else ""
-        self._log_text(
-            f"training{start} to {plan.total_steps:,} environment steps{each}{warm_up}: {left} outer iterations "
-            f"of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps"
-        )
 
     def _log_text(self, text: str) -> None:
         moment = Moment(env_steps=self.env_steps, updates=self._updates, wall_seconds=round(self.wall_seconds, 3))
@@ -667,14 +601,6 @@ class Trainer:
             raise first
 
 
-def _counts(counters: Any) -> tuple[int, int] | None:
-    """(environment steps, updates) as Python integers, None where the module counts nothing; of several seeds, the first."""
-    if counters is None:
-        return None
-    env_steps, updates = (x.to_int() if isinstance(x, StepCounter) else int(np.ravel(x)[0]) for x in counters)
-    return env_steps, updates
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Pending:
     """An outer iteration that the device may still be working on."""
@@ -684,45 +610,3 @@ class _Pending:
     evaluation: Any
     state: PyTree  # a copy that no later call takes over, None where it is not needed
     saved: bool
-
-
-def override(algorithm: Algorithm, config: TrainerConfig) -> Algorithm:
-    """The algorithm with the trainer's own warm-up and replay capacity, where set. Raises `ConfigError` for on-policy
-    algorithms.
-    """
-    for name in ("warmup_steps", "replay_buffer_capacity"):
-        value = getattr(config, name)
-        require(
-            value is None or algorithm.replay_buffer is not None,
-            f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
-            f"leave {name} out",
-        )
-    if config.warmup_steps is not None:
-        collector = dataclasses.replace(algorithm.collector, prefill_steps=config.warmup_steps)
-        algorithm = dataclasses.replace(algorithm, collector=collector)
-    if config.replay_buffer_capacity is not None:
-        buffer: Any = algorithm.replay_buffer
-        buffer = dataclasses.replace(buffer, capacity=config.replay_buffer_capacity)
-        algorithm = dataclasses.replace(algorithm, replay_buffer=buffer)
-    return algorithm
-
-
-def to_items(state: PyTree) -> dict[str, PyTree]:
-    """A train state as checkpoint items, so that a policy can be read without the environments and the replay memory."""
-    if isinstance(state, TrainState):
-        return {"learner": state.learner, "local": state.local}
-    return {"state": state}
-
-
-def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
-    """The inverse of `to_items`, for a state like `shape`."""
-    return TrainState(**items) if isinstance(shape, TrainState) else items["state"]
-
-
-def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of nested dicts."""
-    values = to_dict(config) if dataclasses.is_dataclass(config) else config
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= hparams_to_dict(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
-    return flat

@@ -31,7 +31,7 @@ def test_different_keys_differ_and_equal_keys_agree():
 
 
 def test_distributed_as_uniform_frames():
-    """Of uniform orthogonal matrices O(n): entries have mean 0, variance 1/n, fourth moment 3/(n(n+2)), and det ±1 in equal shares."""
+    """Of uniform O(n): entries have mean 0, variance 1/n, fourth moment 3/(n(n+2)), and det is ±1 in equal shares."""
     n, num = 4, 4000
     q = np.asarray(jax.jit(jax.vmap(lambda k: orthogonal()(k, (n, n))))(jax.random.split(jax.random.key(3), num)), np.float64)
     bound = 5.0 / np.sqrt(num)  # five standard errors of means of values in [-1, 1]

@@ -27,7 +27,7 @@ def quick_jit():
 
 @dataclasses.dataclass(frozen=True)
 class Drift:
-    """A noisy point in the plane: terminated when it leaves the unit box, truncated after five steps, sometimes both at once."""
+    """A noisy point in the plane: terminated outside the unit box, truncated after five steps, sometimes both at once."""
 
     action_space: Any = dataclasses.field(default_factory=lambda: spaces.Discrete(2))
     reward_scale: float = 1.0
@@ -82,7 +82,7 @@ def stub_agent():
 
 @pytest.fixture(scope="session")
 def one_iteration(quick_jit):
-    """one_iteration(algorithm, agent, env, key, total_steps=1000) -> (state before, rollout, episodes, learner after, metrics)"""
+    """one_iteration(algorithm, agent, env, key) -> (state before, rollout, episodes, learner after, metrics)"""
 
     def run(algorithm, agent, env, key, total_steps=1000.0):
         @quick_jit

@@ -176,7 +176,9 @@ def test_prefill_steps_are_rounded_up_to_rollouts(make_env):
 def test_minibatches_that_do_not_divide(make_env, make_agent):
     env = make_env()
     algorithm = ppo(dataclasses.replace(TINY, num_minibatches=5))
-    with pytest.raises(ConfigError, match=r"num_minibatches=5 does not divide the 32 samples .*; use num_minibatches=2 or 4 or 8"):
+    with pytest.raises(
+        ConfigError, match=r"num_minibatches=5 does not divide the 32 samples .*; use num_minibatches=2 or 4 or 8"
+    ):
         check_fit(algorithm, make_agent(env), env)
 
 

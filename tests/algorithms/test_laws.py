@@ -30,7 +30,9 @@ SPACES = {"ppo": spaces.Discrete(2), "a2c": spaces.Box(-1.0, 1.0, (2,))}
 def module(request, make_env, make_agent):
     env = make_env(action_space=SPACES[request.param])
     algorithm = ALGORITHMS[request.param](**NORMALIZED)
-    return RLModule(env=env, agent=make_agent(env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6)
+    return RLModule(
+        env=env, agent=make_agent(env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
+    )
 
 
 def assert_close(one, other, rtol=1e-5, atol=1e-6):
@@ -86,7 +88,7 @@ def test_different_keys_give_different_results(fitted):
 
 
 def test_evaluation_changes_nothing(module, fitted, quick_jit):
-    """The evaluation is a function of the state alone: repeated it gives the same, and the state stays as it was, bit for bit."""
+    """A function of the state alone: repeated it gives the same, and the state stays as it was, bit for bit."""
     _, _, singles, _ = fitted
     ts, metrics = singles[0]
     evaluate = quick_jit(lambda ts: (module.eval_callback(ts), ts))
@@ -107,7 +109,7 @@ def test_training_with_and_without_evaluation_is_the_same(fitted):
 
 
 def test_one_trace(key, module, quick_jit):
-    """A state that went through a step has the types of a fresh one, so nothing compiles twice; the gate is seen failing once."""
+    """A state that went through a step has the types of a fresh one, so nothing compiles twice; seen failing once."""
     module = without_evaluation(module)
     chex.clear_trace_counter()
     traced = chex.assert_max_traces(lambda ts: iteration(module, ts, jnp.int32(0))[0], n=1)
@@ -158,9 +160,7 @@ HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster l
 FOR_A2C = ("time_limit", "observation_dependent_action")
 
 
-@pytest.mark.parametrize(
-    ("name", "probe"), [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C)]
-)
+@pytest.mark.parametrize(("name", "probe"), [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C)])
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)

@@ -189,8 +189,8 @@ def test_devices_average_gradients_and_metrics():
 
     updater = updater_of(loss)
     batches = jnp.array([1.0, 3.0])
-    learner, metrics = jax.vmap(
-        lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d"), axis_name="d"
-    )(batches)
+    learner, metrics = jax.vmap(lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d"), axis_name="d")(
+        batches
+    )
     np.testing.assert_allclose(learner.params["a"], [[0.8, 1.8]] * 2, rtol=1e-6)
     np.testing.assert_array_equal(metrics["seen"], [2.0, 2.0])

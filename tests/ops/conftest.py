@@ -1,4 +1,4 @@
-"""The maths is tested under strict settings; elsewhere flax and gymnax break under them (facts from their installed versions)."""
+"""The maths is tested under strict settings; flax and gymnax break under them, so elsewhere they are off."""
 
 import jax
 import pytest

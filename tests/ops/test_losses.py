@@ -7,6 +7,8 @@ import pytest
 
 from rlkit.ops import losses
 
+pytestmark = pytest.mark.fast
+
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "wanted"),

@@ -7,8 +7,10 @@ import pytest
 
 from rlkit.ops.returns import discounted_sum, gae, lambda_returns
 
-# Three steps, γ = ½, λ = ½. Values V(s_t) = 1, 2, 3; true successors V(s_{t+1}) = 2, 8, 4 (8: the final observation of a cut episode,
-# where nothing was cut it would be 3). Rewards 1, 1, 1.
+pytestmark = pytest.mark.fast
+
+# Three steps, γ = ½, λ = ½. Values V(s_t) = 1, 2, 3; true successors V(s_{t+1}) = 2, 8, 4 (8: a final observation of its own,
+# as at the end of an episode). Rewards 1, 1, 1.
 REWARD = jnp.array([1.0, 1.0, 1.0])
 VALUE = jnp.array([1.0, 2.0, 3.0])
 NEXT_VALUE = jnp.array([2.0, 8.0, 4.0])

@@ -21,8 +21,8 @@ def permutations(n: int, num: int) -> np.ndarray:
 def position_excess(found: np.ndarray) -> float:
     """Standard deviations by which Σ (count - K/n)² / (K/n), over values × positions, leaves its expectation.
 
-    K permutation matrices: every cell has variance K (n-1)/n², hence the mean n(n-1); their covariance lives on (n-1)² dimensions
-    of equal variance, hence n/(n-1) χ² with (n-1)² degrees of freedom and the standard deviation n√2.
+    K permutation matrices: every cell has variance K (n-1)/n², hence the mean n(n-1); their covariance lives on (n-1)²
+    dimensions of equal variance, hence n/(n-1) χ² with (n-1)² degrees of freedom and the standard deviation n√2.
     """
     num, n = found.shape
     count = np.bincount((np.arange(n) * n + found).ravel(), minlength=n * n)

@@ -288,8 +288,8 @@ def test_extension_does_not_round_twice(make, tmp_path):
     run = tmp_path / "run"
     with make(run, num_checkpoints=None, total_steps=16 * 2, epochs_per_checkpoint=2) as trainer:
         trainer.run(0)
-    longer = make.again(run, total_steps=16 * 42)  # alone: 14 x 3 iterations
-    assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (21, 2)
+    longer = make.again(run, total_steps=16 * 43)  # alone: 15 x 3 iterations
+    assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (22, 2)
 
 
 def test_a_shorter_plan_is_refused(make, tmp_path):
