@@ -19,5 +19,5 @@ from .policy import Policy as Policy
 from .policy import load_policy as load_policy
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
+from .run_config import hparams_to_dict as hparams_to_dict
 from .trainer import Trainer as Trainer
-from .trainer import hparams_to_dict as hparams_to_dict

@@ -13,7 +13,7 @@ from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config as run_configs
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
-from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger
+from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger, read_records
 from rlkit.training.module import Module, RLModule
 from rlkit.training.run_directory import RunDirectory
 from rlkit.types import PyTree, TrainState
@@ -90,10 +90,15 @@ class Outputs:
         self.logger.flush()
         logged = self.run_directory.metrics_file.exists()  # not with a logger that writes elsewhere
         mean = summary.get("eval_return_mean")
-        if logged and mean is not None and math.isfinite(mean):
+        if logged and mean is not None and math.isfinite(mean) and self._has_curve():
             from rlkit.training.plotting import learning_curve
 
             learning_curve([self.run_directory.path], self.run_directory.curve_file)
+
+    def _has_curve(self) -> bool:
+        """Whether there is anything to draw: not for a run that took over a finished one and had nothing left to do."""
+        assert self.run_directory is not None
+        return any(record.kind == "eval" for record in read_records(self.run_directory.metrics_file))
 
     def flush(self) -> None:
         """Returns once everything handed over so far is on disk."""

@@ -117,6 +117,12 @@ class Trainer:
         callbacks: Sequence[Callback],
         eval_fn: EvalFn | None,
     ) -> None:
+        require(
+            not config.deterministic or os.environ.get("NPROC") == "1",
+            "deterministic=True, but this process may compute on several threads, whose results vary",
+            "start it with NPROC=1 in the environment (rlkit train --deterministic does)",
+            ConfigError,
+        )
         self.module = module
         self.config = config
         self.plan = plan

@@ -1,4 +1,4 @@
-"""Presets reach published returns: deterministic evaluation, mean over seeds run as one program. Minutes each: `make learning`."""
+"""Presets reach published returns (deterministic evaluation, mean over seeds run as one program): `make learning`."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_preset_reaches_its_return(algorithm, env_id, least, num_seeds, tmp_path
     with capsys.disabled():
         per_seed = ", ".join(f"{value:.1f}" for value in summary["eval_return_per_seed"])
         print(
-            f"\n{algorithm} {env_id}: {summary['eval_return_mean']:.2f} (seeds: {per_seed}) after {summary['env_steps']:,} steps "
-            f"each, {summary['wall_seconds']:.0f} s, {summary['env_steps_per_second']:,.0f} steps/s"
+            f"\n{algorithm} {env_id}: {summary['eval_return_mean']:.2f} (seeds: {per_seed}) after {summary['env_steps']:,} "
+            f"steps each, {summary['wall_seconds']:.0f} s, {summary['env_steps_per_second']:,.0f} steps/s"
         )
     assert summary["eval_return_mean"] >= least

@@ -20,7 +20,7 @@ from rlkit.training.callbacks import Callback
 from rlkit.training.checkpointer import Checkpointer, tree_digest
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.loggers import read_records
-from rlkit.training.trainer import hparams_to_dict
+from rlkit.training.run_config import hparams_to_dict
 
 
 class Diary(Callback):
