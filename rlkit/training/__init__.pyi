@@ -9,14 +9,14 @@ from .config import TrainerConfig as TrainerConfig
 from .evaluator import Evaluator as Evaluator
 from .evaluator import make_evaluator as make_evaluator
 from .loggers import Logger as Logger
-from .loggers import Record as Record
-from .loggers import read_records as read_records
 from .module import Module as Module
 from .module import RLModule as RLModule
 from .module import fit as fit
 from .plotting import learning_curve as learning_curve
 from .policy import Policy as Policy
 from .policy import load_policy as load_policy
+from .records import Record as Record
+from .records import read_records as read_records
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
 from .run_config import hparams_to_dict as hparams_to_dict

@@ -10,7 +10,6 @@ The class is longer than our files usually are, for it owns one thing, the direc
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import os
@@ -31,6 +30,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
 from rlkit.errors import CheckpointError, require
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.leaves import array_bytes, describe_all, entry_text, fetch, leaf_name, rebuild
 
 PyTree = Any
 _require = functools.partial(require, error=CheckpointError)
@@ -120,15 +120,15 @@ class Checkpointer:
             _require(bool(usable), f"an item cannot be called {name!r}", "choose a plain word")
         score = None if score is None else float(score)
         record = _sealed({"step": step, "score": score, "metadata": dict(metadata or {})})
-        fetched = _fetch(items)
+        fetched = fetch(items)
         self._require_space(sum(leaf.nbytes for _, leaves in fetched.values() for leaf in leaves))
         signature = {
-            name: [entry | {"crc32": zlib.crc32(_bytes(leaf))} for entry, leaf in zip(*pair, strict=True)]
+            name: [entry | {"crc32": zlib.crc32(array_bytes(leaf))} for entry, leaf in zip(*pair, strict=True)]
             for name, pair in fetched.items()
         }
         entries: dict[str, Any] = {_SIGNATURE: ocp.args.JsonSave(_sealed(signature)), _RECORD: ocp.args.JsonSave(record)}
         for name, (_, leaves) in fetched.items():
-            if stored := {_leaf_name(i): leaf for i, leaf in enumerate(leaves) if leaf.size}:  # Orbax refuses empty arrays
+            if stored := {leaf_name(i): leaf for i, leaf in enumerate(leaves) if leaf.size}:  # Orbax refuses empty arrays
                 entries[name] = ocp.args.StandardSave(stored)
         self._scores[step] = score
         try:
@@ -307,20 +307,20 @@ class Checkpointer:
         for name in target:
             cure = f"it has {', '.join(signature) or 'none'}"
             _require(name in signature, f"step {step} of {self.directory} has no item {name!r}", cure)
-        wanted = {name: _describe_all(tree) for name, tree in target.items()}
+        wanted = {name: describe_all(tree) for name, tree in target.items()}
         self._require_match(step, wanted, signature)
         items = {}
         for name, tree in target.items():
             arrays = self._read_arrays(step, name, signature[name])
-            leaves = [_rebuild(arrays[entry["path"]], entry["key"], leaf) for entry, leaf in wanted[name]]
+            leaves = [rebuild(arrays[entry["path"]], entry["key"], leaf) for entry, leaf in wanted[name]]
             items[name] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
         return Restored(step=step, items=items, metadata=record["metadata"], score=record["score"])
 
     def _require_match(self, step: int, wanted: dict[str, list[tuple[dict, Any]]], signature: dict[str, list[dict]]) -> None:
         lines = []
         for name, entries in wanted.items():
-            want = {entry["path"]: _text(entry) for entry, _ in entries}
-            found = {entry["path"]: _text(entry) for entry in signature[name]}
+            want = {entry["path"]: entry_text(entry) for entry, _ in entries}
+            found = {entry["path"]: entry_text(entry) for entry in signature[name]}
             for path in want | found:
                 if want.get(path) != found.get(path):
                     lines.append(f"{name}{path}: wanted {want.get(path, 'nothing')}, found {found.get(path, 'nothing')}")
@@ -332,15 +332,15 @@ class Checkpointer:
         """The verified leaves of an item by path."""
         # Broadcast scalars tell Orbax dtype and shape without taking memory.
         expected = [np.broadcast_to(np.zeros((), jnp.dtype(entry["dtype"])), entry["shape"]) for entry in signature]
-        stored = {_leaf_name(i): leaf for i, leaf in enumerate(expected) if leaf.size}
+        stored = {leaf_name(i): leaf for i, leaf in enumerate(expected) if leaf.size}
         try:
             read = self._reader.restore(self.directory / str(step) / name, ocp.args.StandardRestore(stored)) if stored else {}
         except Exception as error:  # Orbax and TensorStore raise anything here, bare Exception included
             raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
         arrays = {}
         for i, (entry, like) in enumerate(zip(signature, expected, strict=True)):
-            leaf = np.asarray(read.get(_leaf_name(i), like))
-            same = (leaf.shape, leaf.dtype, zlib.crc32(_bytes(leaf))) == (like.shape, like.dtype, entry["crc32"])
+            leaf = np.asarray(read.get(leaf_name(i), like))
+            same = (leaf.shape, leaf.dtype, zlib.crc32(array_bytes(leaf))) == (like.shape, like.dtype, entry["crc32"])
             require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
             arrays[entry["path"]] = leaf
         return arrays
@@ -357,75 +357,9 @@ class _KeepBest:
         return [info.step == best for info in checkpoints]
 
 
-def tree_digest(tree: PyTree) -> str:
-    """SHA-256 over path, dtype, shape and bytes of every leaf, in the order of the paths: equal for bit-equal trees only."""
-    found, host = _fetch({"tree": tree})["tree"]
-    digest = hashlib.sha256()
-    for entry, array in sorted(zip(found, host, strict=True), key=lambda pair: pair[0]["path"]):
-        digest.update(json.dumps([entry["path"], entry["dtype"], entry["shape"], entry["key"]]).encode() + b"\0")
-        digest.update(_bytes(array))
-    return digest.hexdigest()
-
-
 def _best(scores: Mapping[int, float | None]) -> int | None:
     finite = [(-score, step) for step, score in scores.items() if score is not None and math.isfinite(score)]
     return min(finite)[1] if finite else None
-
-
-def _fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], list[np.ndarray]]]:
-    """The descriptions of the leaves of each item and the leaves themselves on the host, keys as their data."""
-    described = {name: _describe_all(tree) for name, tree in items.items()}
-    values = {n: [jax.random.key_data(leaf) if e["key"] else leaf for e, leaf in found] for n, found in described.items()}
-    host = jax.device_get(values)
-    return {n: ([entry for entry, _ in described[n]], [np.asarray(leaf) for leaf in host[n]]) for n in described}
-
-
-def _describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
-    """Path, dtype, shape and key implementation of every leaf, beside the leaf; keys are described by their data."""
-    found = []
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        name = jax.tree_util.keystr(path)
-        data = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
-        implementation = None
-        if jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
-            implementation = _key_implementation(leaf)
-            data = jax.eval_shape(jax.random.key_data, leaf)
-        dtype = np.dtype(data.dtype)
-        number = dtype.kind == "b" or (dtype.kind not in "mM" and jnp.issubdtype(dtype, np.number))
-        _require(number, f"the leaf {name} is a {type(leaf).__name__}", "checkpoints hold numbers only")
-        found.append(({"path": name, "dtype": dtype.name, "shape": list(data.shape), "key": implementation}, leaf))
-    distinct = len({entry["path"] for entry, _ in found}) == len(found)
-    _require(distinct, "two leaves have the same path", "rename the keys of the tree")
-    return found
-
-
-def _key_implementation(key: Any) -> str:
-    names: list[str] = []  # jax.random.key_impl knows arrays and tracers, not ShapeDtypeStruct
-    jax.eval_shape(lambda traced: names.append(str(jax.random.key_impl(traced))), key)
-    return names[0]
-
-
-def _rebuild(array: np.ndarray, implementation: str | None, target: Any) -> Any:
-    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        return array  # a JAX array would lose half of the bits
-    value = jnp.array(array)
-    if implementation:
-        value = jax.random.wrap_key_data(value, impl=implementation)
-    placed = target.committed if isinstance(target, jax.Array) else getattr(target, "sharding", None) is not None
-    return jax.device_put(value, target.sharding) if placed else value
-
-
-def _leaf_name(index: int) -> str:
-    return f"leaf_{index:05}"
-
-
-def _text(entry: dict[str, Any]) -> str:
-    shape = list(entry["shape"])
-    return f"key<{entry['key']}>{shape[:-1]}" if entry["key"] else f"{entry['dtype']}{shape}"
-
-
-def _bytes(array: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data  # bfloat16 has no buffer protocol of its own
 
 
 def _sealed(body: Any) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config as run_configs
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
-from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger, read_records
+from rlkit.training.loggers import Logger, LoggerConfig, as_logger, make_logger
 from rlkit.training.module import Module, RLModule
+from rlkit.training.records import read_records
 from rlkit.training.run_directory import RunDirectory
 from rlkit.types import PyTree, TrainState
 from rlkit.validation import to_dict

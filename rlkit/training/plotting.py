@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rlkit.errors import ConfigError, did_you_mean, require
-from rlkit.training.loggers import Record, human_count, read_records
+from rlkit.training.loggers import human_count
+from rlkit.training.records import Record, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ import numpy as np
 from rlkit.errors import NonFiniteError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.training.config import Plan
-from rlkit.training.loggers import Record
+from rlkit.training.records import Record
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,15 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, ConfigError, RlkitError, RunDirectoryError, require
 from rlkit.training import recording
 from rlkit.training.callbacks import Callback, ProgressBar
-from rlkit.training.checkpointer import Checkpointer, tree_digest
+from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
-from rlkit.training.loggers import Logger, Record
+from rlkit.training.leaves import tree_digest
+from rlkit.training.loggers import Logger
 from rlkit.training.module import Module, RLModule
 from rlkit.training.outputs import Outputs, Path, describe, from_items, to_items
 from rlkit.training.program import Program
 from rlkit.training.recording import Moment
+from rlkit.training.records import Record
 from rlkit.training.run_config import hparams_to_dict
 from rlkit.types import Key, PyTree, TrainState
 from rlkit.validation import validate

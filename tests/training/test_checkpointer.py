@@ -19,8 +19,9 @@ import pytest
 
 from rlkit.errors import CheckpointError
 from rlkit.training import checkpointer as module
-from rlkit.training.checkpointer import Checkpointer, tree_digest
+from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.leaves import tree_digest
 
 # Where one leaf cannot be read, Orbax abandons the reads of the others, which then complain about its closed event loop.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

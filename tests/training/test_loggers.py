@@ -18,15 +18,13 @@ from rlkit.training.loggers import (
     JsonlLogger,
     Logger,
     MultiLogger,
-    Record,
-    WandbLogger,
     as_logger,
     human_count,
     human_seconds,
     make_logger,
-    read_records,
-    redact,
 )
+from rlkit.training.records import Record, read_records
+from rlkit.training.wandb_logger import WandbLogger, redact
 
 
 def record(step, kind="eval", **fields):
@@ -96,7 +94,10 @@ def test_missing_rows_are_reported_not_invented(tmp_path, caplog):
 def test_kill_while_logging_leaves_a_readable_file(tmp_path):
     path = tmp_path / "metrics.jsonl"
     code = (
-        "import itertools, sys; from rlkit.training.loggers import *; logger = JsonlLogger(sys.argv[1])\n"
+        "import itertools, sys\n"
+        "from rlkit.training.loggers import *\n"
+        "from rlkit.training.records import *\n"
+        "logger = JsonlLogger(sys.argv[1])\n"
         "for n in itertools.count(): logger.log(Record(kind='train', env_steps=n, updates=n, wall_seconds=0.0, seed=0))"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)])
@@ -273,6 +274,8 @@ def log_until_killed(directory, *, steps, checkpoint, kill):
     code = f"""
 import json, os, pathlib, signal
 from rlkit.training.loggers import *
+from rlkit.training.records import *
+from rlkit.training.wandb_logger import *
 logger, state = WandbLogger(LoggerConfig(wandb="offline"), {str(directory)!r}), pathlib.Path({str(directory / "state.json")!r})
 if state.exists():
     logger.restore(json.loads(state.read_text()))
@@ -329,7 +332,7 @@ def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
 @pytest.mark.fast
 def test_only_rows_that_wandb_may_have_lost_are_sent_again(tmp_path, monkeypatch):
     clock, runs = [0.0], [FakeRun(refusals=0), FakeRun(refusals=0)]
-    monkeypatch.setattr("rlkit.training.loggers.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("rlkit.training.wandb_logger.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(WandbLogger, "_open", lambda self: runs.pop(0))
     killed, resumed = (WandbLogger(LoggerConfig(wandb="online"), tmp_path) for _ in range(2))
     first, second = runs

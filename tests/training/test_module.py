@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError, NonFiniteError
-from rlkit.training.checkpointer import tree_digest
-from rlkit.training.loggers import read_records
+from rlkit.training.leaves import tree_digest
 from rlkit.training.module import Module, RLModule, fit
+from rlkit.training.records import read_records
 from rlkit.training.trainer import Trainer
 
 

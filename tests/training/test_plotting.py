@@ -6,8 +6,9 @@ import struct
 import pytest
 
 from rlkit.errors import ConfigError
-from rlkit.training.loggers import JsonlLogger, Record
+from rlkit.training.loggers import JsonlLogger
 from rlkit.training.plotting import _read_curve, learning_curve
+from rlkit.training.records import Record
 
 pytestmark = pytest.mark.fast
 

@@ -9,8 +9,8 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training.building import build
-from rlkit.training.checkpointer import tree_digest
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.leaves import tree_digest
 from rlkit.training.policy import _best_seed, load_policy
 from rlkit.training.run_config import EnvConfig, RunConfig
 

@@ -21,8 +21,8 @@ from rlkit.algorithms.configs import PPOConfig
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training.building import build, reopen
 from rlkit.training.callbacks import Callback
-from rlkit.training.checkpointer import tree_digest
-from rlkit.training.loggers import read_records
+from rlkit.training.leaves import tree_digest
+from rlkit.training.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
 from rlkit.types import LearnerState, LocalState
 
@@ -33,7 +33,7 @@ import jax
 from rlkit.training import run_config
 from rlkit.training.building import build
 from rlkit.training.callbacks import Callback
-from rlkit.training.checkpointer import tree_digest
+from rlkit.training.leaves import tree_digest
 
 class Stop(Callback):
     def on_iteration_end(self, trainer, iteration, metrics):

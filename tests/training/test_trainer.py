@@ -17,9 +17,10 @@ from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirect
 from rlkit.ops.counters import StepCounter
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
-from rlkit.training.checkpointer import Checkpointer, tree_digest
+from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
-from rlkit.training.loggers import read_records
+from rlkit.training.leaves import tree_digest
+from rlkit.training.records import read_records
 from rlkit.training.run_config import hparams_to_dict
 
 
