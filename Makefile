@@ -43,7 +43,7 @@ test-fast: $(STAMP)
 	$(BIN)/pytest -m fast $(ARGS)
 
 learning: $(STAMP)
-	$(BIN)/pytest -m slow tests/learning $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check
