@@ -53,7 +53,8 @@ def main(total_steps: int = 30_000) -> None:
         last = trainer.run(0)[-1]
 
     best = -np.arange(1, Corridor.length + 1).mean()
-    print(f"return {last['return'].mean():.2f}, the best possible is {best:.2f} on average")
+    found = last["return"].mean()
+    print(f"return {found:.2f} over {last['return'].size} random starts; straight to the door it is {best:.2f} over all starts")
 
 
 if __name__ == "__main__":

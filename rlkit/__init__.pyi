@@ -8,6 +8,7 @@ from .agents import ActorCriticConfig as ActorCriticConfig
 from .agents import Agent as Agent
 from .agents import actor_critic as actor_critic
 from .agents import make_agent as make_agent
+from .agents import register_agent as register_agent
 from .algorithms import A2CConfig as A2CConfig
 from .algorithms import Algorithm as Algorithm
 from .algorithms import PPOConfig as PPOConfig

@@ -70,6 +70,11 @@ def is_image(space: Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3
 
 
+def clip(space: Space, action: Array) -> Array:
+    """Actions [N, ...] kept within the bounds of a Box; those of other spaces as they are."""
+    return jnp.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
+
+
 def sample(space: Space, key: Array, num: int) -> Array:
     """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are drawn from a standard
     normal.

@@ -9,3 +9,4 @@ from .networks import Network as Network
 from .networks import make_network as make_network
 from .registry import AGENTS as AGENTS
 from .registry import make_agent as make_agent
+from .registry import register_agent as register_agent

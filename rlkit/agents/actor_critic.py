@@ -25,6 +25,7 @@ class ActorCritic:
     network: Network
     head: PolicyHead
     spec: tuple[str, ActorCriticConfig] | None
+    custom: tuple[str, ...]  # what was passed beside the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
@@ -86,8 +87,9 @@ def actor_critic(
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
-    spec = None if torso else ("actor_critic", config)
-    return ActorCritic(network=network, head=head, spec=spec, action_space=action_space)
+    return ActorCritic(
+        network=network, head=head, spec=("actor_critic", config), custom=("torso",) if torso else (), action_space=action_space
+    )
 
 
 class SeparateActorCritic(nnx.Module):

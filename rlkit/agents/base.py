@@ -13,7 +13,7 @@ class Agent(Protocol):
     agents.
     """
 
-    spec: tuple[str, Any] | None  # (registry name, config) that rebuild it; None: built from Python objects
+    spec: tuple[str, Any] | None  # (registry name, config) that rebuild it; None: no registry knows it
 
     def init(self, key: Key) -> Params:
         """Fresh parameters; the key is consumed."""

@@ -1,11 +1,12 @@
 """Agents by name. Imports no JAX until one is built."""
 
 import dataclasses
-from importlib import import_module
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
     from rlkit.agents.base import Agent
@@ -16,7 +17,8 @@ class AgentEntry:
     """What the registry knows of an agent."""
 
     config: type
-    factory: str  # "module:function", imported when used: factory(observation_space, action_space, config) -> Agent
+    # "module:function", imported when used, or the function: factory(observation_space, action_space, config) -> Agent
+    factory: str | Callable[..., Any]
     summary: str
 
 
@@ -41,5 +43,11 @@ def make_agent(name: str, observation_space: Any, action_space: Any, config: Any
     entry = agent_entry(name)
     if config is not None and not isinstance(config, entry.config):
         raise ConfigError(f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one")
-    module, _, function = entry.factory.partition(":")
-    return getattr(import_module(module), function)(observation_space, action_space, config or entry.config())
+    return resolve(entry.factory)(observation_space, action_space, config or entry.config())
+
+
+def register_agent(name: str, factory: Callable[..., Any], *, config: type, summary: str = "") -> None:
+    """Adds an agent: `factory(observation_space, action_space, config) -> Agent`. Raises `ConfigError` if the name is taken."""
+    if name in AGENTS:
+        raise ConfigError(f"an agent {name!r} is registered already; choose another name")
+    AGENTS[name] = AgentEntry(config=config, factory=factory, summary=summary)

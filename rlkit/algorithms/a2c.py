@@ -1,11 +1,12 @@
 """Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the plain policy gradient.
 
-Follows Stable-Baselines3's A2C; bootstraps from the final observation at time limits.
+Follows Stable-Baselines3's A2C, so that the value loss is the whole mean squared error (PPO's is half of it); bootstraps from the final observation at time limits.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import optax
 
 from rlkit.algorithms.base import Algorithm
@@ -13,7 +14,6 @@ from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
 from rlkit.algorithms.on_policy import Overrides, on_policy
 from rlkit.algorithms.updaters import LossFn
-from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -33,12 +33,12 @@ def a2c(
 
 
 def a2c_loss(config: A2CConfig) -> LossFn:
-    """-advantage · log-prob + value loss - entropy bonus, averaged over the batch."""
+    """-advantage · log-prob + value_coef · (value - target)² - entropy_coef · entropy, averaged over the batch."""
 
     def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         policy_loss = -(batch.advantage * policy.log_prob(batch.action)).mean()
-        value_loss = losses.squared_error(value, batch.target).mean()
+        value_loss = jnp.square(value - batch.target).mean()
         entropy = policy.entropy().mean()
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics

@@ -38,7 +38,7 @@ from rlkit.types import (
 class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
-    `spec` is (registry name, config), None for algorithms built from Python objects; `check(agent, env)` raises a
+    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names what was passed beside the config; `check(agent, env)` raises a
     `ConfigError` if the algorithm cannot work with them.
     """
 
@@ -49,6 +49,7 @@ class Algorithm:
     normalize_observations: bool = False
     normalize_rewards: bool = False
     spec: tuple[str, Any] | None = None
+    custom: tuple[str, ...] = ()
     check: Callable[[Any, EnvAdapter], None] | None = None
 
     def steps_per_iteration(self, env: EnvAdapter) -> int:

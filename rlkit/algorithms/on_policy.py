@@ -27,9 +27,9 @@ class Overrides:
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
     @property
-    def any(self) -> bool:
-        """Whether something is overridden, so that the config alone does not describe the algorithm."""
-        return any(getattr(self, field.name) is not None for field in dataclasses.fields(self))
+    def names(self) -> tuple[str, ...]:
+        """What is overridden, so that the config alone does not describe the algorithm."""
+        return tuple(field.name for field in dataclasses.fields(self) if getattr(self, field.name) is not None)
 
 
 def on_policy(
@@ -79,6 +79,7 @@ def on_policy(
         updater=Updater(steps=(descent,)),
         normalize_observations=config.normalize_observations,
         normalize_rewards=config.normalize_rewards,
-        spec=None if overrides.any else (name, config),
+        spec=(name, config),
+        custom=overrides.names,
         check=check_parts,
     )

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
     from rlkit.algorithms.base import Algorithm
@@ -60,11 +60,3 @@ def register_algorithm(
     if name in ALGORITHMS:
         raise ConfigError(f"an algorithm {name!r} is registered already; choose another name")
     ALGORITHMS[name] = AlgorithmEntry(config=config, factory=factory, agent=agent, summary=summary)
-
-
-def resolve(target: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The function that `module:name` stands for."""
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)

@@ -21,7 +21,10 @@ scalars.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientStep:
-    """One descent of a loss: in all parameters, or in the top-level `group` of them."""
+    """One descent of a loss: in all parameters, or in the top-level `group` of them.
+
+    The optimiser's `update` gets the extra arguments `progress`, `value`, `grad` and `value_fn` (of this batch), if it takes any.
+    """
 
     loss: LossFn
     optimizer: optax.GradientTransformation
@@ -70,14 +73,23 @@ class Updater:
             params = part if step.group is None else {**learner.params, step.group: part}
             return split_loss(step.loss(agent, params, learner.target_params, batch, key))
 
-        (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(part)
-        if axis_name is not None:
-            loss, metrics, gradients = jax.lax.pmean((loss, metrics, gradients), axis_name)
+        def differentiate(part: PyTree) -> tuple[Array, Metrics, PyTree]:
+            (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(part)
+            found = loss, metrics, gradients
+            return found if axis_name is None else jax.lax.pmean(found, axis_name)
+
+        loss, metrics, gradients = differentiate(part)
+        extra = {
+            "progress": learner.progress,
+            "value": loss,
+            "grad": gradients,  # of `value`: before `process_gradients`
+            "value_fn": lambda part: _with_gradient(part, differentiate) if axis_name else loss_fn(part)[0],
+        }
         norm = optax.tree.norm(gradients)
         if step.process_gradients:
             gradients = step.process_gradients(gradients)
         optimizer = optax.with_extra_args_support(step.optimizer)
-        change, new_opt_state = optimizer.update(gradients, opt_state, part, progress=learner.progress, value=loss)
+        change, new_opt_state = optimizer.update(gradients, opt_state, part, **extra)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(gradients))
         part, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
@@ -107,13 +119,30 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
         )
     else:
         loss, metrics = output, {}
-    if not (isinstance(loss, (int, float)) or (hasattr(loss, "dtype") and hasattr(loss, "shape"))):
+    if not _is_number(loss):
         raise ConfigError(f"a loss returned {loss!r}; return a scalar, (loss, metrics dict) or a dict with 'loss'")
     if jnp.shape(loss) != ():
         raise ConfigError(f"a loss returned an array of shape {jnp.shape(loss)}; reduce it to a scalar, such as its .mean()")
     if not jnp.issubdtype(jnp.result_type(loss), jnp.floating):
         raise ConfigError(f"a loss returned a scalar of {jnp.result_type(loss)}, which has no gradient; make it a float")
+    for name, value in metrics.items():
+        if not _is_number(value):
+            raise ConfigError(f"a loss returned the metric {name!r} as a {type(value).__name__}; return scalars as metrics")
+        if jnp.shape(value) != ():
+            raise ConfigError(
+                f"a loss returned the metric {name!r} with shape {jnp.shape(value)}; reduce it to a scalar, such as its .mean()"
+            )
     return jnp.asarray(loss), metrics
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
+
+
+def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, Metrics, PyTree]]) -> Array:
+    """The loss averaged over devices, such that its gradient is averaged as well: that of a `pmean` is each device's own."""
+    loss, _, gradients = jax.lax.stop_gradient(differentiate(jax.lax.stop_gradient(part)))
+    return loss + optax.tree.vdot(gradients, jax.tree.map(lambda x: x - jax.lax.stop_gradient(x), part))
 
 
 def _select(params: Params, group: str | None) -> PyTree:

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 from jax import Array
 
 from rlkit.spaces import Space
-from rlkit.types import EnvState, Key, Obs, TimeStep
+from rlkit.types import EnvState, Key, Obs, PyTree, TimeStep
 
 
 @runtime_checkable
@@ -68,7 +68,7 @@ class JaxEnv(Protocol):
 
     - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (to add one, wrap in `TimeLimit`).
     - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves of the environment state,
-      so that changing them recompiles nothing.
+      so that changing them recompiles nothing. `params` without `replace_params` is the environment's own affair.
     - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the true successor.
     """
 
@@ -89,3 +89,8 @@ class JaxEnv(Protocol):
     def step(self, key: Key, state: Any, action: Array) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
         """(state, observation, reward, terminated, truncated, info) after `action`; the key is consumed."""
         ...
+
+
+def traced_params(env: Any) -> PyTree:
+    """The `params` of an environment that also has `replace_params`, `()` of any other."""
+    return getattr(env, "params", ()) if callable(getattr(env, "replace_params", None)) else ()

@@ -9,7 +9,7 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
 from rlkit.envs.contract import check_spaces, trace_findings
 from rlkit.errors import EnvContractError, require
 from rlkit.spaces import Space, jax_dtype, map_space
@@ -39,7 +39,7 @@ class VectorizedEnv:
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """New episodes everywhere; the key is consumed."""
-        params = strong(getattr(self.env, "params", ()))
+        params = strong(traced_params(self.env))
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
         return VectorState(envs=strong(envs), params=params), cast(obs, self.observation_space)
 

@@ -14,7 +14,7 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
 from rlkit.errors import EnvContractError, SpaceError, require
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Key, Obs, PyTree
@@ -32,7 +32,7 @@ class Wrapper:
     @property
     def params(self) -> PyTree:
         """Traced numbers of the wrapped environment, `()` where it has none."""
-        return getattr(self.env, "params", ())
+        return traced_params(self.env)
 
     @property
     def auto_reset(self) -> bool:

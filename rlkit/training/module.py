@@ -24,7 +24,7 @@ from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
 class Module(Protocol):
     """Any jittable learner; its train state `ts` is a pytree of its own choice.
 
-    Metrics named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) ->
+    Metrics are scalars; those named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) ->
     (environment steps, updates)` as `StepCounter`s; without it, training steps count as both.
     """
 
@@ -40,8 +40,8 @@ class Module(Protocol):
         """Learns from the batch."""
         ...
 
-    def eval_callback(self, ts: PyTree) -> PyTree:
-        """What is measured between outer iterations, {} for nothing."""
+    def eval_callback(self, ts: PyTree) -> dict[str, Any]:
+        """What is measured between outer iterations by name, {} for nothing; arrays are averaged in the logs."""
         ...
 
 
@@ -129,6 +129,17 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     return ts, reduce_metrics(metrics)
 
 
+def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:
+    """What the module measures. Raises `ConfigError` where that is not a dict."""
+    found = module.eval_callback(ts)
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{type(module).__name__}.eval_callback returned a {type(found).__name__}, not a dict; "
+            'return {"return": ...}, for instance, or {} for nothing'
+        )
+    return found
+
+
 def fit(
     module: Module,
     key: Key | None,
@@ -150,11 +161,11 @@ def fit(
             raise ConfigError("fit needs a key or a train_state, got neither; pass jax.random.key(0)")
         train_state = module.init_train_state(key)
     train_state = strong_types(train_state)
-    first = {} if skip_initial_evaluation else {"initial_eval": module.eval_callback(train_state)}
+    first = {} if skip_initial_evaluation else {"initial_eval": evaluate(module, train_state)}
 
     def outer(ts: PyTree, _: None) -> tuple[PyTree, dict[str, PyTree]]:
         ts, metrics = outer_iteration(module, ts, steps_per_iteration)
-        return ts, {"train": metrics, "eval": module.eval_callback(ts)}
+        return ts, {"train": metrics, "eval": evaluate(module, ts)}
 
     train_state, stacked = jax.lax.scan(outer, train_state, length=num_iterations)
     return train_state, stacked | first

@@ -1,12 +1,16 @@
 """What a run leaves behind: run directory, logs, checkpoints, summary and picture."""
 
+import dataclasses
 import json
 import math
 import os
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import numpy as np
 import yaml
+from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, RunDirectoryError, require
@@ -158,8 +162,6 @@ class Outputs:
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:
-    import dataclasses
-
     return dataclasses.replace(config, directory=os.fspath(directory))
 
 
@@ -182,34 +184,62 @@ def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def describe(module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None) -> dict[str, Any]:
-    """The run as plain data: a `RunConfig` where every part comes from a registry, else what can be told."""
+    """The run as plain data: a `RunConfig` where every part comes from a registry; else each part as well as it can be told,
+    and under `custom` which ones were built in Python.
+    """
     trainer = to_dict(config)
-    if isinstance(module, RLModule):
-        specs = (module.algorithm.spec, module.env.spec, module.agent.spec)
-        same_env = eval_env is None or eval_env.spec == module.env.spec
-        if all(specs) and same_env and seed is not None:
-            (algorithm, hyperparameters), (env_id, arguments), (agent, network) = specs  # pyright: ignore[reportGeneralTypeIssues]
-            env = run_configs.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments)
-            described = run_configs.RunConfig(
-                algorithm=algorithm,
-                env=env,
-                hyperparameters=hyperparameters,
-                agent=agent,
-                network=network,
-                trainer=config,
-                seed=seed,
-            )
-            return run_configs.to_dict(described)
-    return {"custom": f"built in Python from {type(module).__name__}; resume it through its own script", "trainer": trainer}
+    if not isinstance(module, RLModule):
+        return {"custom": ["module"], "module": plain(module), "trainer": trainer, "seed": seed}
+    parts: dict[str, Any] = {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
+    custom = [name for name, part in parts.items() if part.spec is None]
+    custom += [f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())]
+    if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
+        custom.append("eval_env")
+    if custom:
+        told = {name: plain(part if part.spec is None else part.spec) for name, part in parts.items()}
+        return {"custom": custom, **told, "num_envs": module.env.num_envs, "trainer": trainer, "seed": seed}
+    (algorithm, hyperparameters), (env_id, arguments), (agent, network) = (part.spec for part in parts.values())
+    described = run_configs.RunConfig(
+        algorithm=algorithm,
+        env=run_configs.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments),
+        hyperparameters=hyperparameters,
+        agent=agent,
+        network=network,
+        trainer=config,
+        seed=seed,
+    )
+    return run_configs.to_dict(described)
+
+
+def plain(value: Any, depth: int = 6) -> Any:
+    """Any object as plain data, to be read and compared: numbers and strings as they are, objects by type and fields."""
+    if isinstance(value, spaces.Space):
+        return str(value)
+    if isinstance(value, np.ndarray | np.generic | jax.Array):  # before numbers: NumPy's float64 is a float, but no plain one
+        return np.asarray(value).tolist() if np.size(value) <= 64 else f"array{list(value.shape)}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item, depth) for item in value]
+    if isinstance(value, dict):
+        return {str(name): plain(item, depth) for name, item in value.items()}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    if depth == 0 or not hasattr(value, "__dict__"):
+        return type(value).__qualname__
+    fields = {name: plain(item, depth - 1) for name, item in vars(value).items() if not name.startswith("_")}
+    return {"type": type(value).__qualname__, **fields}
 
 
 def to_items(state: PyTree) -> dict[str, PyTree]:
     """A train state as checkpoint items, so that a policy can be read without the environments and the replay memory."""
     if isinstance(state, TrainState):
-        return {"learner": state.learner, "local": state.local}
+        return {"policy": state.learner.policy, "learner": state.learner, "local": state.local}
     return {"state": state}
 
 
 def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
     """The inverse of `to_items`, for a state like `shape`."""
-    return TrainState(**items) if isinstance(shape, TrainState) else items["state"]
+    if isinstance(shape, TrainState):
+        return TrainState(learner=items["learner"], local=items["local"])
+    return items["state"]

@@ -1,28 +1,34 @@
 """Trained policies: loaded from a run directory, they act on NumPy observations and can be evaluated."""
 
 import dataclasses
+import functools
 import os
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlkit import spaces, validation
 from rlkit.agents.base import Agent
-from rlkit.agents.registry import make_agent
-from rlkit.algorithms.registry import make_algorithm
+from rlkit.agents.registry import agent_entry, make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import CheckpointError, require
-from rlkit.ops.running_stats import normalize
+from rlkit.errors import CheckpointError, ConfigError, require
+from rlkit.ops.counters import StepCounter
+from rlkit.ops.running_stats import init_stats, normalize
 from rlkit.training import run_config
 from rlkit.training.checkpointer import Checkpointer
-from rlkit.training.config import CheckpointerConfig
-from rlkit.training.evaluator import EVALUATION_SEED, make_evaluator
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.evaluator import make_evaluator
 from rlkit.training.module import RLModule
-from rlkit.types import Key, LearnerState, PolicyState, PyTree
+from rlkit.types import Key, PolicyState, PyTree
 
 Which = int | Literal["latest", "best"]
+
+
+FRESH_EVALUATION_SEED = 2_000_003  # not the training's: a checkpoint that was the best on those episodes had luck with them
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -31,9 +37,11 @@ class Policy:
 
     agent: Agent
     state: PolicyState
-    config: run_config.RunConfig
+    env: EnvAdapter  # what it was trained in, for `evaluate` and the spaces
+    make_env: Callable[[int], EnvAdapter] | None  # (num_envs) -> such environments; None: there is only `env`
     checkpoint_step: int
-    seed_index: int | None  # which of several seeds this is
+    seed_index: int | None = None  # which of several seeds this is
+    max_evaluation_steps: int | None = None
 
     def __post_init__(self) -> None:
         self._act = jax.jit(self._act_batch, static_argnames="deterministic")
@@ -45,9 +53,16 @@ class Policy:
         return self.state.env_steps.to_int()
 
     def __call__(self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None) -> np.ndarray:
-        """Actions [B, ...] for raw observations [B, ...]; sampled ones draw from `key`, None: from a stream of the policy's
-        own.
+        """Actions [B, ...] within the action space, for raw observations [B, ...].
+
+        Sampled ones draw from `key`, None: from a stream of the policy's own.
         """
+        for space, leaf in zip(spaces.leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True):
+            require(
+                np.shape(leaf)[1:] == space.shape and np.ndim(leaf) > 0,
+                f"a policy takes a batch of observations [B, *{space.shape}], got shape {np.shape(leaf)}",
+                "add an axis for a single one: obs[None]",
+            )
         if key is None:
             self._key, key = jax.random.split(self._key)
         return np.asarray(self._act(self.state, obs, key, deterministic=deterministic))
@@ -55,12 +70,16 @@ class Policy:
     def evaluate(self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None) -> dict[str, Any]:
         """`return`, `length`, `sampled_return`, `sampled_length` [episodes] in the environment of the run.
 
-        `seed` chooses the episodes, None: those that the training evaluated on.
+        `seed` chooses the episodes; None: always the same ones, and others than the training evaluated on.
         """
-        env = make_env(self.config.env.id, num_envs or min(episodes, 64), **self.config.env.arguments)
-        limit = self.config.trainer.max_evaluation_steps
-        seed = EVALUATION_SEED if seed is None else seed
-        evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=limit, seed=seed)
+        require(
+            num_envs is None or self.make_env is not None,
+            "num_envs can be chosen only for environments of a registry",
+            "leave it out, or load the policy with an env of that size",
+        )
+        env = self.env if self.make_env is None else self.make_env(num_envs or min(episodes, 64))
+        seed = FRESH_EVALUATION_SEED if seed is None else seed
+        evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=self.max_evaluation_steps, seed=seed)
         return jax.device_get(jax.jit(evaluator)(self.state))
 
     def _act_batch(self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool) -> Any:
@@ -68,64 +87,125 @@ class Policy:
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
         require(not jax.tree.leaves(carry), "this agent is recurrent", "use agent.exploit with its carry", CheckpointError)
         if deterministic:
-            return self.agent.exploit(state.params, obs, carry, key)[0]
-        return self.agent.explore(state.params, obs, carry, key, jnp.float32(1.0))[0]
+            action = self.agent.exploit(state.params, obs, carry, key)[0]
+        else:
+            action = self.agent.explore(state.params, obs, carry, key, jnp.float32(1.0))[0]
+        return spaces.clip(self.env.action_space, action)
 
 
-def load_policy(run_dir: str | os.PathLike[str], which: Which = "best", *, seed_index: int | None = None) -> Policy:
+def load_policy(
+    run_dir: str | os.PathLike[str],
+    which: Which = "best",
+    *,
+    seed_index: int | None = None,
+    env: EnvAdapter | None = None,
+    agent: Agent | None = None,
+) -> Policy:
     """The policy of a run directory, from its best or latest checkpoint or that of a given step.
 
-    Reads the learner alone, not the environments or the replay memory. Of several seeds, `seed_index` chooses one; None: the
-    one with the highest return in the training's last evaluation before the checkpoint. Raises `CheckpointError` or
-    `ConfigError`.
+    Reads the policy alone, not the optimiser, the environments or the replay memory. Of several seeds, `seed_index` chooses
+    one; None: the one with the highest return in the training's last evaluation before the checkpoint. `env` and `agent` are
+    for runs with parts of your own: what `config.yaml` cannot rebuild, pass in. Raises `CheckpointError` or `ConfigError`.
     """
-    config_file = os.path.join(run_dir, "config.yaml")
-    require(
-        os.path.isfile(config_file),
-        f"{os.fspath(run_dir)} is no run directory: it has no config.yaml",
-        "give the directory that rlkit train wrote",
-        CheckpointError,
-    )
-    config = read_config(run_dir)
-    env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
-    assert config.agent is not None
-    agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
-    algorithm = make_algorithm(config.algorithm, config.hyperparameters)
-    num_seeds = config.trainer.num_seeds
+    settings = read_settings(run_dir)
+    remake = None
+    if env is None:
+        env_id, num_envs, arguments = _registered_env(run_dir, settings)
+        remake = functools.partial(make_env, env_id, **arguments)
+        env = remake(num_envs)
+    if agent is None:
+        name, network = _registered_agent(run_dir, settings)
+        agent = make_agent(name, env.observation_space, env.action_space, network)
+    trainer = validation.from_dict(TrainerConfig, settings["trainer"])
+    num_seeds = trainer.num_seeds
     if seed_index is not None:
-        require(
-            0 <= seed_index < num_seeds,
-            f"seed_index={seed_index}, but the run has {num_seeds} seeds",
-            f"choose 0 to {num_seeds - 1}",
-        )
-    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1.0)
-    keys = jax.random.split(jax.random.key(0), num_seeds) if num_seeds > 1 else jax.random.key(0)
-    init = jax.vmap(module.init_train_state) if num_seeds > 1 else module.init_train_state
-    target = jax.eval_shape(init, keys).learner
-    settings = CheckpointerConfig(
-        directory=config.trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
-    )
-    with Checkpointer(settings, read_only=True) as checkpointer:
-        restored = checkpointer.restore(which, {"learner": target})
-    learner: LearnerState = restored.items["learner"]
+        counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}" if num_seeds > 1 else "one seed; leave it out"
+        if not 0 <= seed_index < num_seeds:
+            raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
+    directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
+    with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
+        step = {"best": checkpointer.best_step, "latest": checkpointer.latest_step}.get(str(which), lambda: which)()
+        known = step in checkpointer.all_steps()
+        normalized = known and bool(checkpointer.metadata(step).get("normalize_observations"))  # pyright: ignore[reportArgumentType]
+        target = jax.eval_shape(lambda: _empty_policy(agent, env, num_seeds, normalized=normalized))
+        restored = checkpointer.restore(which, {"policy": target})
+    state: PolicyState = restored.items["policy"]
     if num_seeds > 1:
         chosen = seed_index if seed_index is not None else _best_seed(restored.metadata)
-        learner, seed_index = jax.tree.map(lambda x: x[chosen], learner), chosen
-    return Policy(agent=agent, state=learner.policy, config=config, checkpoint_step=restored.step, seed_index=seed_index)
+        state, seed_index = jax.tree.map(lambda x: x[chosen], state), chosen
+    return Policy(
+        agent=agent,
+        state=state,
+        env=env,
+        make_env=remake,
+        checkpoint_step=restored.step,
+        seed_index=seed_index,
+        max_evaluation_steps=trainer.max_evaluation_steps,
+    )
+
+
+def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the `config.yaml` of a run directory holds. Raises `CheckpointError` if this is none."""
+    path = os.path.join(run_dir, "config.yaml")
+    values = run_config.read_yaml(path) if os.path.isfile(path) else None
+    if not isinstance(values, dict) or "trainer" not in values:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory that a run wrote"
+        )
+    return values
 
 
 def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
-    """The config of a run directory. Raises `CheckpointError` for runs built from Python objects."""
-    path = os.path.join(run_dir, "config.yaml")
-    values: Any = run_config.read_yaml(path)
-    custom = isinstance(values, dict) and "custom" in values
-    require(
-        not custom,
-        f"{os.fspath(run_dir)} was built from Python objects that its config.yaml cannot describe",
-        'go on through its own script: Trainer(..., TrainerConfig(restore_checkpoint="auto")), then load_checkpoint or run',
-        CheckpointError,
+    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry can rebuild."""
+    settings = read_settings(run_dir)
+    custom = settings.get("custom")
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its config.yaml cannot rebuild; "
+            'go on through its own script, with TrainerConfig(restore_checkpoint="auto")'
+        )
+    return run_config.from_dict(settings)
+
+
+def _registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """(id, number, arguments) of the run's environments."""
+    if "custom" not in settings:
+        env = settings["env"]
+        return env["id"], env["num_envs"], env["arguments"]
+    _require_known(run_dir, settings, "env")
+    env_id, arguments = settings["env"]
+    return env_id, settings["num_envs"], arguments
+
+
+def _registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
+    """(name, config) of the run's agent."""
+    if "custom" not in settings:
+        name, network = settings["agent"], settings["network"]
+    else:
+        _require_known(run_dir, settings, "agent")
+        name, network = settings["agent"][0], {k: v for k, v in settings["agent"][1].items() if k != "type"}
+    return name, validation.from_dict(agent_entry(name).config, network)
+
+
+def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
+    custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml cannot rebuild; "
+            f"pass it: load_policy(run_dir, {part}=...)"
+        )
+
+
+def _empty_policy(agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool) -> PolicyState:
+    """A policy state of the right shapes; only its shapes are used."""
+    one = spaces.example(env.observation_space)
+    state = PolicyState(
+        params=agent.init(jax.random.key(0)),
+        obs_stats=init_stats(one) if normalized else None,
+        env_steps=StepCounter.create(),
+        total_steps=jnp.float32(0.0),
     )
-    return run_config.from_dict(values)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), state) if num_seeds > 1 else state
 
 
 def play_episodes(
@@ -156,6 +236,7 @@ def play_episodes(
                     action, agent_carry, _ = module.agent.explore(
                         policy.params, normalized, agent_carry, act_key, jnp.float32(1.0)
                     )
+                action = spaces.clip(env.action_space, action)
                 env_state, timestep = env.step(env_key, env_state, action)
                 out = {
                     "obs": obs,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
-from rlkit.training.module import Module, iteration, outer_iteration, strong_types
+from rlkit.training.module import Module, evaluate, iteration, outer_iteration, strong_types
 from rlkit.types import Key, PyTree
 
 
@@ -36,7 +36,7 @@ class Program:
         self.init = self._compiled(lambda key: strong_types(module.init_train_state(key)))
         self.outer = self._compiled(step(lambda ts: outer_iteration(module, ts, epochs)), donate=True)
         self.single = self._compiled(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True)
-        self.evaluate = self._compiled(module.eval_callback)
+        self.evaluate = self._compiled(lambda ts: evaluate(module, ts))
         self.copy = self._compiled(lambda ts: jax.tree.map(jnp.copy, ts))
 
     def keys(self, key: Key | int) -> Key:

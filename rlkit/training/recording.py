@@ -160,7 +160,17 @@ def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _per_seed(metrics: dict[str, Any], num_seeds: int) -> list[dict[str, float]]:
-    """One dict of floats for each seed; averages over no episode are left out."""
+    """One dict of floats for each seed; averages over no episode are left out.
+
+    Raises `ConfigError` for a metric that is neither a scalar nor, of several seeds, [S].
+    """
+    for name, value in metrics.items():
+        shape = np.shape(value)
+        require(
+            shape == () or (num_seeds > 1 and shape == (num_seeds,)),
+            f"the metric {name!r} has shape {shape[1:] if num_seeds > 1 else shape}, not ()",
+            "reduce it to a scalar in training_step, such as its .mean()",
+        )
     absent = {"avg_return", "avg_length"}
     rows = [
         {name: float(np.ravel(value)[seed if np.size(value) > 1 else 0]) for name, value in metrics.items()}

@@ -46,8 +46,8 @@ class RunConfig:
     """Config of the agent; None: its defaults."""
     trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
     """Length of training, evaluation, checkpoints, logs."""
-    seed: Seed = 0
-    """Seed of the first run; several seeds count up from it."""
+    seed: Seed | None = 0
+    """Seed of the first run; several seeds count up from it. None: the run was started from a key."""
 
     def __post_init__(self) -> None:
         entry = algorithm_entry(self.algorithm)

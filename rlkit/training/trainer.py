@@ -131,6 +131,8 @@ class Trainer:
         self.program = Program(module, num_seeds=config.num_seeds, epochs=plan.epochs_per_checkpoint)
         self.state: PyTree = None
         self.seed: int | None = None
+        self._keys: Key | None = None  # of all seeds; None: not told
+        self._started_from: list[Any] | None = None  # the data of these keys, also of a run that is restored
         self.stop_reason: str | None = None
         self._outputs: Outputs | None = None
         self._open_arguments: dict[str, Any] = {"logger": logger, "checkpointer": checkpointer}
@@ -165,13 +167,23 @@ class Trainer:
 
     # What a run is made of
 
-    def init(self, key: Key | int) -> PyTree:
+    def init(self, key: Key | int | None) -> PyTree:
         """The state before training, fresh or restored as `config.restore_checkpoint` says; opens the run directory.
 
         `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are s, s + 1, …, so that each
-        equals the single run of that seed.
+        equals the single run of that seed. None: whatever the run was started from, for one that is restored. The next training
+        step takes the buffers of the state over: copy what you want to keep.
         """
-        keys = self._take_key(key)
+        opened_here = self._outputs is None
+        try:
+            return self._init(key)
+        except RlkitError:
+            if opened_here:  # so that the directory is free for another try
+                self.close()
+            raise
+
+    def _init(self, key: Key | int | None) -> PyTree:
+        self._take_key(key)
         outputs = self._open()
         require(
             outputs.run_directory is None or outputs.description == self.description(),
@@ -183,8 +195,12 @@ class Trainer:
         found = None if checkpointer is None else checkpointer.latest_step()
         begins_again = which == "auto" and found is None
         if checkpointer is not None and which is not None and not begins_again:
-            self._restore(checkpointer, "latest" if which == "auto" else which, keys, same_run=True)
+            self._restore(checkpointer, "latest" if which == "auto" else which, same_run=True)
             return self.state
+        if self._keys is None:
+            raise CheckpointError(
+                "this run has no checkpoint yet, and its key is not known; start it again from its own script"
+            )
         require(
             found is None,
             f"there are checkpoints of another run already (up to step {found})",
@@ -194,15 +210,14 @@ class Trainer:
         self._begin()
         if begins_again:  # a run that was cut before its first checkpoint may have left rows
             outputs.logger.restore({})
-        self.state = self.program.init(keys)
+        self.state = self.program.init(self._keys)
         return self.state
 
     def open(self, *, seed: int | None = None) -> None:
         """Opens run directory, logs and checkpoints now rather than in `init`, so that what is wrong with them is told at
         once.
         """
-        if seed is not None:
-            self._take_key(seed)
+        self._take_key(seed)
         self._open()
 
     def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
@@ -213,12 +228,14 @@ class Trainer:
         environment gives any. The evaluation before the first outer iteration is logged, not listed.
         """
         self.stop_reason = None
+        self._started, self._compiled_before = time.perf_counter(), self.program.compile_seconds
         if key is not None:
             try:
                 self.init(key)
             except Exception as error:
                 if not isinstance(error, RlkitError):  # those are about settings, and leave the files of the run as they are
                     self._log_crash(error)
+                self._started = None
                 raise
         require(
             self.state is not None,
@@ -227,8 +244,7 @@ class Trainer:
             ConfigError,
         )
         outputs = self._open()
-        self._started = time.perf_counter()
-        self._session_start, self._compiled_before = self._wall_before, self.program.compile_seconds
+        self._session_start = self._wall_before
         before = len(self.history)
         try:
             outputs.logger.start(self.hparams())
@@ -293,6 +309,12 @@ class Trainer:
             checkpointer = self._open().checkpointer
             if checkpointer is None:
                 raise CheckpointError("this run has no checkpoints; set run_dir, or call save_checkpoint(path)")
+            require(
+                self.outer_iteration not in checkpointer.all_steps(),
+                f"outer iteration {self.outer_iteration} is saved already, and train_step() does not advance it",
+                "use train_epoch(), or save_checkpoint(path) with a directory of its own",
+                CheckpointError,
+            )
             self._save(checkpointer, self.outer_iteration, self.state, evaluation_score)
             checkpointer.wait()
         else:
@@ -308,7 +330,7 @@ class Trainer:
         inner = os.path.join(path, "checkpoints")
         directory = inner if os.path.isdir(inner) else os.fspath(path)
         with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-            step = self._restore(checkpointer, which, self.program.keys(0), same_run=False)
+            step = self._restore(checkpointer, which, same_run=False)
         self._parent = {"directory": os.path.abspath(directory), "step": step}
         return self.state
 
@@ -490,6 +512,8 @@ class Trainer:
             "seed_returns": self._seed_returns,
             "return_std": self._return_std,
             "seed": self.seed,
+            "normalize_observations": isinstance(state, TrainState) and state.learner.obs_stats is not None,
+            "keys": self._started_from,
             "num_seeds": self.config.num_seeds,
             "wall_seconds": self.wall_seconds,
             "logger": self._open().logger.state(),
@@ -503,12 +527,20 @@ class Trainer:
             self._saved_iteration = iteration
         self._each("on_checkpoint", iteration)
 
-    def _restore(self, checkpointer: Checkpointer, which: Which, keys: Key, *, same_run: bool) -> int:
+    def _restore(self, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> int:
         """Takes over a checkpoint; returns its step."""
-        shape = self.program.state_shape(keys)
-        restored = checkpointer.restore(which, to_items(shape))
+        shape = self.program.state_shape(self.program.keys(0))
+        items = {name: item for name, item in to_items(shape).items() if name != "policy"}  # the learner has it too
+        restored = checkpointer.restore(which, items)
         damaged = [step for step, _ in restored.skipped]
+        started_from = restored.metadata.get("keys")
         if same_run:
+            require(
+                self._keys is None or started_from == self._started_from,
+                "this run was started from another key or seed",
+                "pass the same one, or None to go on from whichever it was",
+                RunDirectoryError,
+            )
             newer = [step for step in checkpointer.all_steps() if step > restored.step and step not in damaged]
             require(
                 not newer,
@@ -518,6 +550,8 @@ class Trainer:
                 CheckpointError,
             )
         metadata = restored.metadata
+        if self._keys is None or not same_run:
+            self.seed, self._started_from = metadata.get("seed"), started_from
         before = Plan(**metadata["plan"]) if "plan" in metadata else self.plan
         self._begin()
         self.state = from_items(restored.items, shape)
@@ -565,10 +599,10 @@ class Trainer:
 
     # Small things
 
-    def _take_key(self, key: Key | int) -> Key:
-        keys = self.program.keys(key)
+    def _take_key(self, key: Key | int | None) -> None:
+        self._keys = None if key is None else self.program.keys(key)
+        self._started_from = None if self._keys is None else np.asarray(jax.random.key_data(self._keys)).tolist()
         self.seed = int(key) if isinstance(key, (int, np.integer)) else None
-        return keys
 
     def _require_state(self) -> None:
         require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)

@@ -209,7 +209,7 @@ class Returning(nnx.Module):
 
 def test_a_torso_of_your_own(key):
     agent = actor_critic(BOX, spaces.Discrete(2), torso=UserTorso)
-    assert agent.spec is None  # the config alone cannot rebuild it
+    assert agent.custom == ("torso",)  # the config alone cannot rebuild it
     params = agent.init(key)
     assert params["network"]["actor"]["head"]["kernel"].shape == (7, 2)
     assert agent.value(params, observe(BOX)).shape == (BATCH,)

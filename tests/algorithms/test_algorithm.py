@@ -105,7 +105,7 @@ def test_process_batch_runs_on_every_minibatch(key, make_env, make_agent, one_it
         loss=Recorder.loss,
         process_batch=lambda batch: batch.replace(advantage=batch.advantage + 3.0),
     )
-    assert algorithm.spec is None
+    assert algorithm.custom == ("loss", "process_batch")
     metrics = one_iteration(algorithm, make_agent(env), env, key)[-1]
     np.testing.assert_allclose(metrics["advantage_mean"], 3.0, atol=1e-5)  # after standardisation, before the loss
 

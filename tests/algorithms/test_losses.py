@@ -57,5 +57,5 @@ def test_a2c_loss(stub_agent):
     log_prob = np.array([-1.0, -2.0, -3.0]) + np.log(RATIO)
     policy_loss = -(log_prob * [1.0, 2.0, -1.0]).mean()
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
-    np.testing.assert_allclose(metrics["value_loss"], 2.5 / 3, rtol=1e-5)
-    np.testing.assert_allclose(loss, policy_loss + 0.5 * 2.5 / 3 - 0.1 * 0.2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["value_loss"], 5.0 / 3, rtol=1e-5)  # [2², 1², 0²], not halved: as in SB3
+    np.testing.assert_allclose(loss, policy_loss + 0.5 * 5.0 / 3 - 0.1 * 0.2, rtol=1e-5)

@@ -64,7 +64,7 @@ def ppo_objective(config, params, batch):
 def a2c_objective(config, params, batch):
     log_prob, entropy = log_prob_and_entropy(params, batch["obs"], batch["action"])
     error = (values(params, batch["obs"]) - batch["target"]) ** 2
-    return -(log_prob * batch["advantage"]).mean() + config.value_coef * 0.5 * error.mean() - config.entropy_coef * entropy
+    return -(log_prob * batch["advantage"]).mean() + config.value_coef * error.mean() - config.entropy_coef * entropy
 
 
 class Adam:

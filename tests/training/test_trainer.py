@@ -437,7 +437,7 @@ def test_save_and_load_by_hand(tiny, tmp_path):
         trainer.save_checkpoint()
     with tiny.trainer(run_dir=str(tmp_path / "branch")) as other:
         assert tree_digest(other.load_checkpoint(tmp_path / "mine")) == digest
-        assert other.seed is None and other.outer_iteration == 1 and other.env_steps == 32
+        assert other.seed == 3 and other.outer_iteration == 1 and other.env_steps == 32
         assert len(other.run()) == 2
         trainer.train_epoch(), trainer.train_epoch()
         assert tree_digest(other.state) == tree_digest(trainer.state)

@@ -1,0 +1,13 @@
+"""Functions by name, imported when they are used."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def resolve(target: str | Callable[..., Any]) -> Callable[..., Any]:
+    """The function that `module:name` stands for; a function stands for itself."""
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
