@@ -34,7 +34,7 @@ class EvaluateFlags:
     seed_index: Annotated[int, Ge(0)] | None = None
     """Which seed of a run with several, counted from 0; None: the best one."""
     seed: Seed | None = None
-    """Seed of the episodes; None: the one of the run's own evaluations."""
+    """Seed of the episodes; None: always the same ones, others than those that the training evaluated on."""
     num_envs: PositiveInt | None = None
     """Environments that run side by side; None: as the policy sees fit."""
     json: bool = False
