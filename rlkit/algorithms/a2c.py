@@ -1,6 +1,7 @@
 """Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the plain policy gradient.
 
-Follows Stable-Baselines3's A2C, so that the value loss is the whole mean squared error (PPO's is half of it); bootstraps from the final observation at time limits.
+Follows Stable-Baselines3's A2C: the value loss is the whole mean squared error, where `ppo` takes half of it. Bootstraps from
+the final observation at time limits.
 """
 
 from collections.abc import Callable

@@ -38,8 +38,8 @@ from rlkit.types import (
 class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
-    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names what was passed beside the config; `check(agent, env)` raises a
-    `ConfigError` if the algorithm cannot work with them.
+    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names what was passed beside the
+    config; `check(agent, env)` raises a `ConfigError` if the algorithm cannot work with them.
     """
 
     collector: Collector

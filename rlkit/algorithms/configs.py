@@ -4,9 +4,12 @@ Sizes (`num_envs`, minibatches) count all environments and devices together.
 """
 
 import dataclasses
+import math
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
+
+from rlkit.errors import ConfigError
 
 PositiveInt = Annotated[int, Gt(0)]
 UnitInterval = Annotated[float, Ge(0), Le(1)]
@@ -84,3 +87,17 @@ class A2CConfig:
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+
+
+def check_minibatches(config: PPOConfig, num_envs: int) -> None:
+    """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs` environments."""
+    size = num_envs * config.num_steps
+    if size % config.num_minibatches == 0:
+        return
+    small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
+    divisors = {*small, *(size // n for n in small)}
+    nearest = sorted(sorted(divisors, key=lambda n: (abs(n - config.num_minibatches), n))[:3])
+    raise ConfigError(
+        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout "
+        f"(num_envs={num_envs} x num_steps={config.num_steps}); use num_minibatches={' or '.join(map(str, nearest))}"
+    )

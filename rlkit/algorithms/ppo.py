@@ -11,11 +11,9 @@ import optax
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
-from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.configs import PPOConfig, check_minibatches
 from rlkit.algorithms.on_policy import Overrides, on_policy
 from rlkit.algorithms.updaters import LossFn
-from rlkit.envs.base import EnvAdapter
-from rlkit.errors import require
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
@@ -44,7 +42,7 @@ def ppo(
         overrides,
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
-        check=lambda agent, env: _check_sizes(config, env),
+        check=lambda agent, env: check_minibatches(config, env.num_envs),
     )
 
 
@@ -70,15 +68,3 @@ def ppo_loss(config: PPOConfig) -> LossFn:
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 
     return loss
-
-
-def _check_sizes(config: PPOConfig, env: EnvAdapter) -> None:
-    size = config.num_steps * env.num_envs
-    divisors = [n for n in range(1, size + 1) if size % n == 0]
-    nearest = sorted(sorted(divisors, key=lambda n: abs(n - config.num_minibatches))[:3])
-    require(
-        size % config.num_minibatches == 0,
-        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout "
-        f"(num_envs={env.num_envs} x num_steps={config.num_steps})",
-        f"use num_minibatches={' or '.join(map(str, nearest))}",
-    )

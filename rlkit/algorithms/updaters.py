@@ -23,7 +23,7 @@ scalars.
 class GradientStep:
     """One descent of a loss: in all parameters, or in the top-level `group` of them.
 
-    The optimiser's `update` gets the extra arguments `progress`, `value`, `grad` and `value_fn` (of this batch), if it takes any.
+    If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`.
     """
 
     loss: LossFn
@@ -78,12 +78,16 @@ class Updater:
             found = loss, metrics, gradients
             return found if axis_name is None else jax.lax.pmean(found, axis_name)
 
+        def value_fn(part: PyTree, progress: Array | None = None) -> Array:
+            del progress  # optax insists that this function takes all extra arguments that are not its own
+            return loss_fn(part)[0] if axis_name is None else _with_gradient(part, differentiate)
+
         loss, metrics, gradients = differentiate(part)
         extra = {
             "progress": learner.progress,
             "value": loss,
             "grad": gradients,  # of `value`: before `process_gradients`
-            "value_fn": lambda part: _with_gradient(part, differentiate) if axis_name else loss_fn(part)[0],
+            "value_fn": value_fn,
         }
         norm = optax.tree.norm(gradients)
         if step.process_gradients:

@@ -1,14 +1,18 @@
 """`rlkit plot`: draws the learning curves of one or several runs."""
 
 import dataclasses
+import itertools
+import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import tyro
 
 from rlkit.cli import flags
+from rlkit.errors import require
 
 COMMAND = "rlkit plot"
+DEFAULT_OUTPUT = "learning_curve.png"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,8 +21,10 @@ class PlotFlags:
 
     run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
     """Directories of the runs."""
-    output: str = "learning_curve.png"
-    """The picture, a PNG file; replaced if it exists."""
+    output: str | None = None
+    """The picture, a PNG file; None: learning_curve.png or, where that exists, learning_curve-2.png and so on."""
+    overwrite: bool = False
+    """Replace the picture if it exists."""
     metric: str = "eval/avg_return"
     """What to draw, by its name in metrics.jsonl."""
     x: Literal["env_steps", "wall_seconds"] = "env_steps"
@@ -30,7 +36,16 @@ class PlotFlags:
 def run(arguments: Sequence[str]) -> int:
     """Draws as `arguments` say; returns the exit code."""
     chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
+    output = _free_name() if chosen.output is None and not chosen.overwrite else chosen.output or DEFAULT_OUTPUT
+    free = chosen.overwrite or not os.path.lexists(output)
+    require(free, f"{output} exists already", "replace it with --overwrite, or choose another --output")
     from rlkit.training.plotting import learning_curve
 
-    print(learning_curve(chosen.run_dirs, chosen.output, metric=chosen.metric, x=chosen.x, title=chosen.title))
+    print(learning_curve(chosen.run_dirs, output, metric=chosen.metric, x=chosen.x, title=chosen.title))
     return 0
+
+
+def _free_name() -> str:
+    stem, ending = os.path.splitext(DEFAULT_OUTPUT)
+    names = itertools.chain([DEFAULT_OUTPUT], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
+    return next(name for name in names if not os.path.lexists(name))

@@ -43,11 +43,13 @@ def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
 
 
 def _speed(run_dir: str) -> list[str]:
-    """The size and speed of the run, from its summary; nothing where that is missing."""
+    """The size of the run and its speed, compiling included, from its summary; nothing where that is missing."""
     try:
         summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
-        steps, seconds = summary["env_steps"], summary["wall_seconds"]
-        speed, compiling = summary["env_steps_per_second"], summary["compile_seconds"]
+        steps, seeds = summary["env_steps"], summary["num_seeds"]
+        seconds, compiling = summary["wall_seconds"], summary["compile_seconds"]
     except (OSError, ValueError, KeyError):
         return []
-    return [f"{steps:,} steps in {human_seconds(seconds)} ({speed:,.0f} a second; compiling took {human_seconds(compiling)})"]
+    size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
+    speed = f"{seeds * steps / max(seconds, 1e-3):,.0f} a second{over}"
+    return [f"{size} steps in {human_seconds(seconds)} ({speed}; compiling took {human_seconds(compiling)} of it)"]

@@ -2,9 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-from annotated_types import Ge
+from typing import Any
 
 from rlkit import validation
 from rlkit.cli import flags
@@ -22,8 +20,6 @@ class ResumeFlags:
     """Directory of the run."""
     total_steps: PositiveInt | None = None
     """Environment steps to train for in all, to extend the run; None: as many as it was started for."""
-    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "latest"
-    """Where to start: latest, best or a step."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -38,4 +34,4 @@ def run(arguments: Sequence[str]) -> int:
 def _reopen(chosen: ResumeFlags) -> Any:
     from rlkit.training.building import reopen
 
-    return reopen(chosen.run_dir, total_steps=chosen.total_steps, which=chosen.checkpoint)
+    return reopen(chosen.run_dir, total_steps=chosen.total_steps)

@@ -8,7 +8,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from rlkit.cli.report import report
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, RunDirectoryError, require
+from rlkit.training import run_directory
+from rlkit.training.config import TrainerConfig
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -22,6 +24,19 @@ def pin_threads() -> None:
     cure = "start the run by the command `rlkit`, or with NPROC=1 in the environment"
     require("jax" not in sys.modules or os.environ.get("NPROC") == "1", "deterministic comes too late: JAX is imported", cure)
     os.environ["NPROC"] = "1"
+
+
+def check_run_dir(config: TrainerConfig) -> None:
+    """Raises what the trainer would say to the run directory of `config`, but at once; creates and locks nothing."""
+    assert config.run_dir is not None
+    path = run_directory._checked(config.run_dir)
+    is_run = (path / "config.yaml").is_file()
+    run_directory._require_ours(path, run_directory._foreign_files(path))
+    cure = f"go on with `rlkit resume {config.run_dir}`, or choose another --run-dir"
+    fresh = config.restore_checkpoint is None
+    require(not (is_run and fresh), f"{path} already holds a run", cure, RunDirectoryError)
+    cure = "name the --run-dir of a run, or leave out --restore-checkpoint"
+    require(is_run or fresh or config.restore_checkpoint == "auto", f"{path} holds no run", cure, RunDirectoryError)
 
 
 def train_to_end(make_trainer: Callable[[], "Trainer"], *, run_dir: str, seed: int | None = None) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.configs import PPOConfig, check_minibatches
 from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
 from rlkit.cli import flags
-from rlkit.cli.running import pin_threads, train_to_end
+from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -48,7 +49,8 @@ class RunFlags:
     """The run as a whole."""
 
     config: str | None = None
-    """YAML file of settings, such as the config.yaml of a run, in place of the preset."""
+    """YAML file of settings, such as the config.yaml of a run, in place of the preset; its run_dir and restore_checkpoint are
+    left out."""
     agent: str = "actor_critic"
     """Name of the agent."""
     seed: int = 0
@@ -69,12 +71,17 @@ def run(arguments: Sequence[str]) -> int:
         print(usage(), end="")
         return 0
     base = _base_config(names, file, flags.peek(arguments, "--agent"))
+    has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
+    require(has_seed, f"{file} is of a run that was started from a key, not from a seed", "choose one with --seed N")
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
+    if isinstance(config.hyperparameters, PPOConfig):
+        check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
         print(run_config.dump(config), end="")
         return 0
     run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
     config = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir))
+    check_run_dir(config.trainer)
     if config.trainer.deterministic:
         pin_threads()
     return train_to_end(lambda: _build(config), run_dir=run_dir, seed=config.seed)
@@ -103,7 +110,7 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
     if names:
         algorithm_entry(names[0])
         _check_env(names[1])
-    config = run_config.load(file) if file is not None else run_config.preset(*names)
+    config = run_config.for_another_run(run_config.load(file)) if file is not None else run_config.preset(*names)
     if names and config.algorithm != names[0]:
         raise ConfigError(f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND} {config.algorithm} ...`")
     if names and config.env.id != names[1]:
@@ -116,9 +123,13 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
 
 
 def _check_env(env_id: str) -> None:
-    """Raises what the registry says to an id that nobody knows, which it does before it imports anything."""
+    """Raises for an id that needs the network, and what the registry says to one that nobody knows, before any import."""
+    from rlkit.envs.ids import NEEDS_NETWORK
     from rlkit.envs.registry import list_envs, make_env
 
+    suite, _, name = env_id.partition("/")
+    offline = suite != "gymnax" or name not in NEEDS_NETWORK
+    require(offline, f"{env_id} cannot run offline ({NEEDS_NETWORK.get(name)})", "use another id, see `rlkit list envs`")
     if env_id not in list_envs():
         make_env(env_id, 1)
 
@@ -130,7 +141,7 @@ def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> t
     kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     run_flags = RunFlags(
         agent=config.agent or "",
-        seed=config.seed,
+        seed=config.seed or 0,
         num_envs=config.env.num_envs,
         env_arguments=json.dumps(config.env.arguments),
     )

@@ -234,7 +234,7 @@ class Checkpointer:
         return max(self.all_steps(), default=None)
 
     def best_step(self) -> int | None:
-        """The step with the highest finite score, the earliest of equals; None if there is none. Skips unreadable records."""
+        """The step with the highest finite score, the newest of equals; None if there is none. Skips unreadable records."""
         return _best({step: record["score"] for step, record in self._records()[0].items()})
 
     def metadata(self, step: int) -> dict[str, Any]:
@@ -358,8 +358,9 @@ class _KeepBest:
 
 
 def _best(scores: Mapping[int, float | None]) -> int | None:
-    finite = [(-score, step) for step, score in scores.items() if score is not None and math.isfinite(score)]
-    return min(finite)[1] if finite else None
+    """The newest step of the highest score: of equals, the one that has learned longest."""
+    finite = [(score, step) for step, score in scores.items() if score is not None and math.isfinite(score)]
+    return max(finite)[1] if finite else None
 
 
 def _sealed(body: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class CheckpointerConfig:
     max_to_keep: Annotated[int, Ge(1)] = 2
     """How many of the newest checkpoints stay."""
     keep_best: bool = True
-    """Also keep the checkpoint with the highest evaluation return."""
+    """Also keep the checkpoint with the highest evaluation return, the newest of equals."""
     save_timeout: Annotated[float, Gt(0)] = 600.0
     """Seconds to wait for a write to finish before it counts as failed."""
 

@@ -117,7 +117,7 @@ class JsonlLogger:
         os.ftruncate(self._descriptor, offset)
 
     def _unwritable(self, error: OSError) -> RunDirectoryError:
-        cure = "free space or choose another place with --logger.jsonl PATH, then resume"
+        cure = "free space there or make it writable; a new run writes elsewhere with --jsonl PATH"
         return RunDirectoryError(f"cannot write records to {self.path}: {error.strerror or error}; {cure}")
 
 

@@ -24,8 +24,8 @@ from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
 class Module(Protocol):
     """Any jittable learner; its train state `ts` is a pytree of its own choice.
 
-    Metrics are scalars; those named `sum/…` add up over training steps, all others are averaged. A module may also have `counters(ts) ->
-    (environment steps, updates)` as `StepCounter`s; without it, training steps count as both.
+    Metrics are scalars; those named `sum/…` add up over training steps, all others are averaged. A module may also have
+    `counters(ts) -> (environment steps, updates)` as `StepCounter`s; without it, training steps count as both.
     """
 
     def init_train_state(self, key: Key) -> PyTree:

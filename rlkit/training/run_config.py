@@ -1,6 +1,7 @@
 """`RunConfig`: a whole run as plain data, YAML in and out, with presets below it. Imports no JAX."""
 
 import dataclasses
+import os
 import pathlib
 import re
 from importlib import resources
@@ -99,6 +100,27 @@ def dump(config: RunConfig) -> str:
 def load(path: str | pathlib.Path) -> RunConfig:
     """Reads YAML or JSON. Raises `ConfigError` that names the file."""
     return from_dict(read_yaml(path))
+
+
+def for_another_run(config: RunConfig) -> RunConfig:
+    """The settings without the places of their own run: its directory, files that lie in there, where it went on from."""
+    trainer = config.trainer
+    jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
+    if trainer.run_dir is not None:
+        jsonl, directory = (None if path and _inside(path, trainer.run_dir) else path for path in (jsonl, directory))
+    trainer = dataclasses.replace(
+        trainer,
+        run_dir=None,
+        restore_checkpoint=None,
+        logger_config=dataclasses.replace(trainer.logger_config, jsonl=jsonl),
+        checkpointer_config=dataclasses.replace(trainer.checkpointer_config, directory=directory),
+    )
+    return dataclasses.replace(config, trainer=trainer)
+
+
+def _inside(path: str, directory: str) -> bool:
+    inner, outer = (pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory))
+    return inner.is_relative_to(outer)
 
 
 def read_yaml(path: str | pathlib.Path) -> Any:

@@ -6,6 +6,8 @@ import numpy as np
 import optax
 import pytest
 
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.updaters import GradientStep, Updater, split_loss
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
@@ -71,6 +73,9 @@ def test_forms_of_losses(form, extra):
         (jnp.ones(3), r"shape \(3,\); reduce it to a scalar"),
         ((jnp.ones((2, 1)), {}), r"shape \(2, 1\)"),
         (jnp.int32(3), "scalar of int32, which has no gradient"),
+        ((1.0, {"error": jnp.ones(3)}), r"metric 'error' with shape \(3,\); reduce it to a scalar, such as its .mean\(\)"),
+        ({"loss": 1.0, "error": np.ones((1, 1))}, r"metric 'error' with shape \(1, 1\)"),
+        ((1.0, {"nested": {"error": 1.0}}), "metric 'nested' as a dict; return scalars"),
     ],
 )
 def test_other_forms_are_refused(output, wanted):
@@ -90,6 +95,7 @@ OPTIMIZERS = {
     "schedule": (optax.adam(optax.linear_schedule(0.1, 0.0, 10)), None),
     "multi_steps": (optax.MultiSteps(optax.sgd(0.1), every_k_schedule=2), None),
     "plateau": (optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau()), None),
+    "polyak": (optax.polyak_sgd(0.1), None),
     "if_finite": (optax.apply_if_finite(optax.sgd(0.1), 3), None),
 }
 
@@ -194,3 +200,37 @@ def test_devices_average_gradients_and_metrics():
     )
     np.testing.assert_allclose(learner.params["a"], [[0.8, 1.8]] * 2, rtol=1e-6)
     np.testing.assert_array_equal(metrics["seen"], [2.0, 2.0])
+
+
+def test_lbfgs_gets_what_its_line_search_needs():
+    updater = updater_of(optimizer=optax.lbfgs())
+
+    @jax.jit
+    def six_steps(learner):
+        return jax.lax.scan(lambda learner, _: step(updater, learner, 4.0), learner, length=6)
+
+    _, metrics = six_steps(learner_for(updater))
+    assert float(metrics["loss"][0]) == 28.0
+    assert float(metrics["loss"][-1]) < 1e-6
+
+
+def test_lbfgs_in_a_group_and_over_devices_searches_the_common_loss():
+    def loss(agent, params, target_params, batch, key):
+        return jnp.square(params["a"] - batch * params["b"]).sum()
+
+    updater = updater_of(loss, optimizer=optax.lbfgs(), group="a")
+    learner = jax.vmap(lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d")[0], axis_name="d")(
+        jnp.array([1.0, 3.0])
+    )
+    joined = updater_of(lambda *args: (loss(*args[:3], 1.0, None) + loss(*args[:3], 3.0, None)) / 2, optax.lbfgs(), group="a")
+    np.testing.assert_allclose(learner.params["a"], [step(joined)[0].params["a"]] * 2, rtol=1e-5)
+    np.testing.assert_array_equal(learner.params["b"], [PARAMS["b"]] * 2)
+
+
+def test_one_update_of_ppo_with_lbfgs(make_env, make_agent, one_iteration, key):
+    env = make_env()
+    algorithm = ppo(PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1), optimizer=optax.lbfgs())
+    before, _, _, learner, metrics = one_iteration(algorithm, make_agent(env), env, key)
+    moved = jax.tree.map(lambda x, y: jnp.abs(x - y).max(), learner.params, before.learner.params)
+    assert max(jax.tree.leaves(moved)) > 1e-4 and np.isfinite(metrics["loss"])
+    assert float(metrics["sum/skipped_updates"]) == 0.0

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from rlkit.cli import train
 from rlkit.cli.main import main
 
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
@@ -40,18 +41,30 @@ MISTAKES = {
     "wandb mode": ([*TRAIN, "--wandb", "on"], "invalid choice 'on' for argument '--wandb'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
     "arguments no object": ([*TRAIN, "--env-arguments", "[1]"], "--env-arguments must be a JSON object"),
+    "minibatches that do not divide": ([*TRAIN, "--num-minibatches", "3"], "num_minibatches=3 does not divide the 512 samples"),
+    "environment that downloads": (["train", "ppo", "gymnax/MNISTBandit-bsuite"], "MNISTBandit-bsuite cannot run offline"),
+    "a file as directory": ([*TRAIN, "--run-dir", "/dev/null"], "/dev/null is a file; name a directory"),
+    "a directory of somebody else": ([*TRAIN, "--run-dir", "/usr"], "/usr is foreign: it holds files that are not a run's"),
+    "nothing to restore": (
+        [*TRAIN, "--run-dir", "runs/absent", "--restore-checkpoint", "best"],
+        "absent holds no run; name the",
+    ),
     "unknown agent": ([*TRAIN, "--agent", "actorcritic"], "did you mean 'actor_critic'?"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
     "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
     "resume nothing": (["resume"], "RUN_DIR"),
     "resume an absent run": (["resume", "runs/absent"], "runs/absent holds no run"),
     "resume towards less than nothing": (["resume", "runs/absent", "--total-steps", "0"], "ResumeFlags.total_steps"),
-    "resume a misspelled checkpoint": (["resume", "runs/absent", "--checkpoint", "newest"], "--checkpoint"),
+    "resume from an older step": (["resume", "runs/absent", "--checkpoint", "best"], "unknown argument '--checkpoint'"),
     "evaluate nothing": (["evaluate"], "RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent holds no run"),
     "evaluate no episodes": (["evaluate", "runs/absent", "--episodes", "0"], "EvaluateFlags.episodes"),
     "plot nothing": (["plot"], "no run to draw"),
     "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
+    "plot over a file": (
+        ["plot", "runs/absent", "--output", "/dev/null"],
+        "/dev/null exists already; replace it with --overwrite",
+    ),
     "plot over what": (["plot", "runs/absent", "--x", "time"], "invalid choice 'time' for argument '--x'"),
     "list nothing": (["list"], "write one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
@@ -133,13 +146,11 @@ def test_the_installed_command_answers(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--num-minibatches", "3"], "num_minibatches"),
         (["--warmup-steps", "100"], "on-policy"),
         (["--replay-buffer-capacity", "100"], "on-policy"),
         (["--num-checkpoints", "2", "--epochs-per-checkpoint", "2"], "leave out one of the three"),
         (["--env-arguments", '{"parms": {}}'], "parms"),
         (["--env-arguments", '{"params": {"max_stps": 3}}'], "max_stps"),
-        (["--restore-checkpoint", "latest"], "holds no run"),
     ],
 )
 def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said, capsys, tmp_path):
@@ -150,10 +161,34 @@ def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """Where `rlkit train` would have started a run; it starts none."""
+    found = []
+    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: found.append(arguments["run_dir"]) or 0)
+    return found
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("there", ["config.yaml", "thesis.tex"])
-def test_nothing_existing_is_overwritten(there, capsys, tmp_path):
+def test_nothing_existing_is_overwritten(there, started, capsys, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / there).write_text("mine")
     assert main([*TRAIN, "--run-dir", "run"]) == 2
-    assert ("already holds a run" if there == "config.yaml" else "is foreign") in capsys.readouterr().err
+    said = "already holds a run; go on with `rlkit resume run`, or choose another --run-dir"
+    assert (said if there == "config.yaml" else "is foreign") in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [there]
     assert (tmp_path / "run" / there).read_text() == "mine"
+    assert not started
+
+
+@pytest.mark.fast
+def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("mine")
+    assert main([*TRAIN, "--run-dir", "absent"]) == main([*TRAIN, "--run-dir", "empty"]) == 0
+    assert main([*TRAIN, "--run-dir", "absent", "--restore-checkpoint", "auto"]) == 0
+    assert main([*TRAIN, "--run-dir", "run", "--restore-checkpoint", "latest"]) == 0
+    assert started == ["absent", "empty", "absent", "run"]
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["empty", "run", "run/config.yaml"]

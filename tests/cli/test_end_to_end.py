@@ -72,7 +72,13 @@ def test_train_leaves_a_complete_run_directory(trained):
 def test_train_ends_with_scores_and_what_to_do_next(trained):
     _, out = trained
     assert [line.split()[0] for line in out.splitlines() if "±" in line] == ["0", "1", "all"]
-    for said in ("128 steps in", "run/learning_curve.png", "rlkit evaluate run", "rlkit resume run"):
+    for said in (
+        "2 x 128 steps in",
+        "a second over all seeds",
+        "run/learning_curve.png",
+        "rlkit evaluate run",
+        "rlkit resume run",
+    ):
         assert said in out
 
 
@@ -117,6 +123,37 @@ def test_plot(trained, monkeypatch, capsys):
     assert main(["plot", "run", "run", "--output", "both.png", "--x", "wall_seconds"]) == 0
     assert capsys.readouterr().out == "both.png\n"
     assert (directory / "both.png").read_bytes().startswith(PNG)
+
+
+def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = str(trained[0] / "run")
+    for name in ("learning_curve.png", "learning_curve-2.png", "learning_curve-3.png"):
+        assert main(["plot", run]) == 0
+        assert capsys.readouterr().out == f"{name}\n"
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    assert main(["plot", run, "--output", "notes.txt"]) == 2
+    assert "notes.txt exists already; replace it with --overwrite, or choose another --output" in capsys.readouterr().err
+    assert notes.read_text() == "mine"
+    (tmp_path / "learning_curve.png").write_text("old")
+    assert main(["plot", run, "--output", "learning_curve.png", "--overwrite"]) == 0
+    assert (tmp_path / "learning_curve.png").read_bytes().startswith(PNG)
+    (tmp_path / "learning_curve.png").write_text("old")
+    assert main(["plot", run, "--overwrite"]) == 0
+    assert (tmp_path / "learning_curve.png").read_bytes().startswith(PNG)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_the_settings_of_a_run_start_another_one(trained, monkeypatch):
+    directory, _ = trained
+    monkeypatch.chdir(directory)
+    source = directory / "run"
+    before = {path: path.stat().st_mtime_ns for path in source.rglob("*")}
+    assert main(["train", "--config", "run/config.yaml", "--no-deterministic"]) == 0
+    (again,) = Path("runs").iterdir()
+    assert [row["env_steps"] for row in rows(again)] == [row["env_steps"] for row in rows(source)]
+    assert {path: path.stat().st_mtime_ns for path in source.rglob("*")} == before
 
 
 def test_a_deterministic_run_resumes_with_pinned_threads(trained):

@@ -158,12 +158,19 @@ class TestReport:
         assert f"rlkit evaluate {tmp_path}" in said
         assert "picture" not in said
 
-    def test_tells_speed_and_picture(self, tmp_path):
-        summary = {"env_steps": 512_000, "wall_seconds": 65.0, "env_steps_per_second": 12345.6, "compile_seconds": 8.0}
+    @pytest.mark.parametrize(
+        ("num_seeds", "speed"),
+        [
+            (1, "512,000 steps in 1m04s (8,000 a second"),
+            (4, "4 x 512,000 steps in 1m04s (32,000 a second over all seeds"),
+        ],
+    )
+    def test_tells_speed_and_picture(self, num_seeds, speed, tmp_path):
+        summary = {"env_steps": 512_000, "num_seeds": num_seeds, "wall_seconds": 64.0, "compile_seconds": 8.0}
         (tmp_path / "summary.json").write_text(json.dumps(summary))
         (tmp_path / "learning_curve.png").touch()
         said = report([], str(tmp_path))
-        assert "512,000 steps in 1m05s (12,346 a second; compiling took 8s)" in said
+        assert f"\n{speed}; compiling took 8s of it)\n" in said
         assert f"{tmp_path}/learning_curve.png" in said
 
     def test_a_seed_that_diverged_does_not_hide_the_others(self):

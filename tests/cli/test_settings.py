@@ -8,6 +8,7 @@ import yaml
 from rlkit.cli import train
 from rlkit.cli.main import main
 from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
 
 pytestmark = pytest.mark.fast
 
@@ -82,6 +83,22 @@ def test_a_file_takes_the_place_of_the_preset(settings, tmp_path):
     changed = settings("train", "--config", "mine.yaml", "--gamma", "0.9")
     assert (changed.hyperparameters.gamma, changed.seed) == (0.9, 3)
     assert settings("train", "a2c", "gymnax/CartPole-v1", "--config", "mine.yaml").env.id == "gymnax/CartPole-v1"
+
+
+def test_a_file_says_how_to_train_but_not_where(settings, tmp_path):
+    places = "run_dir: runs/old, restore_checkpoint: latest, logger_config: {jsonl: runs/old/rows.jsonl}"
+    text = f"trainer: {{{places}, checkpointer_config: {{directory: ./runs/old/states}}, total_steps: 99}}"
+    (tmp_path / "mine.yaml").write_text(f"algorithm: ppo\nenv: {{id: gymnax/Catch-bsuite}}\n{text}")
+    found = settings("train", "--config", "mine.yaml").trainer
+    assert found == TrainerConfig(total_steps=99)
+    assert settings("train", "--config", "mine.yaml", "--run-dir", "runs/new").trainer.run_dir == "runs/new"
+
+
+def test_a_file_of_a_run_from_a_key_needs_a_seed(settings, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null")
+    assert main(["train", "--config", "mine.yaml", "--dry-run"]) == 2
+    assert "choose one with --seed N" in capsys.readouterr().err
+    assert settings("train", "--config", "mine.yaml", "--seed", "3").seed == 3
 
 
 def test_what_a_dry_run_prints_is_a_file_to_train_from(settings, tmp_path):

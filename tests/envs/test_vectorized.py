@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces as gym_spaces
 
-from rlkit.envs import EnvAdapter, JaxEnv, make_env, vectorize, vectorized
+from rlkit.envs import EnvAdapter, JaxEnv, TimeLimit, check_env, make_env, vectorize, vectorized
 from rlkit.envs.probes import UNIT, ValueByObservation
 from rlkit.envs.space_probes import Counter
 from rlkit.errors import ConfigError, EnvContractError, SpaceError
@@ -151,3 +151,17 @@ def test_spaces_are_checked_before_anything_is_traced():
 
     with pytest.raises(SpaceError, match="use MultiDiscrete"):
         vectorize(Integers(), 2)
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, lambda env: TimeLimit(env, max_episode_steps=2)], ids=["bare", "wrapped"])
+@pytest.mark.parametrize("own", [{"length": 10}, {"length": 10, "name": "corridor"}], ids=["numbers", "with a string"])
+def test_params_without_replace_params_are_the_users_own(key, wrap, own):
+    class Owner(Counter):
+        params = own
+
+    env = wrap(Owner())
+    adapter = vectorize(env, 2)
+    state, _ = adapter.reset(key)
+    state, step = jax.jit(adapter.step)(key, state, jnp.zeros(2, jnp.int32))
+    assert state.params == () and step.reward.shape == (2,)
+    assert check_env(env).ok

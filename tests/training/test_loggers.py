@@ -122,7 +122,7 @@ def test_half_written_row_is_skipped_and_set_aside(tmp_path):
 @pytest.mark.fast
 def test_unusable_files_name_the_cure(tmp_path):
     (tmp_path / "file").write_text("not json\n")
-    with pytest.raises(RunDirectoryError, match=r"cannot write records to .*--logger\.jsonl"):
+    with pytest.raises(RunDirectoryError, match=r"cannot write records to .*; a new run .* --jsonl PATH$"):
         JsonlLogger(tmp_path / "file" / "metrics.jsonl")
     with pytest.raises(RunDirectoryError, match="cannot write"):
         JsonlLogger(tmp_path)

@@ -185,3 +185,27 @@ def test_an_rlmodule_may_come_through_from_module(tiny):
     trainer = Trainer.from_module(tiny.module(eval_env=tiny.env()), tiny.config(num_checkpoints=1, epochs_per_checkpoint=2))
     trainer.run(0)
     assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 32
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2, 3])
+def test_a_module_whose_metric_is_an_array_is_told_so(tiny, num_seeds):
+    class Wide(EvolutionStrategy):
+        def training_step(self, i, ts, batch):
+            ts, metrics = super().training_step(i, ts, batch)
+            return ts, metrics | {"weights": jnp.ones(2)}
+
+    with pytest.raises(ConfigError, match=r"the metric 'weights' has shape \(2,\), not \(\); reduce it"):
+        Trainer.from_module(Wide(), tiny.config(num_seeds=num_seeds)).run(0)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
+    class Bare(EvolutionStrategy):
+        def eval_callback(self, ts):
+            return super().eval_callback(ts)["return"]
+
+    wanted = "Bare.eval_callback returned a .*, not a dict; return {"
+    with pytest.raises(ConfigError, match=wanted):
+        Trainer.from_module(Bare(), tiny.config(num_seeds=num_seeds)).run(0)
+    with pytest.raises(ConfigError, match=wanted):
+        fit(Bare(), jax.random.key(0), num_iterations=1, skip_initial_evaluation=True)

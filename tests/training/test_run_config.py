@@ -9,7 +9,7 @@ from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.envs.registry import list_envs
 from rlkit.errors import ConfigError, UnknownNameError
 from rlkit.training import run_config
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 pytestmark = pytest.mark.fast
@@ -76,6 +76,15 @@ def test_saving_never_overwrites(tmp_path):
     with pytest.raises(ConfigError, match="nothing was overwritten"):
         run_config.save(run_config.from_dict(MINIMAL), path)
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(("path", "kept"), [("runs/old/a", False), ("runs/older/a", True), ("elsewhere/a", True), (None, True)])
+def test_settings_for_another_run_name_nothing_inside_the_old_one(path, kept):
+    places = {"logger_config": LoggerConfig(jsonl=path), "checkpointer_config": CheckpointerConfig(directory=path)}
+    trainer = TrainerConfig(num_checkpoints=3, run_dir="runs/old", restore_checkpoint=0, **places)
+    config = RunConfig(algorithm="ppo", env=EnvConfig(id="x/y"), trainer=trainer)
+    expected = TrainerConfig(num_checkpoints=3, **(places if kept else {}))
+    assert run_config.for_another_run(config) == dataclasses.replace(config, trainer=expected)
 
 
 @pytest.mark.parametrize(("written", "value"), [("3e-4", 3e-4), ("1E-3", 1e-3), ("2.5e-4", 2.5e-4), ("1", 1.0), ("1e+0", 1.0)])
