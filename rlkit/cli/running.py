@@ -29,9 +29,7 @@ def pin_threads() -> None:
 def check_run_dir(config: TrainerConfig) -> None:
     """Raises what the trainer would say to the run directory of `config`, but at once; creates and locks nothing."""
     assert config.run_dir is not None
-    path = run_directory._checked(config.run_dir)
-    is_run = (path / "config.yaml").is_file()
-    run_directory._require_ours(path, run_directory._foreign_files(path))
+    path, is_run = run_directory.inspect(config.run_dir)
     cure = f"go on with `rlkit resume {config.run_dir}`, or choose another --run-dir"
     fresh = config.restore_checkpoint is None
     require(not (is_run and fresh), f"{path} already holds a run", cure, RunDirectoryError)

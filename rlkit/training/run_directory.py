@@ -131,6 +131,16 @@ def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
     return found
 
 
+def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
+    """The absolute path, and whether it holds a run; creates and locks nothing.
+
+    Raises `RunDirectoryError` for what no run could be written to or read from: a file, an unusable name, a foreign directory.
+    """
+    found = _checked(path)
+    _require_ours(found, _foreign_files(found))
+    return found, (found / _CONFIG).is_file()
+
+
 def _foreign_files(path: pathlib.Path) -> list[str]:
     """What stands in a directory that is not a run's. A run killed before its first file leaves a lock and temporaries."""
     if not path.is_dir() or (path / _CONFIG).is_file():
