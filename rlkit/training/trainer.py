@@ -1,7 +1,7 @@
 """`Trainer`: the loop init → [outer iteration → evaluate → checkpoint → log], and everything that happens on the host.
 
-Longer than our files usually are, for one class owns the life of a run: what it compiles (`program`), writes (`outputs`) and says
-(`recording`) stands in files of their own.
+Longer than our files usually are, for one class owns the life of a run: what it compiles (`program`), writes (`outputs`) and
+says (`recording`) stands in files of their own.
 """
 
 import collections
