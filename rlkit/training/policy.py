@@ -124,9 +124,7 @@ def load_policy(
             raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
     directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-        step = {"best": checkpointer.best_step, "latest": checkpointer.latest_step}.get(str(which), lambda: which)()
-        known = step in checkpointer.all_steps()
-        normalized = known and bool(checkpointer.metadata(step).get("normalize_observations"))  # pyright: ignore[reportArgumentType]
+        normalized = _normalizes(checkpointer)
         target = jax.eval_shape(lambda: _empty_policy(agent, env, num_seeds, normalized=normalized))
         restored = checkpointer.restore(which, {"policy": target})
     state: PolicyState = restored.items["policy"]
@@ -194,6 +192,16 @@ def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
             f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml cannot rebuild; "
             f"pass it: load_policy(run_dir, {part}=...)"
         )
+
+
+def _normalizes(checkpointer: Checkpointer) -> bool:
+    """Whether the run normalises observations: the same in all of its steps, so any intact one tells."""
+    for step in reversed(checkpointer.all_steps()):
+        try:
+            return bool(checkpointer.metadata(step).get("normalize_observations"))
+        except CheckpointError:
+            continue
+    return False
 
 
 def _empty_policy(agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool) -> PolicyState:

@@ -179,3 +179,14 @@ def test_compiling_is_part_of_the_wall_clock(tmp_path):
         built.run(0)
         summary = built.summary()
     assert 0 < summary["compile_seconds"] < summary["wall_seconds"]
+
+
+def test_a_damaged_latest_step_is_passed_over(tmp_path):
+    run = tmp_path / "run"
+    with probe_trainer(run, num_checkpoints=2) as built:
+        built.run(0)
+    for path in (run / "checkpoints" / "2" / "record").iterdir():
+        if path.is_file():
+            path.write_bytes(b"{")
+    with pytest.warns(RuntimeWarning, match="step 2 is damaged"):
+        assert load_policy(run, "latest").checkpoint_step == 1
