@@ -28,6 +28,10 @@ class EnvContractError(RlkitError):
     """An environment that breaks the contract of `rlkit.envs`."""
 
 
+class EnvFailedError(RlkitError):
+    """An environment on the host raised, died, hung, or returned what is no number."""
+
+
 class CheckpointError(RlkitError):
     """A checkpoint that is missing, damaged, or belongs to something else."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
@@ -21,17 +22,35 @@ from rlkit.errors import SpaceError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
+    EnvState,
     EpisodeStats,
     Key,
     LearnerState,
     LocalState,
     Memory,
     Metrics,
+    Obs,
     PolicyState,
     Rollout,
     RunningEpisode,
     TrainState,
+    Transition,
 )
+
+
+class InitKeys(struct.PyTreeNode, kw_only=True):
+    """What randomness a fresh state takes: one typed key for each purpose."""
+
+    params: Key
+    reset: Key
+    prefill: Key
+    local: Key
+
+    @classmethod
+    def split(cls, key: Key) -> "InitKeys":
+        """All of them from one key, which is consumed."""
+        params, reset, prefill, local = jax.random.split(key, 4)
+        return cls(params=params, reset=reset, prefill=prefill, local=local)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,12 +107,19 @@ class Algorithm:
 
         `total_steps` is the horizon of schedules, in environment steps.
         """
+        keys = InitKeys.split(key)
+        env_state, obs = env.reset(keys.reset)
+        state = self.start(agent, env, keys, obs, env_state, total_steps=total_steps)
+        return self._prefill(agent, env, state, keys.prefill) if self.prefill_collects(env) else state
+
+    def start(
+        self, agent: Agent, env: EnvAdapter, keys: "InitKeys", obs: Obs, env_state: EnvState, *, total_steps: float
+    ) -> TrainState:
+        """The state before anything was collected, with environments that were reset to `obs` [N, ...]."""
         if isinstance(total_steps, (int, float)):
             require(total_steps > 0, f"total_steps must be positive, got {total_steps}", "pass total_steps=100_000")
-        params_key, reset_key, prefill_key, local_key = jax.random.split(key, 4)
-        params = agent.init(params_key)
+        params = agent.init(keys.params)
         opt_state, target_params = self.updater.init(params)
-        env_state, obs = env.reset(reset_key)
         one_obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
         scalar = jax.ShapeDtypeStruct((), jnp.float32)
         learner = LearnerState(
@@ -114,14 +140,11 @@ class Algorithm:
             memory=(),
             episodes=RunningEpisode(return_so_far=zeros, length_so_far=jnp.zeros(env.num_envs, jnp.int32)),
             discounted_return=jnp.zeros(env.num_envs),
-            key=local_key,
+            key=keys.local,
         )
-        state = TrainState(learner=learner, local=local)
         if self.replay_buffer is not None:
-            rollout = jax.eval_shape(lambda state: self.collect(agent, env, state)[1], state)
-            one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rollout)
-            state = state.replace(local=local.replace(memory=self.replay_buffer.init(one)))
-        return self._prefill(agent, env, state, prefill_key) if self.prefill_collects(env) else state
+            local = local.replace(memory=self.replay_buffer.init(self._transition(agent, env, learner.policy)))
+        return TrainState(learner=learner, local=local)
 
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
         """One rollout by the current policy."""
@@ -136,8 +159,9 @@ class Algorithm:
         rollout: Rollout,
         key: Key,
         axis_name: str | None = None,
+        behaviour: PolicyState | None = None,
     ) -> tuple[LearnerState, Memory, Metrics]:
-        """Learns from a rollout that `learner.policy` collected; the key is consumed.
+        """Learns from a rollout that `behaviour` collected, None: `learner.policy`; the key is consumed.
 
         Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted
         with, and folded in only afterwards. `axis_name` names the mapped axis of devices.
@@ -146,7 +170,7 @@ class Algorithm:
         if learner.reward_stats is not None:
             returns = rollout.extras["discounted_return"]
             learner = learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
-        memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name)
+        memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
         plans = self.batch_builder.draw(dataset, draw_key)
@@ -169,23 +193,34 @@ class Algorithm:
             learner = learner.replace(obs_stats=fold(learner.obs_stats, rollout.obs, axis_name))
         return learner
 
+    def absorb_prefill(self, learner: LearnerState, memory: Memory, rollout: Rollout) -> tuple[LearnerState, Memory]:
+        """Takes in a rollout of random actions: it counts as environment steps and gives the first statistics."""
+        learner = self._absorb(learner, rollout)
+        if learner.reward_stats is not None:
+            learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
+        return learner, memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
+
     def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
-        """Rollouts of uniformly random actions: they count as environment steps and give the first statistics."""
-
-        def explore(obs: Any, carry: Any, key: Key) -> Any:
-            return spaces.sample(env.action_space, key, env.num_envs), carry, {}
-
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
-            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
-            learner, local = self._absorb(state.learner, rollout), state.local
-            if learner.reward_stats is not None:
-                learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
-            if self.replay_buffer is not None:
-                local = local.replace(memory=self.replay_buffer.add(local.memory, rollout))
-            return TrainState(learner=learner, local=local), None
+            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, acting_randomly(env))
+            learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
+            return TrainState(learner=learner, local=state.local.replace(memory=memory)), None
 
         return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
+
+    def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
+        """Shapes and dtypes of one transition of one environment."""
+
+        def one() -> Transition:
+            obs = spaces.example(env.observation_space, (env.num_envs,))
+            action, _, extras = acting(agent, policy)(obs, agent.initial_carry(env.num_envs), jax.random.key(0))
+            zeros, no = jnp.zeros(env.num_envs), jnp.zeros(env.num_envs, bool)
+            if self.collector.reward_discount is not None:
+                extras = {**extras, "discounted_return": zeros}
+            return Transition(obs=obs, action=action, reward=zeros, terminated=no, truncated=no, next_obs=obs, extras=extras)
+
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.eval_shape(one))
 
     def _collect(
         self, env: EnvAdapter, initial_carry: Any, state: TrainState, explore: Explore
@@ -201,6 +236,15 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
 
     def explore(obs: Any, carry: Any, key: Key) -> Any:
         return agent.explore(policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress)
+
+    return explore
+
+
+def acting_randomly(env: EnvAdapter) -> Explore:
+    """Uniformly random actions."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        return spaces.sample(env.action_space, key, env.num_envs), carry, {}
 
     return explore
 

@@ -13,7 +13,7 @@ from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
 from rlkit.ops.running_stats import normalize
 from rlkit.ops.shuffle import shuffled_indices
-from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PyTree, Rollout
+from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout
 
 ProcessBatch = Callable[[Any], Any]
 
@@ -22,10 +22,16 @@ class BatchBuilder(Protocol):
     """Turns one rollout into the batches of one iteration."""
 
     def ingest(
-        self, agent: Any, learner: LearnerState, memory: Memory, rollout: Rollout, axis_name: str | None = None
+        self,
+        agent: Any,
+        learner: LearnerState,
+        memory: Memory,
+        rollout: Rollout,
+        axis_name: str | None = None,
+        behaviour: PolicyState | None = None,
     ) -> tuple[Memory, PyTree, Metrics]:
-        """(memory, dataset, metrics) from a rollout collected by `learner.policy`; `learner.reward_stats` include it
-        already.
+        """(memory, dataset, metrics) from a rollout collected by `behaviour`, None: by `learner.policy`;
+        `learner.reward_stats` include it already.
         """
         ...
 
@@ -66,13 +72,21 @@ class OnPolicyBatchBuilder:
     process_batch: ProcessBatch | None = None
 
     def ingest(
-        self, agent: Any, learner: LearnerState, memory: Memory, rollout: Rollout, axis_name: str | None = None
+        self,
+        agent: Any,
+        learner: LearnerState,
+        memory: Memory,
+        rollout: Rollout,
+        axis_name: str | None = None,
+        behaviour: PolicyState | None = None,
     ) -> tuple[Memory, OnPolicyBatch, Metrics]:
-        """See `BatchBuilder`; the memory is passed on."""
+        """See `BatchBuilder`; the memory is passed on. Log-probs are those of the policy that acted, values the learner's."""
         shape = rollout.reward.shape  # [T, N]
         obs = flatten(normalize(learner.obs_stats, rollout.obs))
         action = flatten(rollout.action)
         policy, value = agent.policy_and_value(learner.params, obs)
+        if behaviour is not None:
+            policy, _ = agent.policy_and_value(behaviour.params, flatten(normalize(behaviour.obs_stats, rollout.obs)))
         log_prob = policy.log_prob(action)
         value = value.reshape(shape)
         advantage = gae(

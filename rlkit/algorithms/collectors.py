@@ -15,7 +15,8 @@ Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Collector:
-    """Takes `num_steps` steps in every environment of a batch; pure, for jittable environments.
+    """Takes `num_steps` steps in every environment of a batch. `collect` is pure, for jittable environments; on the host the
+    Trainer steps the simulators in Python, with the same `keys`, and has `count` do the rest.
 
     `prefill_steps` environment steps of random actions (over all environments, rounded up to whole rollouts) come before
     learning. With `reward_discount` γ, rollouts carry `extras["discounted_return"]` [T, N], the running discounted sum of
@@ -35,12 +36,7 @@ class Collector:
             action, carry, extras = explore(local.obs, local.carry, keys[0])
             env_state, timestep = env.step(keys[1], local.env_state, action)
             done = timestep.terminated | timestep.truncated
-            episodes, finished = count_episodes(local.episodes, timestep.reward, done)
-            discounted_return = local.discounted_return
-            if self.reward_discount is not None:
-                discounted_return = self.reward_discount * discounted_return + timestep.reward
-                extras = {**extras, "discounted_return": discounted_return}
-                discounted_return = jnp.where(done, 0.0, discounted_return)
+            counts, (finished, found) = self._count((local.episodes, local.discounted_return), timestep.reward, done)
             transition = Transition(
                 obs=local.obs,
                 action=action,
@@ -48,19 +44,43 @@ class Collector:
                 terminated=timestep.terminated,
                 truncated=timestep.truncated,
                 next_obs=timestep.next_obs,
-                extras=extras,
+                extras={**extras, **found},
             )
             local = local.replace(
                 env_state=env_state,
                 obs=timestep.obs,
-                carry=jax.tree.map(lambda new, start: _where(done, start, new), carry, initial_carry),
-                episodes=episodes,
-                discounted_return=discounted_return,
+                carry=restart_carry(carry, initial_carry, done),
+                episodes=counts[0],
+                discounted_return=counts[1],
             )
             return local, (transition, finished)
 
-        local, (rollout, finished) = jax.lax.scan(step, local, jax.random.split(key, (self.num_steps, 2)))
+        local, (rollout, finished) = jax.lax.scan(step, local, self.keys(key))
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
+
+    def count(self, local: LocalState, rollout: Rollout) -> tuple[LocalState, Rollout, EpisodeStats]:
+        """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in the same arithmetic."""
+        counts = (local.episodes, local.discounted_return)
+        counts, (finished, found) = jax.lax.scan(lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done))
+        local = local.replace(episodes=counts[0], discounted_return=counts[1])
+        rollout = rollout.replace(extras={**rollout.extras, **found})
+        return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
+
+    def keys(self, key: Key) -> Key:
+        """The keys of a rollout, [T, 2]: one to act with and one for the environments in each step; `key` is consumed."""
+        return jax.random.split(key, (self.num_steps, 2))
+
+    def _count(
+        self, counts: tuple[RunningEpisode, Array], reward: Array, done: Array
+    ) -> tuple[tuple[RunningEpisode, Array], tuple[EpisodeStats, dict[str, Array]]]:
+        """One step [N] further: (episodes in flight, running discounted return), (finished episodes, extras)."""
+        episodes, discounted_return = counts
+        episodes, finished = count_episodes(episodes, reward, done)
+        if self.reward_discount is None:
+            return (episodes, discounted_return), (finished, {})
+        discounted_return = self.reward_discount * discounted_return + reward
+        found = {"discounted_return": discounted_return}
+        return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, found)
 
 
 def count_episodes(running: RunningEpisode, reward: Array, done: Array) -> tuple[RunningEpisode, EpisodeStats]:
@@ -72,6 +92,11 @@ def count_episodes(running: RunningEpisode, reward: Array, done: Array) -> tuple
         count=done.astype(jnp.int32),
     )
     return RunningEpisode(return_so_far=jnp.where(done, 0.0, returns), length_so_far=jnp.where(done, 0, lengths)), finished
+
+
+def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
+    """The recurrent state, begun anew where an episode is `done` [N]."""
+    return jax.tree.map(lambda new, start: _where(done, start, new), carry, initial_carry)
 
 
 def _where(condition: Array, yes: Array, no: Array) -> Array:
