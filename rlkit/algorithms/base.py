@@ -201,9 +201,11 @@ class Algorithm:
         return learner, memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
 
     def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
+        explore = acting_randomly(env.action_space, env.num_envs)
+
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
-            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, acting_randomly(env))
+            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
             learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
             return TrainState(learner=learner, local=state.local.replace(memory=memory)), None
 
@@ -240,11 +242,11 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
     return explore
 
 
-def acting_randomly(env: EnvAdapter) -> Explore:
-    """Uniformly random actions."""
+def acting_randomly(action_space: spaces.Space, num_envs: int) -> Explore:
+    """Uniformly random actions [N, ...]."""
 
     def explore(obs: Any, carry: Any, key: Key) -> Any:
-        return spaces.sample(env.action_space, key, env.num_envs), carry, {}
+        return spaces.sample(action_space, key, num_envs), carry, {}
 
     return explore
 

@@ -25,7 +25,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
-    eval_env = make_env(config.env.id, episodes, **config.env.arguments)
+    eval_env = make_env(config.env.id, episodes, **config.env.arguments) if env.is_jittable else None  # else the Trainer's own
     assert config.agent is not None
     agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
     algorithm = make_algorithm(config.algorithm, config.hyperparameters)

@@ -9,6 +9,7 @@ from rlkit.errors import require
 
 DEFAULT_CHECKPOINTS = 20
 PositiveInt = Annotated[int, Gt(0)]
+Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
 
 
@@ -88,6 +89,9 @@ class TrainerConfig:
     """Environment steps of random actions before learning, rounded up to whole rollouts; None: the algorithm's own."""
     max_queued: PositiveInt = 2
     """Outer iterations that may wait on the device before the host catches up."""
+    overlap: Overlap = "none"
+    """On the host, what happens side by side. none: act, step, learn in that order; acting: half of the environments act while
+    the others step; update: the next rollout is collected while the last one is learned from, by a policy one update old."""
     deterministic: bool = False
     """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads (NPROC=1) before JAX starts."""
     debug: bool = True

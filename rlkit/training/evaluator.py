@@ -23,7 +23,8 @@ class Evaluator:
 
     The environments play in ceil(num_episodes / num_envs) rounds; of each only the first episode of a round counts, and
     surplus ones are dropped by index, so that short episodes are not over-counted. A round ends as soon as all of its episodes
-    have. Observations are normalised by the frozen statistics of the policy.
+    have. Observations are normalised by the frozen statistics of the policy. Calling it needs a jittable environment;
+    `HostPlayer` plays by the same rules on the host.
     """
 
     env: EnvAdapter
@@ -61,10 +62,7 @@ class Evaluator:
         num_envs = self.env.num_envs
 
         def act(obs: Obs, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
-            obs = normalize(policy.obs_stats, obs)
-            if deterministic:
-                return self.agent.exploit(policy.params, obs, carry, key)
-            return self.agent.explore(policy.params, obs, carry, key, jnp.float32(1.0))[:2]
+            return choose(self.agent, policy, obs, carry, key, deterministic=deterministic)
 
         def step(state: dict[str, Any]) -> dict[str, Any]:
             act_key, env_key = jax.random.split(jax.random.fold_in(step_key, state["time"]))
@@ -101,6 +99,16 @@ class Evaluator:
         }
         end = jax.lax.while_loop(lambda s: s["playing"].any() & (s["time"] < self.max_steps), step, start)
         return {name: end[name] for name in ("return", "length", "done_info")}
+
+
+def choose(
+    agent: Agent, policy: PolicyState, obs: Obs, carry: PyTree, key: Key, *, deterministic: bool
+) -> tuple[Array, PyTree]:
+    """(action, carry) for raw observations [N, ...]: the best one, or one sampled as at the end of training."""
+    obs = normalize(policy.obs_stats, obs)
+    if deterministic:
+        return agent.exploit(policy.params, obs, carry, key)
+    return agent.explore(policy.params, obs, carry, key, jnp.float32(1.0))[:2]
 
 
 def make_evaluator(

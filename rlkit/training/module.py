@@ -16,8 +16,8 @@ from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.training.evaluator import make_evaluator
-from rlkit.types import EpisodeStats, Key, Metrics, PyTree, Rollout, TrainState
+from rlkit.training.evaluator import Evaluator, make_evaluator
+from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
 
 
 @runtime_checkable
@@ -61,11 +61,6 @@ class RLModule:
     max_evaluation_steps: int | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.env.is_jittable,
-            "this environment runs on the host and cannot be compiled",
-            "give a jittable one (gymnax/…, or `vectorize` of a JAX environment)",
-        )
         check_fit(self.algorithm, self.agent, self.env)
         if self.eval_env is not None:
             same = (
@@ -73,12 +68,29 @@ class RLModule:
                 and self.eval_env.action_space == self.env.action_space
             )
             require(same, "eval_env has other spaces than env", "make both from the same environment and wrappers")
-            make_evaluator(
-                self.eval_env, self.agent, num_episodes=self.evaluation_episodes, max_steps=self.max_evaluation_steps
+            require(
+                self.eval_env is not self.env or self.env.is_jittable,
+                "eval_env is env, but an environment on the host has one state, which evaluation would reset",
+                "pass eval_env=None to the Trainer, which makes one, or an adapter of its own",
             )
+            self.evaluator()
+
+    def evaluator(self) -> Evaluator:
+        """What evaluates: in `eval_env` if there is one. Raises `ConfigError` for an environment without a time limit."""
+        return make_evaluator(
+            self.env if self.eval_env is None else self.eval_env,
+            self.agent,
+            num_episodes=self.evaluation_episodes,
+            max_steps=self.max_evaluation_steps,
+        )
 
     def init_train_state(self, key: Key) -> TrainState:
         """Fresh networks and environments, and the random prefill if the algorithm wants one."""
+        require(
+            self.env.is_jittable,
+            "this environment runs on the host and cannot be compiled into the training step",
+            "use Trainer, which steps it from Python, or a jittable one (gymnax/…, `vectorize` of a JAX environment)",
+        )
         return self.algorithm.init(self.agent, self.env, key, total_steps=self.total_steps)
 
     def get_batch(self, ts: TrainState, i: Array) -> tuple[TrainState, tuple[Rollout, EpisodeStats]]:
@@ -88,9 +100,16 @@ class RLModule:
 
     def training_step(self, i: Array, ts: TrainState, batch: tuple[Rollout, EpisodeStats]) -> tuple[TrainState, Metrics]:
         """One update of the algorithm."""
-        rollout, episodes = batch
+        return self.learn(ts, *batch)
+
+    def learn(
+        self, ts: TrainState, rollout: Rollout, episodes: EpisodeStats, behaviour: PolicyState | None = None
+    ) -> tuple[TrainState, Metrics]:
+        """One update from a rollout that `behaviour` collected, None: the present policy."""
         key, update_key = jax.random.split(ts.local.key)
-        learner, memory, metrics = self.algorithm.update(self.agent, ts.learner, ts.local.memory, rollout, update_key)
+        learner, memory, metrics = self.algorithm.update(
+            self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
+        )
         ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
         return ts, metrics | {
             "sum/episode_return": episodes.return_sum,
@@ -100,12 +119,7 @@ class RLModule:
 
     def eval_callback(self, ts: TrainState) -> dict[str, Any]:
         """The evaluation of the current policy (see `Evaluator`), {} without `eval_env`."""
-        if self.eval_env is None:
-            return {}
-        evaluate = make_evaluator(
-            self.eval_env, self.agent, num_episodes=self.evaluation_episodes, max_steps=self.max_evaluation_steps
-        )
-        return evaluate(ts.learner.policy)
+        return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
 
     def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
         """(environment steps, updates) so far."""
@@ -117,8 +131,20 @@ class RLModule:
         return ts.replace(learner=ts.learner.replace(total_steps=horizon))
 
 
-def iteration(module: Module, ts: PyTree, i: Array) -> tuple[PyTree, Metrics]:
-    """collect, then update."""
+class Iterates(Protocol):
+    """The part of a `Module` that an iteration is made of."""
+
+    def get_batch(self, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+        """See `Module`."""
+        ...
+
+    def training_step(self, i: Any, ts: PyTree, batch: Any) -> tuple[PyTree, Any]:
+        """See `Module`."""
+        ...
+
+
+def iteration(module: Iterates, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+    """collect, then update: inside a compiled program, or step by step on the host."""
     ts, batch = module.get_batch(ts, i)
     return module.training_step(i, ts, batch)
 

@@ -1,5 +1,6 @@
 """Trained policies: loaded from a run directory, they act on NumPy observations and can be evaluated."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -17,12 +18,13 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.running_stats import init_stats, normalize
+from rlkit.ops.running_stats import init_stats
 from rlkit.training import run_config
 from rlkit.training.checkpointer import Checkpointer
+from rlkit.training.compiling import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
-from rlkit.training.evaluator import make_evaluator
-from rlkit.training.module import RLModule
+from rlkit.training.evaluator import Evaluator, choose, make_evaluator
+from rlkit.training.host_player import HostPlayer
 from rlkit.types import Key, PolicyState, PyTree
 
 Which = int | Literal["latest", "best"]
@@ -77,19 +79,22 @@ class Policy:
             "num_envs can be chosen only for environments of a registry",
             "leave it out, or load the policy with an env of that size",
         )
-        env = self.env if self.make_env is None else self.make_env(num_envs or min(episodes, 64))
-        seed = FRESH_EVALUATION_SEED if seed is None else seed
-        evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=self.max_evaluation_steps, seed=seed)
-        return jax.device_get(jax.jit(evaluator)(self.state))
+        with contextlib.ExitStack() as stack:
+            env = self.env
+            if self.make_env is not None:
+                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator
+                env = self.make_env(num_envs or min(episodes, most))
+                stack.callback(env.close)
+            seed = FRESH_EVALUATION_SEED if seed is None else seed
+            evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=self.max_evaluation_steps, seed=seed)
+            if env.is_jittable:
+                return jax.device_get(jax.jit(evaluator)(self.state))
+            return HostPlayer(env, self.agent, Compiler(num_seeds=1)).evaluate(self.state, evaluator)
 
     def _act_batch(self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool) -> Any:
-        obs = normalize(state.obs_stats, obs)
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
         require(not jax.tree.leaves(carry), "this agent is recurrent", "use agent.exploit with its carry", CheckpointError)
-        if deterministic:
-            action = self.agent.exploit(state.params, obs, carry, key)[0]
-        else:
-            action = self.agent.explore(state.params, obs, carry, key, jnp.float32(1.0))[0]
+        action, _ = choose(self.agent, state, obs, carry, key, deterministic=deterministic)
         return spaces.clip(self.env.action_space, action)
 
 
@@ -217,16 +222,18 @@ def _empty_policy(agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: 
 
 
 def play_episodes(
-    module: RLModule, state: Any, num_episodes: int, key: Key, num_seeds: int, *, deterministic: bool
+    evaluator: Evaluator, policy: PolicyState, num_episodes: int, key: Key, compiler: Compiler, *, deterministic: bool
 ) -> dict[str, Any]:
-    """Whole episodes of a policy, padded to the longest (see `Trainer.rollout`)."""
-    env: EnvAdapter = module.eval_env or module.env
+    """Whole episodes of a policy in the environment of `evaluator`, padded to the longest (see `Trainer.rollout`)."""
     require(
         isinstance(num_episodes, int) and num_episodes >= 1,
         f"num_episodes must be positive, got {num_episodes!r}",
         "pass 1 or more",
     )
-    limit = make_evaluator(env, module.agent, num_episodes=1, max_steps=module.max_evaluation_steps).max_steps
+    env, agent, limit = evaluator.env, evaluator.agent, evaluator.max_steps
+    if not env.is_jittable:
+        with contextlib.closing(HostPlayer(env, agent, compiler)) as player:
+            return player.record(policy, key, num_episodes, limit, deterministic=deterministic)
     rounds = -(-num_episodes // env.num_envs)
 
     def play(policy: PolicyState) -> dict[str, Any]:
@@ -234,21 +241,14 @@ def play_episodes(
             reset_key, step_key = jax.random.split(key)
             env_state, obs = env.reset(reset_key)
 
-            def step(carry: Any, key: Key) -> Any:
+            def step(carry: Any, time: Any) -> Any:
                 env_state, obs, agent_carry, playing = carry
-                act_key, env_key = jax.random.split(key)
-                normalized = normalize(policy.obs_stats, obs)
-                if deterministic:
-                    action, agent_carry = module.agent.exploit(policy.params, normalized, agent_carry, act_key)
-                else:
-                    action, agent_carry, _ = module.agent.explore(
-                        policy.params, normalized, agent_carry, act_key, jnp.float32(1.0)
-                    )
-                action = spaces.clip(env.action_space, action)
+                act_key, env_key = jax.random.split(jax.random.fold_in(step_key, time))
+                action, agent_carry = choose(agent, policy, obs, agent_carry, act_key, deterministic=deterministic)
                 env_state, timestep = env.step(env_key, env_state, action)
                 out = {
                     "obs": obs,
-                    "action": action,
+                    "action": spaces.clip(env.action_space, action),
                     "reward": timestep.reward,
                     "terminated": timestep.terminated,
                     "truncated": timestep.truncated,
@@ -257,16 +257,15 @@ def play_episodes(
                 still = playing & ~(timestep.terminated | timestep.truncated)
                 return (env_state, timestep.obs, agent_carry, still), zeroed | {"playing": playing}
 
-            start = (env_state, obs, module.agent.initial_carry(env.num_envs), jnp.ones(env.num_envs, bool))
-            return jax.lax.scan(step, start, jax.random.split(step_key, limit))[1]  # [L, N, ...]
+            start = (env_state, obs, agent.initial_carry(env.num_envs), jnp.ones(env.num_envs, bool))
+            return jax.lax.scan(step, start, jnp.arange(limit))[1]  # [L, N, ...]
 
         played = jax.lax.map(one_round, jax.random.split(key, rounds))  # [R, L, N, ...]
         return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 1).reshape(-1, x.shape[1], *x.shape[3:])[:num_episodes], played)
 
-    function = jax.vmap(play) if num_seeds > 1 else play
-    episodes = jax.device_get(jax.jit(function)(state.learner.policy))
+    episodes = jax.device_get(compiler(play)(policy))
     length = episodes.pop("playing").sum(-1)
-    longest, axis = int(length.max()), 2 if num_seeds > 1 else 1
+    longest, axis = int(length.max()), 2 if compiler.num_seeds > 1 else 1
     return jax.tree.map(lambda x: np.take(x, np.arange(longest), axis=axis), episodes) | {"length": length}
 
 

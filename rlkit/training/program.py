@@ -1,29 +1,59 @@
-"""The compiled functions of a run: the only place, beside the evaluator's users, where a module meets `jax.jit`."""
+"""The functions that a run calls. On a jittable environment each is one compiled program; `make_program` chooses."""
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from rlkit.errors import ConfigError, require
-from rlkit.training.module import Module, evaluate, iteration, outer_iteration, strong_types
+from rlkit.errors import require
+from rlkit.training.compiling import Compiler
+from rlkit.training.config import Overlap
+from rlkit.training.host_player import HostPlayer
+from rlkit.training.host_program import HostProgram
+from rlkit.training.module import Module, RLModule, evaluate, iteration, outer_iteration, strong_types
 from rlkit.types import Key, PyTree
 
 
-class Program:
-    """A module's functions, compiled when first used; with several seeds each is a `vmap` over a leading axis S.
+class Program(Protocol):
+    """What the Trainer calls; states have a leading axis S where there are several seeds.
 
-    States passed to `outer` and `single` are donated: use what they return. `compile_seconds` is the time spent tracing and
-    compiling so far, `compilations` how often that happened.
+    States passed to `outer` and `single` are taken over: use what they return.
     """
 
-    def __init__(self, module: Module, *, num_seeds: int, epochs: int):
-        self.num_seeds = num_seeds
-        self.compile_seconds = 0.0
-        self.compilations = 0
+    def init(self, key: Key, /) -> PyTree:
+        """The state before training."""
+        ...
+
+    def state_shape(self, key: Key, /) -> PyTree:
+        """The shapes and dtypes of a state."""
+        ...
+
+    def restart(self, ts: PyTree, /) -> PyTree:
+        """A state that was restored, fit to go on with."""
+        ...
+
+    def outer(self, ts: PyTree, /) -> tuple[PyTree, Any]:
+        """(state, (metrics, counters)) after an outer iteration."""
+        ...
+
+    def single(self, ts: PyTree, /) -> tuple[PyTree, Any]:
+        """The same after one iteration."""
+        ...
+
+    def copy(self, ts: PyTree, /) -> PyTree:
+        """The state in buffers of its own."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the program made: environments on the host."""
+        ...
+
+
+class DeviceProgram:
+    """A module's functions, each compiled when first used."""
+
+    def __init__(self, module: Module, *, compiler: Compiler, epochs: int):
         counters = getattr(module, "counters", None)
 
         def step(function: Callable[[PyTree], tuple[PyTree, Any]]) -> Callable[[PyTree], tuple[PyTree, Any]]:
@@ -33,58 +63,58 @@ class Program:
 
             return with_counters
 
-        self.init = self._compiled(lambda key: strong_types(module.init_train_state(key)))
-        self.outer = self._compiled(step(lambda ts: outer_iteration(module, ts, epochs)), donate=True)
-        self.single = self._compiled(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True)
-        self.evaluate = self._compiled(lambda ts: evaluate(module, ts))
-        self.copy = self._compiled(lambda ts: jax.tree.map(jnp.copy, ts))
-
-    def keys(self, key: Key | int) -> Key:
-        """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….
-
-        Raises `ConfigError` for anything else.
-        """
-        single = self.num_seeds == 1
-        if isinstance(key, (int, np.integer)):
-            inside = 0 <= int(key) <= 2**32 - self.num_seeds
-            problem = f"seeds must be in [0, 2**32), got {self.num_seeds} from {key}"
-            require(inside, problem, "pass a smaller, non-negative seed")
-            keys = jax.vmap(jax.random.key)((int(key) + np.arange(self.num_seeds)).astype(np.uint32))
-            return keys[0] if single else keys
-        if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-            raise ConfigError(f"key must be a typed key or a seed, got {type(key).__name__}; pass jax.random.key(0), or 0")
-        if not single and key.ndim == 0:
-            return jax.random.split(key, self.num_seeds)
-        require(
-            key.shape == (() if single else (self.num_seeds,)),
-            f"keys have shape {key.shape}, num_seeds={self.num_seeds}",
-            "pass one key, or one for each seed",
-        )
-        return key
+        self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
+        self.outer = compiler(step(lambda ts: outer_iteration(module, ts, epochs)), donate=(0,))
+        self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
+        self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
 
     def state_shape(self, key: Key) -> PyTree:
-        """The shapes and dtypes of a state, without computing it."""
+        """See `Program`; computes nothing."""
         return jax.eval_shape(self.init.function, key)
 
-    def _compiled(self, function: Callable[[Any], Any], *, donate: bool = False) -> "Compiled":
-        mapped = jax.vmap(function) if self.num_seeds > 1 else function
-        return Compiled(self, mapped, donate)
+    def restart(self, ts: PyTree) -> PyTree:
+        """The state as it is: it holds the environments too."""
+        return ts
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
-class Compiled:
-    """A function of one argument, compiled ahead of time for the first argument that it sees."""
+def make_program(module: Module, *, compiler: Compiler, epochs: int, overlap: Overlap) -> Program:
+    """The program of outer iterations of `epochs` iterations. Raises `ConfigError` where `overlap` does not fit the module."""
+    if isinstance(module, RLModule) and not module.env.is_jittable:
+        return HostProgram(module, compiler=compiler, epochs=epochs, overlap=overlap)
+    require(
+        overlap == "none",
+        f"overlap={overlap!r} is about stepping environments on the host, but this one is compiled with the update",
+        'leave it at "none"',
+    )
+    return DeviceProgram(module, compiler=compiler, epochs=epochs)
 
-    def __init__(self, program: Program, function: Callable[[Any], Any], donate: bool):
-        self.function = function
-        self._program = program
-        self._donate = donate
-        self._executable: Any = None
 
-    def __call__(self, argument: Any) -> Any:
-        if self._executable is None:
-            start = time.perf_counter()
-            jitted = jax.jit(self.function, donate_argnums=(0,) if self._donate else ())
-            self._executable = jitted.lower(argument).compile()
-            self._program.compile_seconds += time.perf_counter() - start
-            self._program.compilations += 1
-        return self._executable(argument)
+class Evaluation:
+    """What a module measures between outer iterations, for states of all seeds; called with a state."""
+
+    def __init__(self, module: Module, compiler: Compiler):
+        self._player: HostPlayer | None = None
+        if isinstance(module, RLModule) and module.eval_env is not None:
+            evaluator = module.evaluator()
+            if module.eval_env.is_jittable:
+                compiled = compiler(evaluator)
+                self._measure = lambda ts: compiled(ts.learner.policy)
+            else:
+                player = self._player = HostPlayer(module.eval_env, module.agent, compiler)
+                self._measure = lambda ts: player.evaluate(ts.learner.policy, evaluator)
+        elif isinstance(module, RLModule):
+            self._measure = lambda ts: {}
+        else:
+            self._measure = compiler(lambda ts: evaluate(module, ts))
+
+    def __call__(self, ts: PyTree) -> dict[str, Any]:
+        """Measures by name, arrays [E] ([S, E]) of episodes."""
+        return self._measure(ts)
+
+    def close(self) -> None:
+        """Frees the environments that were made for it."""
+        if self._player is not None:
+            self._player.close()

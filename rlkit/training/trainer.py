@@ -13,22 +13,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
+import gymnasium
 import jax
 import numpy as np
 
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RlkitError, RunDirectoryError, require
 from rlkit.training import recording
 from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.checkpointer import Checkpointer
+from rlkit.training.compiling import Compiler
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.lanes import remake
 from rlkit.training.leaves import tree_digest
 from rlkit.training.loggers import Logger
 from rlkit.training.module import Module, RLModule
 from rlkit.training.outputs import Outputs, Path, describe, from_items, to_items
-from rlkit.training.program import Program
+from rlkit.training.program import Evaluation, Program, make_program
 from rlkit.training.recording import Moment
 from rlkit.training.records import Record
 from rlkit.training.run_config import hparams_to_dict
@@ -38,12 +42,17 @@ from rlkit.validation import validate
 EvalFn = Callable[[Any], str | dict[str, float] | None]
 Which = int | Literal["latest", "best"]
 
+DEFAULT_NUM_ENVS = 4  # made of a gymnasium.Env class; the default of EnvConfig too
+DEFAULT_EVAL_ENVS = 8  # on the host, where fewer are trained in
+
 
 class Trainer:
     """Trains an agent with an algorithm, and evaluates, saves and logs after every outer iteration.
 
     Args:
-        env, eval_env, agent, algorithm: the parts; `eval_env` may have any number of environments, None: it is `env`.
+        env, eval_env, agent, algorithm: the parts; `eval_env` may have any number of environments, None: it is `env`, or
+            on the host one that the Trainer makes and closes. Instead of an adapter, `env` and `eval_env` may each be a
+            `gymnasium.Env` class, which gives 4 environments, or one such environment. Adapters that you pass in stay open.
         config: length of training, evaluation, checkpoints, logs.
         logger, checkpointer: an instance (yours to close), a config, or a path; None: as `config` says.
         callbacks: called between outer iterations, see `Callback`.
@@ -58,8 +67,8 @@ class Trainer:
 
     def __init__(
         self,
-        env: EnvAdapter,
-        eval_env: EnvAdapter | None,
+        env: "EnvAdapter | gymnasium.Env[Any, Any] | type[gymnasium.Env[Any, Any]]",
+        eval_env: "EnvAdapter | gymnasium.Env[Any, Any] | type[gymnasium.Env[Any, Any]] | None",
         agent: Agent,
         algorithm: Algorithm,
         config: TrainerConfig,
@@ -70,10 +79,14 @@ class Trainer:
         eval_fn: EvalFn | None = None,
     ):
         validate(config)
+        self._own_envs: list[EnvAdapter] = []
+        env, eval_env = self._adapter(env), None if eval_env is None else self._adapter(eval_env)
+        if eval_env is None:
+            eval_env = env if env.is_jittable else self._evaluation_env(env, config)
         algorithm = algorithm.override(warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity)
         steps = algorithm.steps_per_iteration(env)
         plan = make_plan(config, steps_per_iteration=steps, prefill_steps=algorithm.prefill_collects(env) * steps)
-        self._eval_env: EnvAdapter | None = env if eval_env is None else eval_env
+        self._eval_env: EnvAdapter | None = eval_env
         module = RLModule(
             env=env,
             agent=agent,
@@ -104,9 +117,12 @@ class Trainer:
         """
         trainer = cls.__new__(cls)
         validate(config)
+        trainer._own_envs = []
         trainer._eval_env, steps, prefill = None, steps_per_iteration or 1, 0
         if isinstance(module, RLModule):
-            trainer._eval_env = module.env if module.eval_env is None else module.eval_env
+            trainer._eval_env = module.eval_env
+            if module.eval_env is None and module.env.is_jittable:
+                trainer._eval_env = module.env
             steps = module.algorithm.steps_per_iteration(module.env)
             prefill = module.algorithm.prefill_collects(module.env) * steps
         plan = make_plan(config, steps_per_iteration=steps, prefill_steps=prefill)
@@ -132,7 +148,10 @@ class Trainer:
         self.module = module
         self.config = config
         self.plan = plan
-        self.program = Program(module, num_seeds=config.num_seeds, epochs=plan.epochs_per_checkpoint)
+        self.compiler = Compiler(config.num_seeds)
+        self.program = self._make_program(plan)
+        self._planned_evaluation = Evaluation(module, self.compiler)
+        self._evaluations: dict[int, Evaluation] = {}  # by number of episodes, those that `evaluate` was asked for
         self.state: PyTree = None
         self.seed: int | None = None
         self._keys: Key | None = None  # of all seeds; None: not told
@@ -142,7 +161,6 @@ class Trainer:
         self._open_arguments: dict[str, Any] = {"logger": logger, "checkpointer": checkpointer}
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         self._eval_fn = eval_fn
-        self._evaluations: dict[int, Program] = {}  # by number of episodes, those that `evaluate` was asked for
         self._started: float | None = None
         self._session_steps = 0  # environment steps of one seed in this call of `run`
         self._session_start = 0.0  # `wall_seconds` at the start of this call of `run`
@@ -232,7 +250,7 @@ class Trainer:
         environment gives any. The evaluation before the first outer iteration is logged, not listed.
         """
         self.stop_reason = None
-        self._started, self._compiled_before = time.perf_counter(), self.program.compile_seconds
+        self._started, self._compiled_before = time.perf_counter(), self.compiler.seconds
         if key is not None:
             try:
                 self.init(key)
@@ -280,14 +298,7 @@ class Trainer:
     def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
         """The evaluation of the present policy over `episodes`, None: as many as the config says."""
         self._require_state()
-        module = self.module
-        if not isinstance(module, RLModule) or (episodes is None and module.eval_env is not None):
-            return jax.device_get(self.program.evaluate(self.state))
-        episodes = module.evaluation_episodes if episodes is None else episodes
-        if episodes not in self._evaluations:
-            module = dataclasses.replace(module, eval_env=self._eval_env, evaluation_episodes=episodes)
-            self._evaluations[episodes] = Program(module, num_seeds=self.config.num_seeds, epochs=1)
-        return jax.device_get(self._evaluations[episodes].evaluate(self.state))
+        return jax.device_get(self._evaluation_of(episodes)(self.state))
 
     def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
         """Whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L, ...] and length [E].
@@ -299,8 +310,10 @@ class Trainer:
         self._require_state()
         if not isinstance(self.module, RLModule):
             raise ConfigError("rollout plays episodes of an environment, but this module has none; call its own methods")
-        module = dataclasses.replace(self.module, eval_env=self._eval_env)
-        return play_episodes(module, self.state, num_episodes, key, self.config.num_seeds, deterministic=deterministic)
+        evaluator = self._with_eval_env().evaluator()
+        return play_episodes(
+            evaluator, self.state.learner.policy, num_episodes, key, self.compiler, deterministic=deterministic
+        )
 
     # Saving and restoring
 
@@ -372,7 +385,7 @@ class Trainer:
         """What `summary.json` holds."""
         returns = self._seed_returns
         seconds = self.wall_seconds
-        compiling = self.program.compile_seconds - self._compiled_before
+        compiling = self.compiler.seconds - self._compiled_before
         trained = max(seconds - self._session_start - compiling, 1e-9)
         learner = self.state.learner if isinstance(self.state, TrainState) else self.state
         return {
@@ -380,7 +393,7 @@ class Trainer:
             "outer_iterations": self.outer_iteration,
             "num_seeds": self.config.num_seeds,
             "wall_seconds": round(seconds, 3),
-            "compile_seconds": round(self.program.compile_seconds, 3),
+            "compile_seconds": round(self.compiler.seconds, 3),
             "env_steps_per_second": round(self._session_steps * self.config.num_seeds / trained, 1),
             "eval_return_mean": None if returns is None else float(np.mean(returns)),
             "eval_return_std": self._return_std,
@@ -393,10 +406,14 @@ class Trainer:
         }
 
     def close(self) -> None:
-        """Finishes writing and closes the files that this trainer opened; the environments stay yours."""
+        """Finishes writing and closes the files and the environments that this trainer opened; those of yours stay open."""
         outputs, self._outputs = self._outputs, None
-        if outputs is not None:
-            outputs.close()
+        try:
+            if outputs is not None:
+                outputs.close()
+        finally:
+            for part in (self.program, self._planned_evaluation, *self._evaluations.values(), *self._own_envs):
+                part.close()
 
     # The loop
 
@@ -411,12 +428,12 @@ class Trainer:
             self._is_begun = True
         self._last_report = time.perf_counter()
         while self.outer_iteration < self.plan.num_checkpoints and self.stop_reason is None:
-            compiled = self.program.compile_seconds
+            compiled = self.compiler.seconds
             self.state, results = self.program.outer(self.state)
             self.outer_iteration += 1
             evaluated = self.config.enable_evaluation and self._is_due(self.config.eval_every)
             pending.append(self._dispatch(results, evaluated=evaluated))
-            self._last_report += self.program.compile_seconds - compiled  # compiling is not training
+            self._last_report += self.compiler.seconds - compiled  # compiling is not training
             while len(pending) >= self.config.max_queued:
                 self._report(pending.popleft())
         while pending:
@@ -434,7 +451,7 @@ class Trainer:
         return _Pending(
             iteration=self.outer_iteration,
             results=results,
-            evaluation=self.program.evaluate(self.state) if evaluated else None,
+            evaluation=self._planned_evaluation(self.state) if evaluated else None,
             state=self.program.copy(self.state) if saved or host_copy else None,
             saved=saved,
         )
@@ -500,6 +517,50 @@ class Trainer:
         self._updates = self._updates if counts is None else counts[1]
         return metrics
 
+    # What the host steps
+
+    def _make_program(self, plan: Plan) -> Program:
+        return make_program(self.module, compiler=self.compiler, epochs=plan.epochs_per_checkpoint, overlap=self.config.overlap)
+
+    def _adapter(self, env: Any) -> EnvAdapter:
+        """Adapters as they are; of `gymnasium.Env`s one that this trainer closes."""
+        if isinstance(env, EnvAdapter):
+            return env
+        self._own_envs.append(make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1))
+        return self._own_envs[-1]
+
+    def _evaluation_env(self, env: EnvAdapter, config: TrainerConfig) -> EnvAdapter | None:
+        """Environments like `env` for evaluation; they start when they are first needed."""
+        try:
+            self._own_envs.append(remake(env, min(config.evaluation_episodes, max(env.num_envs, DEFAULT_EVAL_ENVS))))
+        except ConfigError as error:
+            if not config.enable_evaluation:
+                return None
+            raise ConfigError(f"{error}; or pass eval_env, or set enable_evaluation=False") from error
+        return self._own_envs[-1]
+
+    def _with_eval_env(self) -> RLModule:
+        """The module with its environment for evaluation even where none is planned."""
+        assert isinstance(self.module, RLModule)
+        require(
+            self._eval_env is not None,
+            "there is no environment to evaluate in, for the one of training is busy",
+            "pass eval_env to the Trainer",
+            ConfigError,
+        )
+        return dataclasses.replace(self.module, eval_env=self._eval_env)
+
+    def _evaluation_of(self, episodes: int | None) -> Evaluation:
+        """The evaluation over as many episodes, None: the one that is planned."""
+        module = self.module
+        if not isinstance(module, RLModule) or (episodes is None and module.eval_env is not None):
+            return self._planned_evaluation
+        episodes = module.evaluation_episodes if episodes is None else episodes
+        if episodes not in self._evaluations:
+            asked = dataclasses.replace(self._with_eval_env(), evaluation_episodes=episodes)
+            self._evaluations[episodes] = Evaluation(asked, self.compiler)
+        return self._evaluations[episodes]
+
     # Files
 
     def _open(self) -> Outputs:
@@ -533,7 +594,7 @@ class Trainer:
 
     def _restore(self, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> int:
         """Takes over a checkpoint; returns its step."""
-        shape = self.program.state_shape(self.program.keys(0))
+        shape = self.program.state_shape(self.compiler.keys(0))
         items = {name: item for name, item in to_items(shape).items() if name != "policy"}  # the learner has it too
         restored = checkpointer.restore(which, items)
         damaged = [step for step, _ in restored.skipped]
@@ -560,6 +621,7 @@ class Trainer:
         self._begin()
         self.state = from_items(restored.items, shape)
         self._adopt(before, same_run=same_run)
+        self.state = self.program.restart(self.state)
         self.outer_iteration = metadata.get("outer_iteration", restored.step)
         self._steps_beside = metadata.get("env_steps", self.env_steps) - self.env_steps
         self._updates = metadata.get("updates", 0)
@@ -572,6 +634,8 @@ class Trainer:
             self._saved_iteration = restored.step
             self._parent = metadata.get("parent")
             self._open().logger.restore(metadata.get("logger", {}))
+        if isinstance(self.module, RLModule) and not self.module.env.is_jittable:
+            self._log_text("environments on the host cannot be restored: their episodes start anew")
         if metadata.get("fingerprint") not in (None, recording.fingerprint()):
             self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")
         return restored.step
@@ -588,7 +652,8 @@ class Trainer:
             self.plan = make_plan(
                 config, steps_per_iteration=self.plan.steps_per_iteration, prefill_steps=self.plan.prefill_steps
             )
-            self.program = Program(self.module, num_seeds=self.config.num_seeds, epochs=self.plan.epochs_per_checkpoint)
+            self.program.close()
+            self.program = self._make_program(self.plan)
         if self.plan.total_steps == before.total_steps:
             return
         if same_run:
@@ -604,7 +669,7 @@ class Trainer:
     # Small things
 
     def _take_key(self, key: Key | int | None) -> None:
-        self._keys = None if key is None else self.program.keys(key)
+        self._keys = None if key is None else self.compiler.keys(key)
         self._started_from = None if self._keys is None else np.asarray(jax.random.key_data(self._keys)).tolist()
         self.seed = int(key) if isinstance(key, (int, np.integer)) else None
 

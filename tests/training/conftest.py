@@ -75,9 +75,10 @@ class Tiny:
 
     def share(self, trainer: Any, parts: tuple[Any, ...]) -> None:
         """Gives a trainer the functions that an equal one compiled before."""
-        for name in ("init", "outer", "single", "evaluate", "copy"):
+        for name in ("init", "outer", "single", "copy"):
             key = (name, *parts, trainer.plan.total_steps if name == "init" else None)
             setattr(trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name)))
+        trainer._planned_evaluation = self.compiled.setdefault(("evaluate", *parts), trainer._planned_evaluation)
 
 
 @pytest.fixture(scope="session")

@@ -273,9 +273,9 @@ def test_extension_continues_with_outer_iterations_of_the_same_size(make, tmp_pa
     longer = make.again(tmp_path / "run", total_steps=160)  # 96 steps were 3 outer iterations of 2 x 16
     assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (5, 2)
     assert float(longer.state.learner.total_steps) == 160
-    compiled = longer.program.compilations
+    compiled = longer.compiler.count
     assert len(longer.run()) == 2 and longer.env_steps == longer.state.learner.env_steps.to_int() == 160
-    assert longer.program.compilations == compiled  # the functions that the shorter run compiled still fit
+    assert longer.compiler.count == compiled  # the functions that the shorter run compiled still fit
     longer.close()
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["total_steps"] == 160
     again = make.again(tmp_path / "run")  # without total_steps: as it was extended

@@ -1,0 +1,267 @@
+"""A run on environments of the host: acting and the update are compiled, a Python loop steps the simulators between them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
+from rlkit.algorithms.collectors import restart_carry
+from rlkit.errors import require
+from rlkit.training.compiling import Compiled, Compiler
+from rlkit.training.config import Overlap
+from rlkit.training.lanes import Lane, remake
+from rlkit.training.module import RLModule, iteration, strong_types
+from rlkit.types import Carry, Key, LearnerState, LocalState, Metrics, Obs, PolicyState, Rollout, TrainState
+
+RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
+
+Found = tuple[Metrics, Any]  # metrics, counters
+Batch = tuple[Rollout, PolicyState | None]
+
+
+class HostProgram:
+    """What the Trainer calls (see `Program`), for an `RLModule` whose environment is on the host.
+
+    Draws the same random numbers as the compiled loop, so that equal dynamics give equal transitions. With S seeds it makes
+    S·N environments of its own, which act and learn mapped over [S, N]; with `overlap="acting"` two halves of them. States
+    keep the observations as NumPy; the simulators themselves cannot be saved, see `restart`.
+    """
+
+    def __init__(self, module: RLModule, *, compiler: Compiler, epochs: int, overlap: Overlap):
+        self._module = module
+        self._seeds = compiler.num_seeds
+        self._epochs = epochs
+        self._learns_beside = overlap == "update"
+        env, agent, algorithm = module.env, module.agent, module.algorithm
+        num_lanes = 2 if overlap == "acting" else 1
+        require(
+            env.num_envs % num_lanes == 0,
+            f'overlap="acting" needs an even number of environments, got {env.num_envs}',
+            f"use num_envs={env.num_envs + 1}, or another overlap",
+        )
+        each = env.num_envs // num_lanes
+        as_given = num_lanes == self._seeds == 1
+        self._own_envs = [] if as_given else [remake(env, self._seeds * each) for _ in range(num_lanes)]
+        self._lanes = [Lane(e, self._seeds, algorithm.collector.num_steps) for e in self._own_envs or [env]]
+        self._is_open = False
+        self._carry_start = agent.initial_carry(each)
+        self._recurrent = bool(jax.tree.leaves(self._carry_start))
+
+        def start(keys: InitKeys, obs: Obs) -> TrainState:
+            state = algorithm.start(agent, env, keys, obs, (), total_steps=module.total_steps)
+            return strong_types(state.replace(local=state.local.replace(obs=())))
+
+        def keys_of_rollout(key: Key) -> tuple[Key, list[Key]]:
+            key, collect_key = jax.random.split(key)
+            return key, [algorithm.collector.keys(k) for k in _lane_keys(collect_key, num_lanes)]
+
+        def step(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            action, carry, extras = explore(obs, carry, keys[time, 0])
+            return action, extras, time + 1, carry
+
+        def act(policy: PolicyState, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            return step(acting(agent, policy), keys, time, carry, obs)
+
+        def act_randomly(policy: PolicyState, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            return step(acting_randomly(env.action_space, each), keys, time, carry, obs)
+
+        def learn(
+            learner: LearnerState, local: LocalState, rollout: Rollout, behaviour: PolicyState | None
+        ) -> tuple[LearnerState, LocalState, Metrics, Any]:
+            local, rollout, episodes = algorithm.collector.count(local, rollout)
+            ts, metrics = module.learn(TrainState(learner=learner, local=local), rollout, episodes, behaviour)
+            return ts.learner, ts.local, metrics, module.counters(ts)
+
+        def absorb(learner: LearnerState, local: LocalState, rollout: Rollout) -> tuple[LearnerState, LocalState]:
+            local, rollout, _ = algorithm.collector.count(local, rollout)
+            learner, memory = algorithm.absorb_prefill(learner, local.memory, rollout)
+            return learner, local.replace(memory=memory)
+
+        def forget(local: LocalState) -> LocalState:
+            zeros = jax.tree.map(jnp.zeros_like, (local.episodes, local.discounted_return))
+            return local.replace(episodes=zeros[0], discounted_return=zeros[1], carry=agent.initial_carry(env.num_envs))
+
+        over_steps = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
+        self._split = compiler(InitKeys.split)
+        self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
+        self._lane_keys = compiler(lambda key: _lane_keys(key, num_lanes))
+        self._restart_key = compiler(lambda key: jax.random.fold_in(key, RESTART))
+        self._start = compiler(start)
+        self._keys_of_rollout = compiler(keys_of_rollout)
+        self._act = compiler(act, **over_steps)
+        self._act_randomly = compiler(act_randomly, **over_steps)
+        self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done))
+        self._learn = compiler(learn, donate=(0, 1), axes=(0, 0, 1, 0))
+        self._absorb = compiler(absorb, donate=(0, 1), axes=(0, 0, 1))
+        self._forget = compiler(forget)
+        self._copy = compiler(lambda state: jax.tree.map(jnp.copy, state))
+        self._copy_policy = compiler(lambda policy: jax.tree.map(jnp.copy, policy))
+
+    # What the Trainer calls
+
+    def init(self, key: Key) -> TrainState:
+        """The state before training, random prefill included; resets the environments. The key is consumed."""
+        keys = self._split(key)
+        self._reset(keys.reset)
+        ts = self._with_environments(self._start(keys, self._seen()))
+        algorithm, env = self._module.algorithm, self._module.env
+        if algorithm.prefill_collects(env) == 0:
+            return ts
+        prefill_keys = self._prefill_keys(keys.prefill)
+        for index in range(algorithm.prefill_collects(env)):
+            local = ts.local.replace(key=prefill_keys[index] if self._seeds == 1 else prefill_keys[:, index])
+            ts, lane_keys = self._take_keys(ts.replace(local=local))
+            ts, rollout = self._collect(ts, ts.learner.policy, lane_keys, self._act_randomly)
+            learner, local = self._absorb(ts.learner, _bare(ts.local), rollout)
+            ts = self._with_environments(TrainState(learner=learner, local=local))
+        return ts
+
+    def state_shape(self, key: Key) -> TrainState:
+        """The shapes and dtypes of a state. Resets the environments, whose states nobody else can tell the shape of."""
+        keys = self._split(key)
+        self._reset(keys.reset)
+        shape = self._with_environments(jax.eval_shape(self._start.function, keys, self._seen()))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), shape)
+
+    def restart(self, ts: TrainState) -> TrainState:
+        """The restored state `ts` with new episodes, seeded from its own key: nobody can restore the simulators."""
+        self._reset(self._restart_key(ts.local.key))
+        return self._with_environments(ts.replace(local=self._forget(_bare(ts.local))))
+
+    def outer(self, ts: TrainState) -> tuple[TrainState, Found]:
+        """An outer iteration, averages as in `outer_iteration`; takes the state over."""
+        found: list[Found] = []
+        if self._learns_beside:
+            ts, (rollout, policy) = self.get_batch(ts, 0)
+            for _ in range(self._epochs - 1):
+                ts, lane_keys = self._take_keys(ts)
+                following = self._copy_policy(ts.learner.policy)
+                ts, metrics = self._update(ts, rollout, policy)
+                found.append(metrics)
+                ts, rollout = self._collect(ts, following, lane_keys, self._act)  # while the update is computed
+                policy = following
+            ts, metrics = self._update(ts, rollout, policy)
+            found.append(metrics)
+        else:
+            for index in range(self._epochs):
+                ts, metrics = iteration(self, ts, index)
+                found.append(metrics)
+        rows = jax.device_get([metrics for metrics, _ in found])
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        return ts, (reduce_metrics(stacked), found[-1][1])  # pyright: ignore[reportArgumentType]
+
+    def single(self, ts: TrainState) -> tuple[TrainState, Found]:
+        """One iteration; takes the state over."""
+        return iteration(self, ts, 0)
+
+    def copy(self, ts: TrainState) -> TrainState:
+        """The state in buffers of its own."""
+        learner, local = self._copy((ts.learner, _bare(ts.local)))
+        return TrainState(learner=learner, local=local.replace(env_state=ts.local.env_state, obs=ts.local.obs))
+
+    def close(self) -> None:
+        """Closes the environments that this program made; going on afterwards starts new episodes."""
+        for env in self._own_envs:
+            env.close()
+            self._is_open = False
+
+    # An iteration, as in `Module`
+
+    def get_batch(self, ts: TrainState, i: Any) -> tuple[TrainState, Batch]:
+        """One rollout by the current policy."""
+        ts, lane_keys = self._take_keys(ts)
+        ts, rollout = self._collect(ts, ts.learner.policy, lane_keys, self._act)
+        return ts, (rollout, self._copy_policy(ts.learner.policy) if self._learns_beside else None)
+
+    def training_step(self, i: Any, ts: TrainState, batch: Batch) -> tuple[TrainState, Found]:
+        """One update; returns before it is computed."""
+        return self._update(ts, *batch)
+
+    # Parts
+
+    def _reset(self, key: Key) -> None:
+        keys = self._lane_keys(key)
+        for index, lane in enumerate(self._lanes):
+            lane.reset(keys[index])
+        self._is_open = True
+
+    def _seen(self) -> Obs:
+        """The observations to act on next, [(S,) N, ...]."""
+        return self._join([lane.obs for lane in self._lanes])
+
+    def _join(self, trees: list[Any], *, flat: bool = True) -> Any:
+        """What the lanes hold, put together: flat trees [S·N, ...] as [(S,) N, ...]."""
+        axis = 0 if self._seeds == 1 else 1
+
+        def join(*leaves: Any) -> Any:
+            shaped = [np.asarray(x) for x in leaves]
+            if flat and self._seeds > 1:
+                shaped = [x.reshape(self._seeds, -1, *x.shape[1:]) for x in shaped]
+            return shaped[0] if len(shaped) == 1 else np.concatenate(shaped, axis)
+
+        return jax.tree.map(join, *trees)
+
+    def _with_environments(self, ts: TrainState) -> TrainState:
+        states = tuple(lane.env_state for lane in self._lanes)
+        return ts.replace(local=ts.local.replace(env_state=states, obs=self._seen()))
+
+    def _take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
+        key, lane_keys = self._keys_of_rollout(ts.local.key)
+        return ts.replace(local=ts.local.replace(key=key)), lane_keys
+
+    def _collect(self, ts: TrainState, policy: PolicyState, lane_keys: list[Key], act: Compiled) -> tuple[TrainState, Rollout]:
+        """A rollout [T, (S,) N, ...]. While the environments of one lane step, the other acts."""
+        if not self._is_open:
+            ts = self.restart(ts)
+        for lane, keys, carry in zip(self._lanes, lane_keys, self._carries(ts.local.carry), strict=True):
+            lane.begin(policy, carry, keys)
+        waiting: Lane | None = None
+        for _ in range(self._module.algorithm.collector.num_steps):
+            for lane in self._lanes:
+                if waiting is lane:
+                    self._receive(lane)
+                    waiting = None
+                lane.act(act)
+                if waiting is not None:
+                    self._receive(waiting)
+                lane.send()
+                waiting = lane
+        assert waiting is not None
+        self._receive(waiting)
+        fields = [lane.rollout() for lane in self._lanes]
+        axis = 1 if self._seeds == 1 else 2
+        joined = fields[0] if len(fields) == 1 else jax.tree.map(lambda *x: np.concatenate(x, axis), *fields)
+        ts = self._with_environments(ts)
+        if self._recurrent:
+            carry = self._join([lane.carry for lane in self._lanes], flat=False)
+            ts = ts.replace(local=ts.local.replace(carry=carry))
+        return ts, Rollout(**joined)
+
+    def _receive(self, lane: Lane) -> None:
+        done = lane.receive()
+        if self._recurrent:
+            lane.carry = self._restart_carry(lane.carry, done if self._seeds == 1 else done.reshape(self._seeds, -1))
+
+    def _carries(self, carry: Carry) -> list[Carry]:
+        if len(self._lanes) == 1:
+            return [carry]
+        axis = 0 if self._seeds == 1 else 1
+        halves = [jnp.split(x, 2, axis) for x in jax.tree.leaves(carry)]
+        return [jax.tree.unflatten(jax.tree.structure(carry), [half[index] for half in halves]) for index in range(2)]
+
+    def _update(self, ts: TrainState, rollout: Rollout, behaviour: PolicyState | None) -> tuple[TrainState, Found]:
+        learner, local, metrics, counters = self._learn(ts.learner, _bare(ts.local), rollout, behaviour)
+        local = local.replace(env_state=ts.local.env_state, obs=ts.local.obs, carry=ts.local.carry)
+        return TrainState(learner=learner, local=local), (metrics, counters)
+
+
+def _lane_keys(key: Key, num_lanes: int) -> list[Key]:
+    """A key for each lane; of a single one the key itself, so that it draws what the compiled loop draws."""
+    return [key] if num_lanes == 1 else [jax.random.fold_in(key, index) for index in range(num_lanes)]
+
+
+def _bare(local: LocalState) -> LocalState:
+    """What the update needs: without observations and environments."""
+    return local.replace(env_state=(), obs=(), carry=())
