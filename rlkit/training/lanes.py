@@ -46,15 +46,15 @@ class Lane:
     def send(self) -> None:
         """Hands the actions to the environments."""
         self._action = flat(self._action, self._seeds)
-        if self._has_halves:
+        if self._in_halves():
             self.env.step_async(self._action)  # pyright: ignore[reportAttributeAccessIssue]
 
     def receive(self) -> np.ndarray:
         """Waits for the environments, and writes the row; returns which episodes ended, [S·N]."""
-        if self._has_halves:
+        if self._in_halves():
             timestep: TimeStep = self.env.step_wait()  # pyright: ignore[reportAttributeAccessIssue]
         else:
-            self.env_state, timestep = self.env.step(self._keys, self.env_state, self._action)  # pyright: ignore[reportArgumentType]
+            self.env_state, timestep = self.env.step(self._keys, self.env_state, self._action)
         rows = self._sets[0]
         if rows is None:
             rows = self._sets[0] = _Rows(self._num_steps, self.obs, self._action, self._extras, self._seeds)
@@ -62,6 +62,10 @@ class Lane:
         self.obs = timestep.obs
         self._time += 1
         return rows.ended(self._time - 1)
+
+    def _in_halves(self) -> bool:
+        """Not in the first step of a rollout: a whole `step` finds out whether the environments are still those of this run."""
+        return self._has_halves and self._time > 0
 
     def rollout(self) -> dict[str, PyTree]:
         """The fields of the transitions, [T, (S,) N, ...]; overwritten by the rollout after the next."""

@@ -419,6 +419,8 @@ class Trainer:
 
     def _loop(self) -> None:
         pending: collections.deque[_Pending] = collections.deque()
+        # An outer iteration on the host is over when it returns, and the next one may fail: nothing is gained by waiting.
+        most_pending = self.config.max_queued if self._is_compiled() else 1
         first = self.outer_iteration
         self._session_steps = 0
         if first == 0 and not self._is_begun:
@@ -434,7 +436,7 @@ class Trainer:
             evaluated = self.config.enable_evaluation and self._is_due(self.config.eval_every)
             pending.append(self._dispatch(results, evaluated=evaluated))
             self._last_report += self.compiler.seconds - compiled  # compiling is not training
-            while len(pending) >= self.config.max_queued:
+            while len(pending) >= most_pending:
                 self._report(pending.popleft())
         while pending:
             self._report(pending.popleft())
@@ -518,6 +520,10 @@ class Trainer:
         return metrics
 
     # What the host steps
+
+    def _is_compiled(self) -> bool:
+        """Whether an outer iteration is one program, rather than a loop on the host."""
+        return not isinstance(self.module, RLModule) or self.module.env.is_jittable
 
     def _make_program(self, plan: Plan) -> Program:
         return make_program(self.module, compiler=self.compiler, epochs=plan.epochs_per_checkpoint, overlap=self.config.overlap)
@@ -634,7 +640,7 @@ class Trainer:
             self._saved_iteration = restored.step
             self._parent = metadata.get("parent")
             self._open().logger.restore(metadata.get("logger", {}))
-        if isinstance(self.module, RLModule) and not self.module.env.is_jittable:
+        if not self._is_compiled():
             self._log_text("environments on the host cannot be restored: their episodes start anew")
         if metadata.get("fingerprint") not in (None, recording.fingerprint()):
             self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")

@@ -1,0 +1,79 @@
+"""The integer dynamics of `probe/Counter` as a `gymnasium.Env`, and a recurrent agent that counts the steps of an episode."""
+
+import dataclasses
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.registry import make_agent
+from rlkit.envs.space_probes import Counter
+
+
+class HostCounter(gymnasium.Env):
+    """`rlkit.envs.space_probes.Counter`, step for step; observations in float32 with `floats`, so that they can be normalised."""
+
+    def __init__(self, floats: bool = False):
+        self.twin = Counter()
+        self.max_episode_steps = self.twin.max_episode_steps
+        space = self.twin.observation_space
+        self.observation_space = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32)) if floats else space
+        self.action_space = self.twin.action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = self.total = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.time, self.total = self.time + 1, self.total + int(action)
+        terminated, truncated = self.total >= self.twin.goal, self.time >= self.max_episode_steps
+        return self._observe(), float(action), terminated, truncated, {"total": self.total}
+
+    def _observe(self):
+        return np.array([self.time, self.total], self.observation_space.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingAgent:
+    """An actor-critic that also carries the number of steps since its episode began, and hands it over in `extras`."""
+
+    inner: object
+    spec: None = None
+
+    @property
+    def action_space(self):
+        return self.inner.action_space
+
+    def __getattr__(self, name):
+        if name == "inner":  # while being unpickled or copied
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def init(self, key):
+        return self.inner.init(key)
+
+    def initial_carry(self, num_envs):
+        return jnp.zeros(num_envs, jnp.int32)
+
+    def explore(self, params, obs, carry, key, progress):
+        action, _, _ = self.inner.explore(params, obs, (), key, progress)
+        return action, carry + 1, {"age": carry}
+
+    def exploit(self, params, obs, carry, key):
+        return self.inner.exploit(params, obs, (), key)[0], carry + 1
+
+
+def agent_for(env, *, counting=False):
+    agent = make_agent("actor_critic", env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,)))
+    return CountingAgent(agent) if counting else agent
+
+
+def keys_as_data(tree):
+    def plain(x):
+        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
+
+    return jax.tree.map(plain, tree)
