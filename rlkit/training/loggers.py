@@ -127,7 +127,9 @@ class ConsoleLogger:
     def log(self, record: Record, /) -> None:
         if record.kind == "train" or record.seed is not None:  # of several seeds, their mean
             return
-        metrics = [f"{name.removeprefix('eval/')} {value:.4g}" for name, value in record.metrics.items()]
+        # What environments report at the end of episodes can be a dozen numbers: they are in the file.
+        shown = {name.removeprefix("eval/"): value for name, value in record.metrics.items() if "/done_info/" not in name}
+        metrics = [f"{name} {value:.4g}" for name, value in shown.items()]
         parts = [f"{human_count(record.env_steps):>6} steps | {human_seconds(record.wall_seconds)}", *metrics]
         if record.text is not None:
             parts.insert(1, record.text if record.kind == "text" else f"{record.kind}: {record.text}")
