@@ -21,16 +21,63 @@ from typing import Any
 from tasks import TASKS, PPOTask
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A contender that is ready to train, and the seconds that took."""
+
+    train: Callable[[int], Any]
+    """A whole training run from a seed; returns its output when it is done."""
+    trace_seconds: float | None
+    """None where tracing is no step of its own."""
+    compile_seconds: float
+
+
+Prepare = Callable[[PPOTask, int], Prepared]
+
+
+def jitted(build: Callable[[PPOTask], Callable[[Any], Any]]) -> Prepare:
+    """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key."""
+
+    def prepare(task: PPOTask, seed: int) -> Prepared:
+        import jax
+
+        started = time.perf_counter()
+        lowered = jax.jit(build(task)).lower(jax.random.key(seed))
+        traced = time.perf_counter()
+        program = lowered.compile()
+        return Prepared(
+            train=lambda seed: jax.block_until_ready(program(jax.random.key(seed))),
+            trace_seconds=traced - started,
+            compile_seconds=time.perf_counter() - traced,
+        )
+
+    return prepare
+
+
+def plain(build: Callable[[PPOTask], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Prepare:
+    """For a contender on the host: `build(task)` gives two plain functions of a seed that return when they are done, a run of
+    one update, which compiles whatever there is to compile, and the whole training run.
+    """
+
+    def prepare(task: PPOTask, seed: int) -> Prepared:
+        started = time.perf_counter()
+        train_briefly, train = build(task)
+        train_briefly(seed)
+        return Prepared(train=train, trace_seconds=None, compile_seconds=time.perf_counter() - started)
+
+    return prepare
+
+
 def serve(
-    build: Callable[[PPOTask], Callable[[Any], Any]],
+    prepare: Prepare,
     mean_return: Callable[[PPOTask, Any], float | None],
     *,
     packages: Sequence[str],
 ) -> None:
     """Runs a driver.
 
-    `build(task)` gives the whole training run as one jittable function of a typed key; `mean_return(task, output)` reads what
-    the last run ended with, outside the timing. The versions of `packages` are reported.
+    `prepare` is `jitted(build)` or `plain(build)`; `mean_return(task, output)` reads what the last run ended with, outside the
+    timing. The versions of `packages` are reported.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=sorted(TASKS))
@@ -41,31 +88,25 @@ def serve(
     if args.num_updates:
         task = dataclasses.replace(task, num_updates=args.num_updates)
 
-    import jax
-
-    started = time.perf_counter()
-    lowered = jax.jit(build(task)).lower(jax.random.key(args.seed))
-    traced = time.perf_counter()
-    program = lowered.compile()
-    compiled = time.perf_counter()
-    output = jax.block_until_ready(program(jax.random.key(args.seed)))
-    warm = time.perf_counter()
+    prepared = prepare(task, args.seed)
+    start = time.perf_counter()
+    output = prepared.train(args.seed)
+    warmup_seconds = time.perf_counter() - start
     _say("READY", {})
 
     walls = []
     for _ in filter(lambda line: line.strip() == "run", iter(sys.stdin.readline, "")):
-        key = jax.block_until_ready(jax.random.key(args.seed + 1 + len(walls)))
         output = None  # frees the last run's buffers
         start = time.perf_counter()
-        output = jax.block_until_ready(program(key))
+        output = prepared.train(args.seed + 1 + len(walls))
         walls.append(time.perf_counter() - start)
         _say("WALL", walls[-1])
 
     result = {
         "task": dataclasses.asdict(task) | {"env_steps": task.env_steps, "gradient_steps": task.gradient_steps},
-        "trace_seconds": traced - started,
-        "compile_seconds": compiled - traced,
-        "warmup_seconds": warm - compiled,
+        "trace_seconds": prepared.trace_seconds,
+        "compile_seconds": prepared.compile_seconds,
+        "warmup_seconds": warmup_seconds,
         "wall_seconds": walls,
         "peak_rss_mb": peak_rss_mb(),
         "mean_return": mean_return(task, output),

@@ -1,14 +1,16 @@
 """The tasks: hyper-parameters that every contender runs with. Plain data, importable in every contender's environment."""
 
 import dataclasses
+from typing import Literal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOTask:
-    """PPO: separate actor and critic networks, Adam, a learning rate that falls linearly to zero, clipped value loss."""
+    """PPO: separate actor and critic networks, Adam, a learning rate that falls linearly to zero."""
 
+    suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
-    """The gymnax id, without a suite."""
+    """The id, without the suite."""
     num_envs: int
     num_steps: int
     num_updates: int
@@ -21,6 +23,7 @@ class PPOTask:
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip_epsilon: float = 0.2
+    clip_value_loss: bool = True
     entropy_coef: float = 0.01
     value_coef: float = 0.5
     max_grad_norm: float = 0.5
@@ -51,5 +54,16 @@ TASKS = {
         num_minibatches=8,
         learning_rate=5e-3,
         activation="relu",
+    ),
+    # Stable-Baselines3 does not clip the value loss by default, and SBX cannot.
+    "gymnasium-cartpole-8x128": PPOTask(
+        suite="gymnasium",
+        env="CartPole-v1",
+        num_envs=8,
+        num_steps=128,
+        num_updates=98,
+        num_minibatches=4,
+        learning_rate=2.5e-4,
+        clip_value_loss=False,
     ),
 }

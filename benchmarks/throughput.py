@@ -33,12 +33,16 @@ TIMEOUT_SECONDS = 900.0
 class Contender:
     name: str
     python: Path
-    driver: str
+    drivers: dict[str, str]
+    """A driver for each suite that it has one for."""
+    paths: dict[str, Path] = dataclasses.field(default_factory=dict)
+    """What it reads from the environment and has to exist."""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What else is set in its environment."""
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
-        for path in (self.python, *map(Path, self.env.values())):
+        for path in (self.python, *self.paths.values()):
             if not path.exists():
                 return f"there is no {path}"
         return None
@@ -46,19 +50,24 @@ class Contender:
 
 def contenders() -> Iterator[Contender]:
     """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
-    yield Contender(name="rlkit", python=Path(sys.executable), driver="rlkit_ppo.py")
+    own = {"gymnax": "rlkit_ppo.py", "gymnasium": "rlkit_host_ppo.py"}
+    yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
     if "RLKIT_PEERS" not in os.environ:
         print("peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr)
         return
     home = Path(os.environ["RLKIT_PEERS"])
+    sb3 = Contender(name="sb3", python=home / "venv-sb3/bin/python", drivers={"gymnasium": "sb3_ppo.py"})
     peers = [
         Contender(
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
-            driver="purejaxrl_ppo.py",
-            env={"PUREJAXRL_PATH": str(home / "src/purejaxrl")},
+            drivers={"gymnax": "purejaxrl_ppo.py"},
+            paths={"PUREJAXRL_PATH": home / "src/purejaxrl"},
         ),
-        Contender(name="rejax", python=home / "venv-rejax/bin/python", driver="rejax_ppo.py"),
+        Contender(name="rejax", python=home / "venv-rejax/bin/python", drivers={"gymnax": "rejax_ppo.py"}),
+        sb3,
+        dataclasses.replace(sb3, name="sb3-1thread", env={"OMP_NUM_THREADS": "1"}),
+        Contender(name="sbx", python=home / "venv-sbx/bin/python", drivers={"gymnasium": "sbx_ppo.py"}),
     ]
     for peer in peers:
         if problem := peer.missing():
@@ -70,12 +79,13 @@ def contenders() -> Iterator[Contender]:
 class Driver:
     """A contender's process on one task; see common.py for what it answers. `error` holds why it stopped answering."""
 
-    def __init__(self, contender: Contender, arguments: list[str]):
+    def __init__(self, contender: Contender, task: str, arguments: list[str]):
         self.name = contender.name
         self.error: str | None = None
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by finish
         environment = (
             os.environ
+            | {name: str(path) for name, path in contender.paths.items()}
             | contender.env
             | {
                 "JAX_PLATFORMS": "cpu",
@@ -85,7 +95,7 @@ class Driver:
             }
         )
         self._process = subprocess.Popen(
-            [str(contender.python), str(HERE / "drivers" / contender.driver), *arguments],
+            [str(contender.python), str(HERE / "drivers" / contender.drivers[TASKS[task].suite]), task, *arguments],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -157,7 +167,7 @@ def measure(task: str, runners: list[Contender], rounds: int, arguments: list[st
     drivers = []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
-        drivers.append(Driver(contender, [task, *arguments]))
+        drivers.append(Driver(contender, task, arguments))
     repeats: dict[str, list[dict[str, float]]] = {driver.name: [] for driver in drivers}
     for index in range(rounds):
         first = index % len(drivers)
@@ -199,7 +209,7 @@ def _row(record: dict[str, Any], median: float, best_peer: float | None) -> str:
         f"{median:,.0f}",
         f"{min(speeds(record)):,.0f}–{max(speeds(record)):,.0f}",
         f"{median / best_peer:.2f}" if best_peer else "",
-        f"{result['trace_seconds']:.1f} + {result['compile_seconds']:.1f}",
+        " + ".join(f"{result[name]:.1f}" for name in ("trace_seconds", "compile_seconds") if result[name] is not None),
         f"{result['peak_rss_mb']:,.0f}",
         "" if result["mean_return"] is None else f"{result['mean_return']:.1f}",
         f"{load:.0%}",
@@ -232,7 +242,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
     parser.add_argument("--rounds", type=int, default=5, help="timed executions of each contender")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders to run: rlkit, purejaxrl, rejax")
+    names = "rlkit, purejaxrl, rejax, sb3, sb3-1thread, sbx"
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
     parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")
     parser.add_argument(
         "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
@@ -240,15 +251,19 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
-    runners = [contender for contender in contenders() if not args.only or contender.name in args.only]
+    chosen = [contender for contender in contenders() if not args.only or contender.name in args.only]
+    able = {task: [contender for contender in chosen if TASKS[task].suite in contender.drivers] for task in args.tasks or TASKS}
+    runners = {task: found for task, found in able.items() if found}
+    for task in (task for task in able if task not in runners):
+        print(f"{task} skipped: no contender of its suite, {TASKS[task].suite}", file=sys.stderr)
     if not runners:
         parser.error("nothing to run; see the lines above and --only")
     arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []
 
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     records = {}
-    for task in args.tasks or TASKS:
-        records[task] = measure(task, runners, args.rounds, arguments)
+    for task in runners:
+        records[task] = measure(task, runners[task], args.rounds, arguments)
         print(table(task, records[task]), end="\n\n", flush=True)
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / f"throughput-{when}.json"

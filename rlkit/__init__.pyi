@@ -17,6 +17,8 @@ from .algorithms import make_algorithm as make_algorithm
 from .algorithms import ppo as ppo
 from .algorithms import register_algorithm as register_algorithm
 from .envs import EnvAdapter as EnvAdapter
+from .envs import EnvPoolAdapter as EnvPoolAdapter
+from .envs import GymnasiumAdapter as GymnasiumAdapter
 from .envs import GymnaxAdapter as GymnaxAdapter
 from .envs import JaxEnv as JaxEnv
 from .envs import check_env as check_env

@@ -4,7 +4,7 @@ import os
 import sys
 from types import ModuleType
 
-from common import serve
+from common import jitted, serve
 
 
 def import_ppo() -> ModuleType:
@@ -52,4 +52,4 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(build, mean_return, packages=("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    serve(jitted(build), mean_return, packages=("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))

@@ -1,6 +1,6 @@
 """rejax's PPO. Its training program evaluates; here that is taken out, as no other contender evaluates in the timing."""
 
-from common import serve
+from common import jitted, serve
 
 
 def make(task):
@@ -44,4 +44,4 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(build, mean_return, packages=("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    serve(jitted(build), mean_return, packages=("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))

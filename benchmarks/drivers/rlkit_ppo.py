@@ -1,11 +1,12 @@
 """rlkit's PPO through the pure core, `rlkit.fit`, without evaluation."""
 
 import rlkit
-from common import serve
+from common import jitted, serve
 
 
-def build(task):
-    env = rlkit.make_env(f"gymnax/{task.env}", task.num_envs)
+def parts(task):
+    """Environment, agent and algorithm."""
+    env = rlkit.make_env(f"{task.suite}/{task.env}", task.num_envs)
     network = rlkit.ActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten")
     agent = rlkit.actor_critic(env.observation_space, env.action_space, network)
     config = rlkit.PPOConfig(
@@ -17,12 +18,17 @@ def build(task):
         gamma=task.gamma,
         gae_lambda=task.gae_lambda,
         clip_epsilon=task.clip_epsilon,
-        clip_value_loss=True,
+        clip_value_loss=task.clip_value_loss,
         entropy_coef=task.entropy_coef,
         value_coef=task.value_coef,
         max_grad_norm=task.max_grad_norm,
     )
-    module = rlkit.RLModule(env=env, agent=agent, algorithm=rlkit.ppo(config), total_steps=task.env_steps)
+    return env, agent, rlkit.ppo(config)
+
+
+def build(task):
+    env, agent, algorithm = parts(task)
+    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)
     return lambda key: rlkit.fit(module, key, num_iterations=10, steps_per_iteration=task.num_updates // 10)
 
 
@@ -33,4 +39,4 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(build, mean_return, packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    serve(jitted(build), mean_return, packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))

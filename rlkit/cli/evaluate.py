@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge
 
 from rlkit import validation
-from rlkit.cli import flags
+from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
 from rlkit.cli.running import read_settings
 from rlkit.training.config import PositiveInt
@@ -37,6 +37,8 @@ class EvaluateFlags:
     """Seed of the episodes; None: always the same ones, others than those that the training evaluated on."""
     num_envs: PositiveInt | None = None
     """Environments that run side by side; None: as the policy sees fit."""
+    env: str | None = None
+    """The run's environment, once more, where it is a class of your own (module:Class): no file alone has code imported."""
     json: bool = False
     """Print one JSON object, with the value of every episode."""
 
@@ -44,7 +46,8 @@ class EvaluateFlags:
 def run(arguments: Sequence[str]) -> int:
     """Evaluates as `arguments` say; returns the exit code."""
     chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
-    read_settings(chosen.run_dir)
+    own_env.check_run(own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir)
+    own_env.register(chosen.env)
     from rlkit.training.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
 

@@ -4,13 +4,14 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from rlkit.errors import ConfigError, did_you_mean
+from rlkit.errors import ConfigError, did_you_mean, require
 from rlkit.validation import field_annotations
 
 F = TypeVar("F")
@@ -65,6 +66,16 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
         if argument.startswith(f"{flag}="):
             return argument.partition("=")[2]
     return None
+
+
+def json_object(flag: str, text: str) -> dict[str, Any]:
+    """The dict that the value of `flag` is in JSON. Raises `ConfigError` for anything else."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{flag} is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'") from None
+    require(isinstance(found, dict), f"{flag} must be a JSON object, got {text!r}", "write '{\"name\": value}'")
+    return found
 
 
 def _first_paragraph(message: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from rlkit import __version__
-from rlkit.errors import NonFiniteError, RlkitError, did_you_mean
+from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "resume": "continue a run that was stopped, or extend a finished one",
     "evaluate": "play episodes with a trained policy",
     "plot": "draw the learning curves of one or several runs",
+    "check-env": "find the mistakes in an environment, with the cures",
     "list": "list environments, agents, algorithms, presets",
 }
 
@@ -26,10 +27,13 @@ commands:
 examples:
   rlkit train ppo gymnax/CartPole-v1                      tuned settings, results in runs/
   rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --learning-rate 1e-3 --run-dir runs/fast
+  rlkit train ppo gymnasium/Hopper-v5                     any environment of Gymnasium
+  rlkit train ppo my_package.my_module:MyEnv              a class of your own
   rlkit train ppo gymnax/CartPole-v1 --help               every setting, what it means, its value
   rlkit resume runs/fast --total-steps 1000000
   rlkit evaluate runs/fast --episodes 100
   rlkit plot runs/fast runs/slow --output both.png
+  rlkit check-env my_package.my_module:MyEnv              what is wrong with it, and what to do
   rlkit list envs
 
 `rlkit COMMAND --help` tells more; `rlkit --version` tells the version.
@@ -39,14 +43,15 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command in `argv` (None: of this process) and returns its exit code.
 
-    0: done; 1: training diverged (a bug shows its traceback, which also exits with 1); 2: a mistake in the input, told in one
-    line; 128 + n: stopped by signal n.
+    0: done; 1: training diverged or an environment failed, which its message tells with the traceback (a bug shows its own,
+    which also exits with 1); 2: a mistake in the input, told in one line; 128 + n: stopped by signal n.
     """
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:
-        print("rlkit: error:", " ".join(str(error).split()), file=sys.stderr)
-        return 1 if isinstance(error, NonFiniteError) else 2
+        lines = isinstance(error, EnvFailedError)  # with the traceback of the environment
+        print("rlkit: error:", error if lines else " ".join(str(error).split()), file=sys.stderr)
+        return 1 if isinstance(error, (EnvFailedError, NonFiniteError)) else 2
     except KeyboardInterrupt:
         print("rlkit: interrupted", file=sys.stderr)
         return 130
@@ -67,7 +72,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if command not in COMMANDS:
         raise RlkitError(f"unknown command {command!r}; {did_you_mean(command, COMMANDS)}")
-    return import_module(f"rlkit.cli.{command}").run(arguments[1:])
+    return import_module(f"rlkit.cli.{command.replace('-', '_')}").run(arguments[1:])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,11 @@ import numpy as np
 from rlkit.training.loggers import human_seconds
 
 
-def report(history: Sequence[dict[str, Any]], run_dir: str) -> str:
-    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer iteration, maybe empty."""
+def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") -> str:
+    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer iteration, maybe empty.
+
+    `env_flag`: what else the next commands need, a space before it.
+    """
     lines = ["", *_speed(run_dir)]
     evaluated = [evaluation for evaluation in history if "return" in evaluation]
     if evaluated:
@@ -20,8 +23,8 @@ def report(history: Sequence[dict[str, Any]], run_dir: str) -> str:
     if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
         lines.append(f"picture      {run_dir}/learning_curve.png")
     lines += [
-        f"watch it     rlkit evaluate {run_dir}",
-        f"train on     rlkit resume {run_dir} --total-steps N",
+        f"watch it     rlkit evaluate {run_dir}{env_flag}",
+        f"train on     rlkit resume {run_dir}{env_flag} --total-steps N",
     ]
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlkit import validation
-from rlkit.cli import flags
+from rlkit.cli import flags, own_env
 from rlkit.cli.running import pin_threads, read_settings, train_to_end
 from rlkit.training.config import PositiveInt
 
@@ -20,15 +20,20 @@ class ResumeFlags:
     """Directory of the run."""
     total_steps: PositiveInt | None = None
     """Environment steps to train for in all, to extend the run; None: as many as it was started for."""
+    env: str | None = None
+    """The run's environment, once more, where it is a class of your own (module:Class): no file alone has code imported."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Continues as `arguments` say; returns the exit code."""
     chosen = validation.validate(flags.parse(ResumeFlags, arguments, command=COMMAND))
-    trainer_settings = read_settings(chosen.run_dir).get("trainer")
+    settings = read_settings(chosen.run_dir)
+    own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
+    trainer_settings = settings.get("trainer")
     if isinstance(trainer_settings, dict) and trainer_settings.get("deterministic"):
         pin_threads()
-    return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir)
+    own_env.register(chosen.env)
+    return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir, env=chosen.env)
 
 
 def _reopen(chosen: ResumeFlags) -> Any:

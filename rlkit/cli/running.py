@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
+from rlkit.cli import own_env
 from rlkit.cli.report import report
 from rlkit.errors import ConfigError, RunDirectoryError, require
 from rlkit.training import run_directory
@@ -37,8 +38,13 @@ def check_run_dir(config: TrainerConfig) -> None:
     require(is_run or fresh or config.restore_checkpoint == "auto", f"{path} holds no run", cure, RunDirectoryError)
 
 
-def train_to_end(make_trainer: Callable[[], "Trainer"], *, run_dir: str, seed: int | None = None) -> int:
-    """Trains until the run is over or a signal asks to stop, reports, and returns the exit code. `seed` None: go on."""
+def train_to_end(
+    make_trainer: Callable[[], "Trainer"], *, run_dir: str, env: str | None = None, seed: int | None = None
+) -> int:
+    """Trains until the run is over or a signal asks to stop, reports, and returns the exit code.
+
+    `env` is the id of the environment where the user typed one. `seed` None: go on.
+    """
     from rlkit.training.compilation_cache import enable_compilation_cache
 
     with StopSignals() as signals:
@@ -46,10 +52,11 @@ def train_to_end(make_trainer: Callable[[], "Trainer"], *, run_dir: str, seed: i
         with make_trainer() as trainer:
             signals.trainer = trainer
             history = trainer.run(seed)
-        print(report(history, run_dir))
+        print(report(history, run_dir, own_env.flag(env)))
     if signals.received is None:
         return 0
-    print(f"rlkit: stopped by {signals.received.name}, all saved; go on with `rlkit resume {run_dir}`", file=sys.stderr)
+    again = f"rlkit resume {run_dir}{own_env.flag(env)}"
+    print(f"rlkit: stopped by {signals.received.name}, all saved; go on with `{again}`", file=sys.stderr)
     return 128 + signals.received
 
 

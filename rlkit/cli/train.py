@@ -12,8 +12,10 @@ from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.configs import PPOConfig, check_minibatches
 from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
-from rlkit.cli import flags
+from rlkit.cli import flags, own_env
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
+from rlkit.envs.ids import NEEDS_NETWORK
+from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -24,7 +26,7 @@ COMMAND = "rlkit train"
 def usage() -> str:
     """What `rlkit train --help` says; the help of one algorithm and environment lists their settings."""
     algorithms = "\n".join(f"  {name:<5} {entry.summary}" for name, entry in ALGORITHMS.items())
-    return f"""usage: {COMMAND} ALGORITHM ENV_ID [--setting value ...]
+    return f"""usage: {COMMAND} ALGORITHM ENV [--setting value ...]
 
 Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change
 single settings.
@@ -32,12 +34,20 @@ single settings.
 algorithms:
 {algorithms}
 
-environments: `rlkit list envs`        presets: `rlkit list presets`
+environments (`rlkit list envs`):
+  gymnax/NAME       JAX environments: the whole run is one compiled program
+  gymnasium/NAME    what Gymnasium has, or a package registered with it: simulators on the host
+  envpool/NAME      EnvPool's C++ simulators
+  module:Class      a class of your own, of a gymnasium.Env or a JaxEnv, imported as from the current directory
+
+presets: `rlkit list presets`
 
 examples:
   {COMMAND} ppo gymnax/CartPole-v1
   {COMMAND} ppo gymnax/CartPole-v1 --num-seeds 4 --total-steps 500000 --run-dir runs/cartpole
   {COMMAND} ppo gymnax/CartPole-v1 --hidden-sizes 128 128 --wandb offline
+  {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --env-arguments '{{"vectorization": "async"}}'
+  {COMMAND} ppo my_package.my_module:MyEnv --env-arguments '{{"size": 5}}'
   {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
   {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml        the settings as a file for --config
   {COMMAND} ppo gymnax/CartPole-v1 --help                       every setting, what it means, its value
@@ -58,7 +68,8 @@ class RunFlags:
     num_envs: int = 4
     """Environments that run side by side."""
     env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode": 200}}'."""
+    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode": 200}}' for Gymnax or
+    '{"vectorization": "async"}' for Gymnasium."""
     dry_run: bool = False
     """Print the settings as YAML and stop."""
 
@@ -77,6 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(config.hyperparameters, PPOConfig):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
+        own_env.register(_typed_env(names))
         print(run_config.dump(config), end="")
         return 0
     run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
@@ -84,7 +96,8 @@ def run(arguments: Sequence[str]) -> int:
     check_run_dir(config.trainer)
     if config.trainer.deterministic:
         pin_threads()
-    return train_to_end(lambda: _build(config), run_dir=run_dir, seed=config.seed)
+    own_env.register(_typed_env(names))
+    return train_to_end(lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed)
 
 
 def _build(config: RunConfig) -> Any:
@@ -115,6 +128,9 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
         raise ConfigError(f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND} {config.algorithm} ...`")
     if names and config.env.id != names[1]:
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, id=names[1]))
+    if not names and is_class_id(config.env.id):
+        cure = f"type it: `{COMMAND} {config.algorithm} {config.env.id} --config {file}`"
+        raise ConfigError(f"{file} is for a class of your own, which is imported only if you say so; {cure}")
     _check_env(config.env.id)
     if agent is not None and agent != config.agent:
         agent_entry(agent)
@@ -122,16 +138,16 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
     return config
 
 
-def _check_env(env_id: str) -> None:
-    """Raises for an id that needs the network, and what the registry says to one that nobody knows, before any import."""
-    from rlkit.envs.ids import NEEDS_NETWORK
-    from rlkit.envs.registry import list_envs, make_env
+def _typed_env(names: list[str]) -> str | None:
+    return names[1] if names else None
 
+
+def _check_env(env_id: str) -> None:
+    """Raises for an id that needs the network, and what the registry says to one that nobody knows, before any slow import."""
     suite, _, name = env_id.partition("/")
     offline = suite != "gymnax" or name not in NEEDS_NETWORK
     require(offline, f"{env_id} cannot run offline ({NEEDS_NETWORK.get(name)})", "use another id, see `rlkit list envs`")
-    if env_id not in list_envs():
-        make_env(env_id, 1)
+    own_env.check_typed(env_id)
 
 
 def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> tuple[RunConfig, bool]:
@@ -147,22 +163,15 @@ def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> t
     )
     description = f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or file."
     found: Any = flags.parse(kind, arguments, command=command, description=description, default=kind(run=run_flags, **parts))
-    env = EnvConfig(id=config.env.id, num_envs=found.run.num_envs, arguments=_env_arguments(found.run.env_arguments))
+    env = EnvConfig(
+        id=config.env.id, num_envs=found.run.num_envs, arguments=flags.json_object("--env-arguments", found.run.env_arguments)
+    )
     changed = dataclasses.replace(config, env=env, seed=found.run.seed, **{name: getattr(found, name) for name in parts})
     return validation.validate(changed), found.run.dry_run
 
 
-def _env_arguments(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"--env-arguments is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'") from None
-    require(isinstance(found, dict), f"--env-arguments must be a JSON object, got {text!r}", "write '{\"name\": value}'")
-    return found
-
-
 def _run_name(config: RunConfig) -> str:
     """A name of its own for every run, also for two that start in the same second."""
-    env = re.sub(r"[^A-Za-z0-9._-]+", "-", config.env.id.partition("/")[2] or config.env.id)
+    env = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split("[/:]", config.env.id, maxsplit=1)[-1])
     moment = time.strftime("%Y%m%d-%H%M%S")
     return f"{config.algorithm}-{env[:60]}-s{config.seed}-{moment}-{secrets.token_hex(2)}"

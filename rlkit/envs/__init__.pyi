@@ -1,6 +1,8 @@
 from .base import EnvAdapter, JaxEnv
 from .checking import CheckReport, check_env
 from .contract import Finding
+from .envpool import EnvPoolAdapter
+from .gymnasium import GymnasiumAdapter
 from .gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
 from .observation_wrappers import CastObservation, FlattenObservation, FrameStack
 from .registry import list_envs, make_env, register_env
@@ -11,9 +13,11 @@ __all__ = [
     "CastObservation",
     "CheckReport",
     "EnvAdapter",
+    "EnvPoolAdapter",
     "Finding",
     "FlattenObservation",
     "FrameStack",
+    "GymnasiumAdapter",
     "GymnaxAdapter",
     "GymnaxEnv",
     "JaxEnv",

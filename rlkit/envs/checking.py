@@ -1,22 +1,28 @@
 """`check_env`: finds the mistakes in an environment and says what to do about each."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.behaviour import limit_findings, plain, record, record_adapter, reset_findings, same, value_findings
-from rlkit.envs.contract import Finding, TraceFailure, space_findings, trace, trace_findings
+from rlkit.envs.contract import Finding, TraceFailure, finding_of, space_findings, trace, trace_findings
+from rlkit.envs.host_batch_checking import host_adapter_findings
+from rlkit.envs.host_checking import host_findings
+from rlkit.envs.host_episodes import raised
+from rlkit.envs.registry import make_env
 from rlkit.envs.vectorized import VectorizedEnv, vectorize
-from rlkit.errors import EnvContractError, RlkitError, require
+from rlkit.errors import EnvContractError, EnvFailedError, RlkitError, SpaceError, require
 from rlkit.spaces import example
 from rlkit.types import Key, PyTree, TimeStep
 
 LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
 
+OF_GYM = "import gymnasium as gym instead of gym; reset then returns (obs, info), step five values"
 PURE = "draw all randomness from the key (jax.random), and keep all memory in the state"
 
 
@@ -26,6 +32,7 @@ class CheckReport:
 
     name: str
     findings: tuple[Finding, ...]
+    measured: dict[str, float] = dataclasses.field(default_factory=dict)  # of host environments: steps, episodes, speed
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -38,39 +45,100 @@ class CheckReport:
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     @property
+    def infos(self) -> tuple[Finding, ...]:
+        """Advice."""
+        return tuple(finding for finding in self.findings if finding.severity == "info")
+
+    @property
     def ok(self) -> bool:
         """Whether there are no errors; warnings may remain."""
         return not self.errors
 
     def __str__(self) -> str:
-        if not self.findings:
-            return f"{self.name}: no mistakes found"
-        head = f"{self.name}: {len(self.errors)} error(s), {len(self.warnings)} warning(s)"
-        ordered = (*self.errors, *self.warnings)
-        return "\n".join([head, *(f"  {f.severity:7} {f.what}\n          cure: {f.cure}" for f in ordered)])
+        mistakes = f"{len(self.errors)} error(s), {len(self.warnings)} warning(s)" if self.errors or self.warnings else ""
+        lines = [f"{self.name}: {mistakes or 'no mistakes found'}"]
+        for finding in (*self.errors, *self.warnings, *self.infos):
+            lines.append(f"  {finding.severity:7} {finding.what}")
+            lines += [f"          why: {finding.why}"] if finding.why else []
+            lines.append(f"          cure: {finding.cure}")
+        if self.measured:
+            lines.append("  " + ", ".join(f"{name.replace('_', ' ')} {value:,g}" for name, value in self.measured.items()))
+        return "\n".join(lines)
 
 
-def check_env(env: JaxEnv | EnvAdapter, *, num_steps: int = 200, raise_on_error: bool = True, seed: int = 0) -> CheckReport:
-    """Traces `env`, runs it for `num_steps` random steps (past a declared time limit of up to 1000), and reports mistakes.
+def check_env(
+    env: "JaxEnv | EnvAdapter | gymnasium.Env | type[gymnasium.Env] | str",
+    *,
+    num_steps: int = 200,
+    raise_on_error: bool = True,
+    seed: int = 0,
+    env_arguments: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Runs `env` for `num_steps` random steps (past a declared time limit of up to 1000), and reports mistakes.
 
-    Takes one environment or a jittable `EnvAdapter`; of one made by `vectorize` the environment inside is checked. With
-    `raise_on_error` raises `EnvContractError` with the whole report if there is an error; warnings never raise.
+    Takes an id for `make_env`; a `JaxEnv`, which is traced too, or an adapter (of one made by `vectorize` the environment
+    inside is checked); a `gymnasium.Env` or its class, on which Gymnasium's own checker runs as well. An id and a class are
+    made with `env_arguments`. What runs on the host is closed afterwards, so train on another one. With `raise_on_error`
+    raises `EnvContractError` with the whole report if there is an error; warnings and infos never raise. Raises `ConfigError`
+    for an unknown id or arguments that it does not take.
     """
     require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
-    if isinstance(env, type):
-        raise EnvContractError(f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))")
-    inner = env.env if isinstance(env, VectorizedEnv) else env
-    name, key = type(inner).__name__, jax.random.key(seed)
-    if isinstance(inner, EnvAdapter):
-        require(inner.is_jittable, f"{name} is a host environment, which check_env cannot run yet", "check jittable ones")
-        findings = _adapter_findings(inner, key, num_steps)
-    else:
-        findings = _env_findings(inner, key, num_steps)
-    spec = getattr(env, "spec", None)
-    report = CheckReport(spec[0] if spec else name, tuple(findings))
+    made = _made(env, dict(env_arguments or {}))
+    name = _name(env if isinstance(made, Finding) else made)
+    findings, measured = ([made], {}) if isinstance(made, Finding) else _check(made, name, num_steps, seed)
+    report = CheckReport(name, tuple(findings), measured)
     if raise_on_error and not report.ok:
         raise EnvContractError(str(report))
     return report
+
+
+def _made(env: Any, arguments: dict[str, Any]) -> Any:
+    """The object to check of an id, a class or an object; a `Finding` where making it fails by its own fault."""
+    is_class = isinstance(env, type) and issubclass(env, gymnasium.Env)
+    if isinstance(env, type) and not is_class:
+        raise EnvContractError(f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))")
+    if not (is_class or isinstance(env, str)):
+        require(not arguments, f"env_arguments are for an id or a class, got {_name(env)} made already", "leave them out")
+        return env
+    try:
+        return make_env(env, 2, **arguments) if isinstance(env, str) else env(**arguments)
+    except (SpaceError, EnvContractError, EnvFailedError) as error:
+        return finding_of(error)
+    except Exception as error:
+        if isinstance(env, str):
+            raise
+        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        found = raised(f"{env.__name__}({given})", error)
+        cure = f"correct it, or pass what it needs: check_env({env.__name__}, env_arguments={{...}}) or {env.__name__}(...)"
+        return Finding("error", found.what, cure)
+
+
+def _name(env: Any) -> str:
+    """The id where there is one, else the class."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, type):
+        return env.__name__
+    if isinstance(env, gymnasium.Env):
+        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    spec = getattr(env, "spec", None)
+    return spec[0] if isinstance(spec, tuple) else type(env.env if isinstance(env, VectorizedEnv) else env).__name__
+
+
+def _check(env: Any, name: str, num_steps: int, seed: int) -> tuple[list[Finding], dict[str, float]]:
+    """(findings, what was measured) of an object."""
+    if isinstance(env, gymnasium.Env):
+        return host_findings(env, name, num_steps, seed)
+    inner = env.env if isinstance(env, VectorizedEnv) else env
+    if any(kind.__module__.partition(".")[0] == "gym" for kind in type(inner).__mro__):
+        why = "Gym is its unmaintained ancestor, with other results of reset and step"
+        return [Finding("error", f"{name} is an environment of the package gym", OF_GYM, why)], {}
+    if isinstance(inner, EnvAdapter) and not inner.is_jittable:
+        return host_adapter_findings(inner, name, num_steps, seed)
+    key = jax.random.key(seed)
+    if isinstance(inner, EnvAdapter):
+        return _adapter_findings(inner, key, num_steps), {}
+    return _env_findings(inner, key, num_steps), {}
 
 
 def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
@@ -106,7 +174,7 @@ def _batch_findings(env: JaxEnv) -> Iterator[Finding]:
     except TraceFailure as failure:
         yield failure.finding
     except RlkitError as error:
-        yield Finding("error", str(error), "see above")
+        yield finding_of(error)
 
 
 def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
-from rlkit.errors import EnvContractError, SpaceError
+from rlkit.errors import EnvContractError, RlkitError, SpaceError
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Obs, PyTree
 
@@ -23,14 +23,24 @@ SIX = "return (state, obs, reward, terminated, truncated, info)"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One mistake: what is wrong and what to do about it. Errors break training, warnings may be meant."""
+    """One mistake: what is wrong, what to do about it, and where that is not plain why it matters.
 
-    severity: Literal["error", "warning"]
+    Errors break training, warnings may be meant, infos are advice.
+    """
+
+    severity: Literal["error", "warning", "info"]
     what: str
     cure: str
+    why: str = ""
 
     def __str__(self) -> str:
         return f"{self.severity}: {self.what}; {self.cure}"
+
+
+def finding_of(error: RlkitError) -> Finding:
+    """An error of ours, "problem; cure", as a finding; a traceback behind an empty line is left out."""
+    what, _, cure = str(error).split("\n\n")[0].rpartition("; ")
+    return Finding("error", what or cure, cure.splitlines()[0] if what else "correct it")
 
 
 class TraceFailure(Exception):
@@ -57,8 +67,7 @@ def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
     try:
         check_spaces(env)
     except (EnvContractError, SpaceError) as error:
-        what, _, cure = str(error).rpartition("; ")
-        yield Finding("error", what, cure)
+        yield finding_of(error)
 
 
 def trace_findings(env: JaxEnv) -> Iterator[Finding]:

@@ -1,33 +1,37 @@
 """Environments by name: `make_env("suite/name", num_envs)`, and how third parties add theirs.
 
-The suite is the text before the first "/". Three sources, the first that knows an id makes it: `register_env`, the built-in
-tables, installed packages with an entry point in the group `rlkit.envs`:
+The suite is the text before the first "/". Three sources, the first that knows an id makes it: `register_env`, the suites that
+come with rlkit, installed packages with an entry point in the group `rlkit.envs`:
 
     [project.entry-points."rlkit.envs"]
     "mine/Maze-v0" = "my_package.maze:Maze"
 
-Nothing is imported to list ids: not JAX, not a suite, not a package of a third party.
+Nothing is imported to list ids: not JAX, not a suite, not a package of a third party. And no id has a module imported that it
+names itself: ids come out of files.
 """
 
 import dataclasses
-import importlib
+import functools
 import importlib.metadata
 import inspect
-import sys
+import re
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.envs.ids import GYMNAX_IDS, PROBE_IDS
-from rlkit.errors import ConfigError, EnvContractError, RlkitError, UnknownNameError, did_you_mean, require
+from rlkit.envs import suites
+from rlkit.envs.suites import BUILT_IN
+from rlkit.errors import ConfigError, EnvContractError, RlkitError, UnknownNameError, require
 
 if TYPE_CHECKING:
+    import gymnasium
+
     from rlkit.envs.base import EnvAdapter, JaxEnv
 
 ENTRY_POINT_GROUP = "rlkit.envs"
-BUILT_IN = {f"{suite}/{name}" for suite, names in (("gymnax", GYMNAX_IDS), ("probe", PROBE_IDS)) for name in names}
+CLASS_ID = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")  # module:Class, once the command line has registered it
 
-Factory = Callable[..., "JaxEnv | EnvAdapter"]
+Factory = Callable[..., "JaxEnv | gymnasium.Env[Any, Any] | EnvAdapter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,23 +43,35 @@ class _Entry:
 _registered: dict[str, _Entry] = {}
 
 
-def make_env(env_id: str, num_envs: int, **kwargs: Any) -> "EnvAdapter":
-    """`num_envs` copies of the environment `env_id`, such as `gymnax/CartPole-v1`; `kwargs` go to its factory.
+def make_env(env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: int, **kwargs: Any) -> "EnvAdapter":
+    """`num_envs` copies of `env`, stepping together and resetting themselves.
 
-    The result's `spec` is `(env_id, kwargs)`. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
-    environment does not take or a package that fails to load, `EnvContractError` for an environment that breaks the contract.
+    `env` is an id such as `gymnax/CartPole-v1` or `gymnasium/Ant-v5`; or what `register_env` takes, a class or function; or ONE
+    environment itself, of which there can be only one where it is a `gymnasium.Env`. `kwargs` go to what makes the environment.
+    Where that is a `gymnasium.Env`, those which its maker does not name and `GymnasiumAdapter` does (vectorization,
+    step_timeout, max_episode_steps, ...) go to the adapter.
+
+    The result's `spec` is `(id, kwargs)`; `None` without an id, and then a run's config.yaml cannot rebuild it. Raises
+    `UnknownNameError` for an unknown id, `ConfigError` for arguments that the environment does not take or a package that is
+    missing or fails to load, `EnvContractError` for an environment that breaks the contract.
     """
-    _check_id(env_id)
-    entry = _find(env_id)
-    return _build(env_id, entry, num_envs, kwargs)
+    if isinstance(env, str):
+        _check_id(env)
+        return _build(env, _find(env), num_envs, kwargs, spec=(env, kwargs))
+    if hasattr(env, "step") and not inspect.isclass(env):
+        return _wrap(env, num_envs, kwargs)
+    factory: Any = env
+    require(callable(factory), f"environment id is {env!r}", "pass a string such as 'gymnax/CartPole-v1', or a class")
+    return _build(getattr(factory, "__qualname__", repr(factory)), _Entry(factory, None), num_envs, kwargs, spec=None)
 
 
 def register_env(env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False) -> None:
     """Makes `make_env(env_id, ...)` call `factory`.
 
-    `factory(**kwargs)` returns ONE environment (a `JaxEnv`; its class will do), which is vectorised. A factory with a parameter
-    named `num_envs` is called `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`. `max_episode_steps` wraps a
-    `JaxEnv` in `TimeLimit`. Registering an id twice is an error unless `overwrite` says otherwise.
+    `factory(**kwargs)` returns ONE environment, a `JaxEnv` or a `gymnasium.Env`; its class will do. A function is called
+    once to see which of the two it returns. A factory with a parameter named `num_envs` is called
+    `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`. `max_episode_steps` truncates the episodes of single
+    environments. Registering an id twice is an error unless `overwrite` says otherwise.
     """
     _check_id(env_id)
     require(
@@ -67,25 +83,44 @@ def register_env(env_id: str, factory: Factory, *, max_episode_steps: int | None
 
 
 def list_envs() -> list[str]:
-    """All ids that `make_env` knows, sorted; imports no suite and loads no package."""
+    """The ids that `make_env` knows without asking the suites for more, sorted; imports no suite and loads no package."""
     return sorted(BUILT_IN | _registered.keys() | _entry_points().keys())
+
+
+def check_id(env_id: str) -> None:
+    """Raises what `make_env` would say to an id, as far as that is known without JAX, and makes nothing."""
+    _check_id(env_id)
+    if env_id not in _entry_points():  # whose packages may import JAX
+        _find(env_id)
+
+
+def is_class_id(env_id: object) -> bool:
+    """Whether `env_id` is written `module:Class`; only the command line imports such a module, when the user types the id."""
+    return isinstance(env_id, str) and CLASS_ID.fullmatch(env_id) is not None
 
 
 def _check_id(env_id: str) -> None:
     require(isinstance(env_id, str), f"environment id is {env_id!r}", "pass a string such as 'gymnax/CartPole-v1'")
     require(bool(env_id.strip()), "the environment id is empty", "pass one such as 'gymnax/CartPole-v1'")
+    if is_class_id(env_id):
+        return
     suite, slash, name = env_id.partition("/")
     if not slash:
-        raise UnknownNameError(f"environment id {env_id!r} has no suite; {did_you_mean(env_id, list_envs())}")
+        raise UnknownNameError(f"environment id {env_id!r} has no suite; {suites.suggest(env_id, list_envs())}")
     require(bool(suite and name), f"environment id {env_id!r} is incomplete", "write it suite/name, as in gymnax/CartPole-v1")
 
 
 def _find(env_id: str) -> _Entry:
     if env_id in _registered:
         return _registered[env_id]
-    suite, _, name = env_id.partition("/")
-    if env_id in BUILT_IN or (suite == "gymnax" and name in _own_gymnax_ids()):
-        return _Entry(_gymnax_factory(name) if suite == "gymnax" else _probe_factory(name), None)
+    if is_class_id(env_id):
+        raise UnknownNameError(
+            f"{env_id!r} names a class, and ids have nothing imported; pass the class itself to make_env, register it with "
+            "register_env, or type the id where the command line asks for an environment"
+        )
+    factory = suites.find(env_id)
+    if factory is not None:
+        return _Entry(factory, None)
     plugins = _entry_points().get(env_id, [])
     require(
         len(plugins) < 2,
@@ -94,49 +129,107 @@ def _find(env_id: str) -> _Entry:
     )
     if plugins:
         return _Entry(_load(plugins[0]), None)
-    raise _unknown(env_id, suite)
+    raise _unknown(env_id)
 
 
-def _unknown(env_id: str, suite: str) -> UnknownNameError:
+def _unknown(env_id: str) -> UnknownNameError:
     known = list_envs()
-    if suite == "gymnasium":
-        jax_ids = did_you_mean(f"gymnax/{env_id.rpartition('/')[2]}", BUILT_IN)
-        return UnknownNameError(f"{env_id!r}: host environments (gymnasium) are not supported by this version; {jax_ids}")
-    suites = sorted({other.partition("/")[0] for other in known})
-    if suite not in suites:
-        hint = did_you_mean(env_id, known)
-        hint = hint if hint.startswith("did you mean") else "see list_envs()"
-        return UnknownNameError(f"there is no environment suite {suite!r} (known: {', '.join(suites)}); {hint}")
-    own = [other for other in known if other.partition("/")[0] == suite]
-    return UnknownNameError(f"there is no environment {env_id!r}; {did_you_mean(env_id, own)}")
+    hint = suites.suggest(env_id, known)
+    suite, names = env_id.partition("/")[0], sorted({other.partition("/")[0] for other in known if "/" in other})
+    if suite not in names:
+        return UnknownNameError(f"there is no environment suite {suite!r} (known: {', '.join(names)}); {hint}")
+    return UnknownNameError(f"there is no environment {env_id!r}; {hint}")
 
 
-def _build(env_id: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
+def _build(
+    name: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any], *, spec: tuple[str, dict[str, Any]] | None
+) -> "EnvAdapter":
+    """`name` is for messages. `spec` None: there is no id."""
+    import gymnasium
+
     from rlkit.envs.base import EnvAdapter
     from rlkit.envs.vectorized import vectorize
     from rlkit.envs.wrappers import TimeLimit
 
+    if inspect.isclass(entry.factory) and issubclass(entry.factory, gymnasium.Env):
+        return _build_on_host(name, entry, num_envs, kwargs, spec)
     signature = _signature(entry.factory)
     batched = signature is not None and "num_envs" in signature.parameters
-    arguments = {"num_envs": num_envs, **kwargs} if batched else kwargs
-    _check_arguments(env_id, entry.factory, arguments)
-    made = entry.factory(**arguments)
-    spec = (env_id, kwargs)
+    if batched:
+        arguments = {"num_envs": num_envs, **kwargs}
+    else:
+        _, arguments = _split(entry.factory, kwargs)
+    _check_arguments(name, entry.factory, arguments)
+    made: Any = entry.factory(**arguments)
+    if isinstance(made, gymnasium.Env):
+        made.close()
+        return _build_on_host(name, entry, num_envs, kwargs, spec)
+    if not batched and len(arguments) < len(kwargs):  # what looked like a setting of the host adapter is none
+        _check_arguments(name, entry.factory, kwargs)
+        made = entry.factory(**kwargs)
     if not isinstance(made, EnvAdapter):
         made = TimeLimit(made, entry.max_episode_steps) if entry.max_episode_steps is not None else made
         return vectorize(made, num_envs, spec=spec)
     if made.num_envs != num_envs:
         cure = "pass num_envs on" if batched else "give the factory a parameter num_envs, or return one environment"
-        raise EnvContractError(f"the factory of {env_id!r} made {made.num_envs} environments instead of {num_envs}; {cure}")
+        raise EnvContractError(f"the factory of {name!r} made {made.num_envs} environments instead of {num_envs}; {cure}")
     if entry.max_episode_steps is not None:
-        raise EnvContractError(
-            f"max_episode_steps of {env_id!r} needs a single JaxEnv; let the factory apply it before batching"
-        )
-    if made.spec != spec:
-        if not dataclasses.is_dataclass(made):
-            raise EnvContractError(f"{env_id!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to {spec!r}")
-        made = dataclasses.replace(made, spec=spec)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        raise EnvContractError(f"max_episode_steps of {name!r} needs a single environment; let the factory apply it to each")
+    if spec is not None and made.spec != spec:
+        if dataclasses.is_dataclass(made):
+            return dataclasses.replace(made, spec=spec)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        if made.is_jittable:
+            raise EnvContractError(f"{name!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to {spec!r}")
+        made.spec = spec  # pyright: ignore[reportAttributeAccessIssue]  # read-only in the protocol, not in host adapters
     return made
+
+
+def _build_on_host(
+    name: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any], spec: tuple[str, dict[str, Any]] | None
+) -> "EnvAdapter":
+    """Copies of what `entry.factory` makes, which is a `gymnasium.Env`."""
+    from rlkit.envs.gymnasium import GymnasiumAdapter
+
+    settings, arguments = _split(entry.factory, kwargs)
+    _check_arguments(name, entry.factory, arguments)
+    if entry.max_episode_steps is not None:
+        settings = {"max_episode_steps": entry.max_episode_steps, **settings}
+    factory: Any = entry.factory
+    namesakes = arguments.keys() & inspect.signature(GymnasiumAdapter).parameters
+    if namesakes:
+        factory = functools.partial(factory, **{namesake: arguments.pop(namesake) for namesake in namesakes})
+        factory.__name__ = name
+    return GymnasiumAdapter(factory, num_envs, spec=spec, **settings, **arguments)
+
+
+def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
+    """An adapter of ONE environment that exists already."""
+    import gymnasium
+
+    from rlkit.envs.base import EnvAdapter
+    from rlkit.envs.vectorized import vectorize
+
+    kind = type(env).__name__
+    require(not isinstance(env, EnvAdapter), f"{kind} is a batch of environments already", "use it as it is")
+    if isinstance(env, gymnasium.Env):
+        from rlkit.envs.gymnasium import GymnasiumAdapter
+
+        return GymnasiumAdapter(env, num_envs, **kwargs)
+    require(not kwargs, f"{kind} takes no arguments any more, got {', '.join(kwargs)}", "pass its class with them")
+    return vectorize(env, num_envs)
+
+
+def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(settings of the host adapter, arguments of the factory): a name that both take is the factory's."""
+    if not kwargs:
+        return {}, {}
+    from rlkit.envs.gymnasium import GymnasiumAdapter
+
+    signature = _signature(factory)
+    own = set(signature.parameters) if signature is not None else set()
+    taken = inspect.signature(GymnasiumAdapter).parameters.keys() - {"env", "num_envs", "spec", "kwargs"} - own
+    settings = {name: value for name, value in kwargs.items() if name in taken}
+    return settings, {name: value for name, value in kwargs.items() if name not in taken}
 
 
 def _signature(factory: Factory) -> inspect.Signature | None:
@@ -155,28 +248,6 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -
     except TypeError as error:
         names = ", ".join(name for name in signature.parameters if name != "num_envs")
         raise ConfigError(f"{env_id}: {error}; it takes {names or 'no arguments'}") from error
-
-
-def _gymnax_factory(name: str) -> Factory:
-    def factory(params: dict[str, Any] | None = None, **kwargs: Any) -> "JaxEnv":
-        from rlkit.envs.gymnax import gymnax_env
-
-        return gymnax_env(name, params=params, **kwargs)
-
-    return factory
-
-
-def _probe_factory(name: str) -> Factory:
-    for module in ("probes", "space_probes"):
-        factory = getattr(importlib.import_module(f"rlkit.envs.{module}"), name, None)
-        if factory is not None:
-            return factory
-    raise UnknownNameError(f"there is no probe {name!r}; {did_you_mean(name, PROBE_IDS)}")
-
-
-def _own_gymnax_ids() -> list[str]:
-    """What the user registered with gymnax itself; looked up only if gymnax has been imported anyway."""
-    return list(getattr(sys.modules.get("gymnax"), "registered_envs", ()))
 
 
 def _entry_points() -> dict[str, list[importlib.metadata.EntryPoint]]:

@@ -5,7 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from rlkit import spaces
 from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
 from rlkit.algorithms.collectors import restart_carry
 from rlkit.errors import require
@@ -13,11 +15,13 @@ from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
+from rlkit.training.packing import Packing
 from rlkit.types import Carry, Key, LearnerState, LocalState, Metrics, Obs, PolicyState, Rollout, TrainState
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
 Found = tuple[Metrics, Any]  # metrics, counters
+Packed = list[Array]  # a policy, see `Packing`
 Batch = tuple[Rollout, PolicyState | None]
 
 
@@ -53,6 +57,10 @@ class HostProgram:
             state = algorithm.start(agent, env, keys, obs, (), total_steps=module.total_steps)
             return strong_types(state.replace(local=state.local.replace(obs=())))
 
+        def policy_of(key: Key) -> PolicyState:
+            obs = spaces.example(env.observation_space, (env.num_envs,))
+            return start(InitKeys.split(key), obs).learner.policy
+
         def keys_of_rollout(key: Key) -> tuple[Key, list[Key]]:
             key, collect_key = jax.random.split(key)
             return key, [algorithm.collector.keys(k) for k in _lane_keys(collect_key, num_lanes)]
@@ -61,10 +69,10 @@ class HostProgram:
             action, carry, extras = explore(obs, carry, keys[time, 0])
             return action, extras, time + 1, carry
 
-        def act(policy: PolicyState, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
-            return step(acting(agent, policy), keys, time, carry, obs)
+        def act(packed: Packed, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            return step(acting(agent, packing.unpack(packed)), keys, time, carry, obs)
 
-        def act_randomly(policy: PolicyState, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+        def act_randomly(packed: Packed, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
             return step(acting_randomly(env.action_space, each), keys, time, carry, obs)
 
         def learn(
@@ -83,6 +91,7 @@ class HostProgram:
             zeros = jax.tree.map(jnp.zeros_like, (local.episodes, local.discounted_return))
             return local.replace(episodes=zeros[0], discounted_return=zeros[1], carry=agent.initial_carry(env.num_envs))
 
+        packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
         over_steps = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
         self._split = compiler(InitKeys.split)
         self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
@@ -90,6 +99,7 @@ class HostProgram:
         self._restart_key = compiler(lambda key: jax.random.fold_in(key, RESTART))
         self._start = compiler(start)
         self._keys_of_rollout = compiler(keys_of_rollout)
+        self._pack = compiler(packing.pack)
         self._act = compiler(act, **over_steps)
         self._act_randomly = compiler(act_randomly, **over_steps)
         self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done))
@@ -215,8 +225,9 @@ class HostProgram:
         """A rollout [T, (S,) N, ...]. While the environments of one lane step, the other acts."""
         if not self._is_open:
             ts = self.restart(ts)
+        packed = self._pack(policy)
         for lane, keys, carry in zip(self._lanes, lane_keys, self._carries(ts.local.carry), strict=True):
-            lane.begin(policy, carry, keys)
+            lane.begin(packed, carry, keys)
         waiting: Lane | None = None
         for _ in range(self._module.algorithm.collector.num_steps):
             for lane in self._lanes:

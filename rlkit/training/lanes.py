@@ -5,11 +5,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlkit import spaces
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError
 from rlkit.training.compiling import Compiled
-from rlkit.types import Carry, Key, Obs, PolicyState, PyTree, TimeStep
+from rlkit.types import Carry, Key, Obs, PyTree, TimeStep
 
 
 class Lane:
@@ -31,8 +30,8 @@ class Lane:
         """New episodes everywhere, from one key or one for each seed."""
         self.env_state, self.obs = self.env.reset(key)
 
-    def begin(self, policy: PolicyState, carry: Carry, keys: Key) -> None:
-        """Starts a rollout by `policy`, with keys [(S,) T, 2]."""
+    def begin(self, policy: PyTree, carry: Carry, keys: Key) -> None:
+        """Starts a rollout by `policy`, in the form that the acting function takes, with keys [(S,) T, 2]."""
         self._policy, self.carry, self._keys = policy, carry, keys
         self._time, self._device_time = 0, np.int32(0)
         self._sets.reverse()
@@ -138,9 +137,3 @@ def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:
             "remake(num_envs); write one, or use one seed, overlap='none' and pass an eval_env"
         )
     return env.remake(num_envs)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def example_obs(env: EnvAdapter, num_seeds: int) -> PyTree:
-    """Shapes and dtypes of observations, [(S,) N, ...]."""
-    batch = (env.num_envs,) if num_seeds == 1 else (num_seeds, env.num_envs)
-    return jax.eval_shape(lambda: spaces.example(env.observation_space, batch))

@@ -121,14 +121,19 @@ class JsonlLogger:
         return RunDirectoryError(f"cannot write records to {self.path}: {error.strerror or error}; {cure}")
 
 
+MOST_REPORTED = 2  # numbers that environments report at the end of episodes; simulators tell a dozen
+
+
 class ConsoleLogger:
     """Prints evaluations, texts, events and errors, each as one line that leaves a progress bar whole."""
 
     def log(self, record: Record, /) -> None:
         if record.kind == "train" or record.seed is not None:  # of several seeds, their mean
             return
-        # What environments report at the end of episodes can be a dozen numbers: they are in the file.
-        shown = {name.removeprefix("eval/"): value for name, value in record.metrics.items() if "/done_info/" not in name}
+        shown = {name.removeprefix("eval/"): value for name, value in record.metrics.items()}
+        reported = [name for name in shown if name.startswith("done_info/")]
+        if len(reported) > MOST_REPORTED:  # the file has them
+            shown = {name: value for name, value in shown.items() if name not in reported}
         metrics = [f"{name} {value:.4g}" for name, value in shown.items()]
         parts = [f"{human_count(record.env_steps):>6} steps | {human_seconds(record.wall_seconds)}", *metrics]
         if record.text is not None:

@@ -198,3 +198,20 @@ def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
     assert "128 steps in" in capsys.readouterr().out
     steps = [row["env_steps"] for row in rows("run") if row["kind"] == "train"]
     assert steps == [32, 64, 96, 128]
+
+
+HOST = {"gymnasium": "gymnasium/CartPole-v1", "envpool": "envpool/CartPole-v1"}
+
+
+@pytest.mark.parametrize("suite", HOST)
+def test_environments_on_the_host(suite, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    length = ["--total-steps", "2048", "--num-checkpoints", "2", "--evaluation-episodes", "2"]
+    assert main(["train", "ppo", HOST[suite], *TINY, *length, "--run-dir", "run"]) == 0
+    assert "2,048 steps in" in capsys.readouterr().out
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["env"]["id"] == HOST[suite]
+    assert [row["env_steps"] for row in rows("run") if row["kind"] == "train"] == [1024, 2048]
+    assert main(["evaluate", "run", "--episodes", "3", "--json"]) == 0
+    assert all(1 <= length <= 500 for length in json.loads(capsys.readouterr().out)["length"])
+    assert main(["resume", "run", "--total-steps", "3072"]) == 0
+    assert [row["env_steps"] for row in rows("run") if row["kind"] == "train"][:2] == [1024, 2048]

@@ -8,11 +8,11 @@ import pytest
 import rlkit
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.registry import ALGORITHMS
-from rlkit.cli import flags
+from rlkit.cli import flags, train
 from rlkit.cli.main import COMMANDS, main
 from rlkit.envs.registry import list_envs
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
-from rlkit.training.run_config import EnvConfig, RunConfig, preset_names
+from rlkit.training.run_config import EnvConfig, RunConfig, preset, preset_names
 
 pytestmark = pytest.mark.fast
 
@@ -44,6 +44,25 @@ def test_every_command_has_help(command, capsys):
 def test_help_of_train_lists_the_algorithms(capsys):
     said = said_by(capsys, "train", "--help")
     assert all(name in said and entry.summary in said for name, entry in ALGORITHMS.items())
+
+
+def test_help_of_train_names_every_kind_of_environment(capsys):
+    said = said_by(capsys, "train", "--help")
+    assert all(re.search(rf"^  {kind} ", said, re.MULTILINE) for kind in ("gymnax/NAME", "gymnasium/NAME", "envpool/NAME"))
+    assert re.search(r"^  module:Class ", said, re.MULTILINE)
+    assert "rlkit train ppo my_package.my_module:MyEnv" in said and "rlkit train ppo gymnasium/Hopper-v5" in said
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name"),
+    [
+        ("gymnax/CartPole-v1", "ppo-CartPole-v1-s0-"),
+        ("gymnasium/ALE/Pong-v5", "ppo-ALE-Pong-v5-s0-"),
+        ("my_package.my_module:MyEnv", "ppo-MyEnv-s0-"),
+    ],
+)
+def test_a_run_is_named_after_its_environment(env_id, name):
+    assert train._run_name(preset("ppo", env_id)).startswith(name)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

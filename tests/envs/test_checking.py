@@ -390,8 +390,8 @@ class Batch:
     num_envs, is_jittable, spec = 3, True, None
     max_episode_steps = 8
 
-    def __init__(self, mistake=None, is_jittable=True):
-        self.env, self.mistake, self.is_jittable = vectorize(Counter(), 3), mistake, is_jittable
+    def __init__(self, mistake=None):
+        self.env, self.mistake = vectorize(Counter(), 3), mistake
         self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
 
     def reset(self, key):
@@ -424,5 +424,9 @@ def test_adapters_of_third_parties_are_checked():
     ):
         with pytest.raises(EnvContractError, match=what):
             check_env(Batch(mistake), num_steps=20)
-    with pytest.raises(ConfigError, match="is a host environment"):
-        check_env(Batch(is_jittable=False))
+
+
+def test_an_id_is_made_and_checked():
+    assert check_env("probe/Counter", num_steps=20).name == "probe/Counter"
+    with pytest.raises(ConfigError, match="it takes"):
+        check_env("probe/Counter", env_arguments={"speed": 3})

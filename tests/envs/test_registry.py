@@ -2,15 +2,32 @@
 
 import dataclasses
 import importlib.metadata
+import importlib.util
 import re
 import subprocess
 import sys
+from typing import ClassVar
 
+import ale_py
+import envpool
+import gymnasium
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import rlkit.envs
-from rlkit.envs import EnvAdapter, TimeLimit, make_env, register_env, registry, vectorize
+from rlkit.envs import (
+    EnvAdapter,
+    EnvPoolAdapter,
+    GymnasiumAdapter,
+    TimeLimit,
+    ids,
+    make_env,
+    register_env,
+    registry,
+    vectorize,
+)
 from rlkit.envs.space_probes import Counter
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 
@@ -41,15 +58,21 @@ IDS = [
     (
         "gymnx/CartPole-v1",
         UnknownNameError,
-        r"no environment suite 'gymnx' \(known: gymnax, probe\); did you mean 'gymnax/Cart",
+        r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe\); did you mean 'gymnax/Cart",
     ),
     ("brax/ant", UnknownNameError, "no environment suite 'brax'"),
-    (
-        "gymnasium/CartPole-v1",
-        UnknownNameError,
-        r"host environments \(gymnasium\) are not supported by this version; did you mean",
-    ),
-    ("gymnasium/ALE/Breakout-v5", UnknownNameError, "host environments"),
+    ("gymnasium/CartPole-v3", UnknownNameError, "no environment 'gymnasium/CartPole-v3'; did you mean 'gymnasium/CartPole-v1'"),
+    ("gymnasium/Cartpole-v1", UnknownNameError, "did you mean 'gymnasium/CartPole-v1'"),
+    ("gymnasium/CartPole", UnknownNameError, "did you mean 'gymnasium/CartPole-v1'"),
+    ("gymnasium/Breakout-v5", UnknownNameError, "did you mean 'gymnasium/ALE/Breakout-v5'"),
+    ("gymnasium/ALE/Breakout-v4", UnknownNameError, "did you mean 'gymnasium/ALE/Breakout-v5'"),
+    ("gymnasium/HalfCheetah-v2", UnknownNameError, "did you mean 'gymnasium/HalfCheetah-v5'"),  # gymnasium has an error by it
+    ("gymnasium/zzzzz", UnknownNameError, "no environment 'gymnasium/zzzzz'; `rlkit list envs` names"),
+    ("gymnasium/antigravity:Foo-v0", ConfigError, "would import the module 'antigravity', which an id never does; import it"),
+    ("envpool/CartPole-v7", UnknownNameError, "no environment 'envpool/CartPole-v7'; did you mean 'envpool/CartPole-v1'"),
+    ("antigravity:Foo", UnknownNameError, "'antigravity:Foo' names a class, and ids have nothing imported; pass the class"),
+    ("antigravity:Foo-v0", UnknownNameError, "'antigravity:Foo-v0' has no suite"),
+    ("zzzzz", UnknownNameError, "'zzzzz' has no suite; `rlkit list envs` names"),
     ("probe/ValueOnli", UnknownNameError, "did you mean 'probe/ValueOnly'"),
     ("", ConfigError, "the environment id is empty; pass one such as"),
     ("  ", ConfigError, "the environment id is empty"),
@@ -128,6 +151,13 @@ def test_plugins_are_listed_and_loaded_when_made(monkeypatch):
         make_env("plug/Cuonter", 2)
 
 
+def test_plugins_may_be_gymnasium_environments(monkeypatch):
+    install(monkeypatch, plug__Pole="gymnasium.envs.classic_control:CartPoleEnv")
+    env = make_env("plug/Pole", 2, max_episode_steps=7)
+    assert isinstance(env, GymnasiumAdapter)
+    assert (env.spec, env.max_episode_steps) == (("plug/Pole", {"max_episode_steps": 7}), 7)
+
+
 def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
     install(monkeypatch, plug__Gone="no_such_module:Env", plug__Empty="rlkit.envs.space_probes:Nothing")
     message = re.escape("environment 'plug/Gone' of an unnamed package (no_such_module:Env) does not load: ModuleNotFoundError")
@@ -187,9 +217,13 @@ def test_listing_and_mistyping_import_neither_jax_nor_gymnax():
     program = (
         "import sys, rlkit.envs\n"
         "assert 'gymnax/CartPole-v1' in rlkit.envs.list_envs()\n"
-        "try: rlkit.envs.make_env('CartPole', 2)\n"
-        "except rlkit.errors.UnknownNameError as error: print(error)\n"
-        "print({'jax', 'gymnax', 'flax'} & sys.modules.keys())\n"
+        "assert 'gymnasium/ALE/Pong-v5' in rlkit.envs.list_envs() and 'gymnasium' not in sys.modules\n"
+        "for mistyped in ('CartPole', 'gymnasium/Hoper-v5', 'gymnasium/ALE/Pung-v5'):\n"
+        "    try: rlkit.envs.make_env(mistyped, 2)\n"
+        "    except rlkit.errors.UnknownNameError as error: print(error)\n"
+        "for known in ('gymnasium/Hopper-v5', 'gymnasium/ALE/Pong-v5', 'envpool/Ant-v5', 'gymnax/CartPole-v1'):\n"
+        "    rlkit.envs.registry.check_id(known)\n"
+        "print({'jax', 'gymnax', 'flax', 'mujoco', 'ale_py', 'envpool'} & sys.modules.keys())\n"
     )
     program = "import rlkit.errors\n" + program
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
@@ -200,3 +234,223 @@ def test_listing_and_mistyping_import_neither_jax_nor_gymnax():
 def test_every_public_name_loads():
     assert all(getattr(rlkit.envs, name) is not None for name in rlkit.envs.__all__)
     assert {"make_env", "check_env", "vectorize", "TimeLimit", "EnvAdapter"} <= set(dir(rlkit.envs))
+
+
+# Gymnasium and EnvPool
+
+
+class Walk(gymnasium.Env):
+    """Counts up to `goal`; each class of it made is remembered."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 100.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    made: ClassVar[list[dict]] = []
+
+    def __init__(self, goal=3, render_mode=None):
+        self.goal, self.render_mode, self.closed = goal, render_mode, False
+        self.made.append({"goal": goal, "env": self})
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        return np.full(2, self.count, np.float32), 1.0, self.count >= self.goal, False, {}
+
+    def render(self):
+        return np.full((4, 5, 3), self.count, np.uint8)
+
+    def close(self):
+        self.closed = True
+
+
+class Limited(Walk):
+    def __init__(self, max_episode_steps=7, step_timeout=1):
+        super().__init__()
+        self.max_episode_steps = max_episode_steps
+
+
+def ends(env, steps):
+    """(terminated, truncated) of each step of the first environment."""
+    state, _ = env.reset(jax.random.key(0))
+    found = []
+    for _ in range(steps):
+        state, timestep = env.step(None, state, np.zeros(env.num_envs, np.int64))
+        found.append((bool(timestep.terminated[0]), bool(timestep.truncated[0])))
+    env.close()
+    return found
+
+
+def test_gymnasium_ids_make_host_adapters():
+    env = make_env("gymnasium/CartPole-v1", 2)
+    assert isinstance(env, GymnasiumAdapter) and not env.is_jittable
+    assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("gymnasium/CartPole-v1", {}), 500)
+    env = make_env("gymnasium/Hopper-v5", 1, max_episode_steps=10, rescale_actions=True)
+    assert env.spec == ("gymnasium/Hopper-v5", {"max_episode_steps": 10, "rescale_actions": True})
+    assert env.max_episode_steps == 10 and env.action_space.high.max() == 1.0
+    again = make_env(env.spec[0], 3, **env.spec[1])
+    assert (again.num_envs, again.spec, again.max_episode_steps) == (3, env.spec, 10)
+
+
+def test_atari_ids_are_preprocessed():
+    env = make_env("gymnasium/ALE/Breakout-v5", 1, frame_stack=2, max_episode_steps=5)
+    assert env.observation_space.shape == (84, 84, 2)
+    assert env.max_episode_steps == 5 and env.spec[1] == {"frame_stack": 2, "max_episode_steps": 5}
+    with pytest.raises(ConfigError, match="takes no 'frame_stak'; did you mean 'frame_stack'"):
+        make_env("gymnasium/ALE/Breakout-v5", 1, frame_stak=2)
+
+
+def test_what_others_registered_with_gymnasium_is_found():
+    gymnasium.register("mine/Walk-v3", entry_point=Walk, max_episode_steps=2, kwargs={"goal": 9})
+    try:
+        env = make_env("gymnasium/mine/Walk-v3", 2)
+        assert env.max_episode_steps == 2 and env.spec == ("gymnasium/mine/Walk-v3", {})
+        assert ends(env, 2) == [(False, False), (False, True)]
+        with pytest.raises(UnknownNameError, match="did you mean 'gymnasium/mine/Walk-v3'"):
+            make_env("gymnasium/Walk-v2", 2)
+    finally:
+        del gymnasium.registry["mine/Walk-v3"]
+
+
+def test_envpool_ids_make_host_adapters():
+    env = make_env("envpool/CartPole-v1", 2, max_episode_steps=9)
+    assert isinstance(env, EnvPoolAdapter)
+    assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("envpool/CartPole-v1", {"max_episode_steps": 9}), 9)
+
+
+@pytest.mark.parametrize("factory", [Walk, lambda **kwargs: Walk(**kwargs)], ids=["class", "function"])
+def test_registered_gymnasium_environments_become_host_adapters(factory):
+    register_env("mine/Walk", factory, max_episode_steps=2)
+    env = make_env("mine/Walk", 3, goal=5)
+    assert isinstance(env, GymnasiumAdapter) and env.num_envs == 3
+    assert env.spec == ("mine/Walk", {"goal": 5})
+    assert env.max_episode_steps == 2  # the default of the registration
+    assert ends(env, 2) == [(False, False), (False, True)]
+    env = make_env("mine/Walk", 1, goal=3, max_episode_steps=4, step_timeout=9.0, render_mode="rgb_array")
+    assert env.max_episode_steps == 4
+    assert ends(env, 3) == [(False, False), (False, False), (True, False)]
+    env.reset(jax.random.key(0))
+    assert env.render().shape == (1, 4, 5, 3)
+    env.close()
+
+
+def test_factories_of_host_adapters_take_num_envs():
+    register_env("mine/Batch", lambda num_envs, goal=3: GymnasiumAdapter(Walk, num_envs, goal=goal, max_episode_steps=2))
+    env = make_env("mine/Batch", 2, goal=5)
+    assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("mine/Batch", {"goal": 5}), 2)
+    assert env.remake(3).spec == env.spec
+
+
+def test_a_class_is_not_made_to_see_what_it_is_and_all_others_are_closed():
+    Walk.made.clear()
+    make_env(Walk, 2)
+    by_class = len(Walk.made)
+    Walk.made.clear()
+    make_env(lambda: Walk(), 2)
+    assert len(Walk.made) == by_class + 1
+    assert all(each["env"].closed for each in Walk.made)
+
+
+def test_names_that_the_environment_takes_itself_are_its_own():
+    env = make_env(Limited, 1, max_episode_steps=2, step_timeout=5)
+    assert env.max_episode_steps == 2  # it says so itself
+    assert ends(env, 3)[2] == (True, False)  # and enforces none
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gaol": 3}, r"mine/Walk: got an unexpected keyword argument 'gaol'; it takes goal, render_mode"),
+        ({"vectorization": "asink"}, "vectorization is 'asink'; did you mean 'async'"),
+        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+    ],
+)
+@pytest.mark.parametrize("factory", [Walk, lambda goal=3, render_mode=None: Walk(goal)], ids=["class", "function"])
+def test_wrong_arguments_of_gymnasium_environments_get_a_cure(factory, arguments, message):
+    register_env("mine/Walk", factory)
+    with pytest.raises(ConfigError, match=message):
+        make_env("mine/Walk", 2, **arguments)
+
+
+def test_settings_of_the_host_are_refused_by_jax_environments():
+    with pytest.raises(ConfigError, match="probe/Counter: got an unexpected keyword argument 'vectorization'; it takes goal"):
+        make_env("probe/Counter", 2, vectorization="async")
+    with pytest.raises(ConfigError, match="vectorization"):
+        make_env("gymnax/CartPole-v1", 2, vectorization="async")
+
+
+def test_environments_in_place_of_an_id():
+    env = make_env(Walk, 2, goal=4)
+    assert isinstance(env, GymnasiumAdapter) and (env.num_envs, env.spec) == (2, None)
+    env = make_env(Counter, 2, goal=4)
+    assert (env.num_envs, env.spec, env.env.goal) == (2, None, 4)
+    assert make_env(lambda: Counter(goal=5), 2).env.goal == 5
+    assert make_env(Counter(goal=6), 2).env.goal == 6
+    assert make_env(Walk(), 1).num_envs == 1
+    with pytest.raises(ConfigError, match=r"cannot be copied or changed; pass its class"):
+        make_env(Walk(), 2)
+    with pytest.raises(ConfigError, match="Counter takes no arguments any more, got goal; pass its class"):
+        make_env(Counter(), 2, goal=3)
+    with pytest.raises(ConfigError, match="VectorizedEnv is a batch of environments already; use it as it is"):
+        make_env(vectorize(Counter(), 2), 2)
+
+
+def test_class_ids_are_found_once_registered():
+    register_env("my_package.envs:Walk", Walk)
+    assert make_env("my_package.envs:Walk", 2, goal=2).spec == ("my_package.envs:Walk", {"goal": 2})
+    assert "my_package.envs:Walk" in registry.list_envs()
+    with pytest.raises(UnknownNameError, match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe\)"):
+        make_env("my/Walk", 2)
+
+
+@pytest.mark.parametrize(
+    "env_id", ["hostile:Env", "hostile:boom", "gymnasium/hostile:Env-v0", "gymnax/hostile:E", "probe/hostile:E"]
+)
+def test_no_id_has_a_module_imported(env_id, tmp_path, monkeypatch):
+    (tmp_path / "hostile.py").write_text("import pathlib\npathlib.Path('ran').touch()\ndef boom(): pass\nclass Env: pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError):
+        make_env(env_id, 1)
+    assert not (tmp_path / "ran").exists() and "hostile" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("env_id", "package", "extra"),
+    [
+        ("gymnasium/Hopper-v5", "mujoco", "mujoco"),
+        ("gymnasium/LunarLander-v3", "Box2D", "box2d"),
+        ("gymnasium/ALE/Pong-v5", "ale_py", "atari"),
+        ("gymnasium/ALE/Pong-v5", "cv2", "atari"),
+        ("envpool/CartPole-v1", "envpool", "envpool"),
+    ],
+)
+def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find_spec(name))
+    monkeypatch.setattr(gymnasium, "registry", {k: v for k, v in gymnasium.registry.items() if not k.startswith("ALE/")})
+    with pytest.raises(ConfigError, match=rf'{env_id} needs the package \'{package}\'.*; pip install "rlkit\[{extra}\]"'):
+        registry.check_id(env_id)
+
+
+def test_the_tables_name_what_there_is():
+    """Of gymnasium all that it has and can make, but for what ids.py says is left out; of Atari and EnvPool too."""
+    gymnasium.register_envs(ale_py)
+    own = {name: spec.entry_point for name, spec in gymnasium.registry.items() if isinstance(spec.entry_point, str)}
+    kinds = ("classic_control", "toy_text", "box2d", "mujoco")
+    tables = (ids.CLASSIC_IDS, ids.TOY_TEXT_IDS, ids.BOX2D_IDS, ids.MUJOCO_IDS)
+    for kind, table in zip(kinds, tables, strict=True):
+        there = {name for name, entry_point in own.items() if entry_point.startswith(f"gymnasium.envs.{kind}.")}
+        assert set(table) == there - {"CartPole-v0", "Pusher-v4"}, kind
+    assert set(ids.ATARI_IDS) == {name for name in own if name.startswith("ALE/")}
+    assert set(ids.ENVPOOL_IDS) == set(ids.GYMNASIUM_IDS) & set(envpool.list_all_envs())
+    assert {"gymnasium/Ant-v5", "gymnasium/ALE/Pong-v5", "envpool/Ant-v5"} <= set(registry.list_envs())
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning", "ignore:builtin type:DeprecationWarning")
+@pytest.mark.parametrize("suite", ["gymnasium", "envpool"])
+def test_every_listed_environment_can_be_made(suite, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log
+    for name in ids.GYMNASIUM_IDS if suite == "gymnasium" else ids.ENVPOOL_IDS:
+        make_env(f"{suite}/{name}", 1)

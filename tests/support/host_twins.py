@@ -14,7 +14,7 @@ from rlkit.envs.space_probes import Counter
 
 
 class HostCounter(gymnasium.Env):
-    """`rlkit.envs.space_probes.Counter`, step for step; observations in float32 with `floats`, so that they can be normalised."""
+    """`rlkit.envs.space_probes.Counter`, step for step; with `floats` its observations are float32."""
 
     def __init__(self, floats: bool = False):
         self.twin = Counter()

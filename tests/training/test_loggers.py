@@ -160,11 +160,12 @@ def test_console_lines(capsys):
     logger = ConsoleLogger()
     logger.log(record(1_250_000, metrics={"eval/avg_return": 123.456, "eval/done_info/x": 1.0}))
     logger.log(record(1_250_000, metrics={"eval/avg_return": 1.0}, seed=2))  # of several seeds, only their mean is shown
+    logger.log(record(0, metrics={"eval/avg_return": 1.0, **{f"eval/done_info/{name}": 1.0 for name in "xyz"}}))
     logger.log(record(0, kind="train"))
     logger.log(record(0, kind="error", text="it broke", metrics={}))
     lines = capsys.readouterr().out.splitlines()
     evaluation = " 1.25M steps | 173h36m | avg_return 123.5 | done_info/x 1"
-    assert lines == [evaluation, "     0 steps | 0s | error: it broke"]
+    assert lines == [evaluation, "     0 steps | 0s | avg_return 1", "     0 steps | 0s | error: it broke"]
     assert [human_count(n) for n in (999, 999_960, 3e9)] == ["999", "1M", "3B"]
     assert [human_seconds(n) for n in (59.4, 185, math.nan)] == ["59s", "3m05s", "?"]
 

@@ -1,0 +1,34 @@
+"""rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
+
+from rlkit_ppo import parts
+
+import rlkit
+from common import plain, serve
+
+
+def build(task):
+    env, agent, algorithm = parts(task)
+    config = rlkit.TrainerConfig(
+        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False
+    )
+    trainer = rlkit.Trainer(env, None, agent, algorithm, config)
+
+    def train_briefly(seed):
+        trainer.init(seed)
+        trainer.train_step()
+
+    def train(seed):
+        trainer.init(seed)
+        trainer.train_epoch()
+        return trainer
+
+    return train_briefly, train
+
+
+def mean_return(task, output):
+    """Of 128 evaluation episodes with the stochastic policy."""
+    return float(output.evaluate(128)["sampled_return"].mean())
+
+
+if __name__ == "__main__":
+    serve(plain(build), mean_return, packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnasium", "numpy"))

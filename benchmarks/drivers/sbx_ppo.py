@@ -1,0 +1,27 @@
+"""SBX's PPO: Stable-Baselines3 with networks and updates in JAX, same environments."""
+
+import flax.linen
+from sb3_ppo import make_env, mean_return, settings
+from sbx import PPO
+
+from common import plain, serve
+
+
+def build(task):
+    env = make_env(task)
+    network = {"net_arch": list(task.hidden), "activation_fn": getattr(flax.linen, task.activation), "ortho_init": True}
+    model = PPO("MlpPolicy", env, policy_kwargs=network, seed=0, **settings(task))
+    start = model.policy.actor_state, model.policy.vf_state
+
+    def train(seed, num_updates=task.num_updates):
+        """From the same weights each time: a new model would compile again."""
+        model.set_random_seed(seed)
+        model.policy.actor_state, model.policy.vf_state = start
+        return model.learn(task.num_envs * task.num_steps * num_updates, log_interval=None)
+
+    return lambda seed: train(seed, 1), train
+
+
+if __name__ == "__main__":
+    packages = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax", "torch", "gymnasium", "numpy")
+    serve(plain(build), mean_return, packages=packages)
