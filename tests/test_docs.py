@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlkit.cli import flags
+from rlkit.cli.check_env import CheckEnvFlags
 from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.main import main
 from rlkit.cli.plot import PlotFlags
@@ -19,7 +20,11 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # short runs: compiling takes longer than training
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-FLAGS = {"resume": ResumeFlags, "evaluate": EvaluateFlags, "plot": PlotFlags}
+FLAGS = {"resume": ResumeFlags, "evaluate": EvaluateFlags, "plot": PlotFlags, "check-env": CheckEnvFlags}
+
+
+# Pages name a class of the reader's own; here stands one that exists.
+PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:HostCounter"
 
 
 def name(page: Path) -> str:
@@ -73,7 +78,7 @@ def test_command_exists(page, words, capsys):
 def check_rlkit(arguments: list[str]) -> None:
     """Runs the command where that writes nothing, else reads its flags."""
     if arguments[0] == "train":
-        assert main([*arguments, "--dry-run"]) == 0
+        assert main([*(OWN_CLASS if word == PLACEHOLDER else word for word in arguments), "--dry-run"]) == 0
     elif arguments[0] in FLAGS:
         flags.parse(FLAGS[arguments[0]], arguments[1:], command=f"rlkit {arguments[0]}")
     else:

@@ -1,6 +1,7 @@
 """`check_env`: finds the mistakes in an environment and says what to do about each."""
 
 import dataclasses
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from rlkit.envs.host_checking import host_findings
 from rlkit.envs.host_episodes import raised
 from rlkit.envs.registry import make_env
 from rlkit.envs.vectorized import VectorizedEnv, vectorize
-from rlkit.errors import EnvContractError, EnvFailedError, RlkitError, SpaceError, require
+from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, RlkitError, SpaceError, require
 from rlkit.spaces import example
 from rlkit.types import Key, PyTree, TimeStep
 
@@ -78,9 +79,9 @@ def check_env(
 
     Takes an id for `make_env`; a `JaxEnv`, which is traced too, or an adapter (of one made by `vectorize` the environment
     inside is checked); a `gymnasium.Env` or its class, on which Gymnasium's own checker runs as well. An id and a class are
-    made with `env_arguments`. What runs on the host is closed afterwards, so train on another one. With `raise_on_error`
-    raises `EnvContractError` with the whole report if there is an error; warnings and infos never raise. Raises `ConfigError`
-    for an unknown id or arguments that it does not take.
+    made with `env_arguments`, as by `make_env`. What runs on the host is closed afterwards, so train on another one. With
+    `raise_on_error` raises `EnvContractError` with the whole report if there is an error; warnings and infos never raise.
+    Raises `ConfigError` for an unknown id or arguments that it does not take.
     """
     require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
     made = _made(env, dict(env_arguments or {}))
@@ -101,11 +102,12 @@ def _made(env: Any, arguments: dict[str, Any]) -> Any:
         require(not arguments, f"env_arguments are for an id or a class, got {_name(env)} made already", "leave them out")
         return env
     try:
-        return make_env(env, 2, **arguments) if isinstance(env, str) else env(**arguments)
+        for_the_batch = not isinstance(env, str) and arguments.keys() - inspect.signature(env).parameters.keys()
+        return make_env(env, 2, **arguments) if isinstance(env, str) or for_the_batch else env(**arguments)
     except (SpaceError, EnvContractError, EnvFailedError) as error:
         return finding_of(error)
     except Exception as error:
-        if isinstance(env, str):
+        if isinstance(env, str) or isinstance(error, ConfigError):
             raise
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         found = raised(f"{env.__name__}({given})", error)

@@ -349,7 +349,10 @@ def _join(processes: Sequence[Any]) -> None:
 def _exit_codes(processes: Sequence[Any]) -> list[int | None]:
     """The exit code of each process, `None` of one that runs; waits a second for one to be gone."""
     processes = [process for process in processes if process.pid is not None]
-    multiprocessing.connection.wait([process.sentinel for process in processes], timeout=1.0)
+    going = multiprocessing.connection.wait([process.sentinel for process in processes], timeout=1.0)
+    for process in processes:
+        if process.sentinel in going:  # closed a moment before the code can be had
+            process.join(1.0)
     return [process.exitcode for process in processes]
 
 

@@ -460,11 +460,12 @@ def test_copies_with_other_spaces():
         ("ALE/Breakout-v5", (84, 84, 4), 27000),
     ],
 )
-def test_real_simulators(env_id, shape, limit):
+def test_real_simulators(env_id, shape, limit, tmp_path, monkeypatch):
     """Eighty random steps against Gymnasium itself, stepped by hand with the same seeds and actions."""
     needed = {"LunarLander-v3": "Box2D", "HalfCheetah-v5": "mujoco", "Hopper-v5": "mujoco", "ALE/Breakout-v5": "ale_py"}
     if env_id in needed and importlib.util.find_spec(needed[env_id]) is None:
         pytest.skip(f"{needed[env_id]} is not installed")
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings to MUJOCO_LOG.TXT in the working directory
     adapter, state, obs = start(env_id, 2, seed=4)
     assert obs.shape == (2, *shape) and adapter.max_episode_steps == limit
     assert obs.dtype == (np.uint8 if env_id.startswith("ALE") else np.float32)

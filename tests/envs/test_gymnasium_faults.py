@@ -109,7 +109,7 @@ def test_classes_of_modules_that_workers_cannot_import(capfd):
     sys.modules[module.__name__] = module
     try:
         adapter = GymnasiumAdapter(module.Mine, 1, vectorization="async", context="spawn")
-        with pytest.raises(EnvFailedError, match="ended with exit code 1 before it was ready.*cannot import the environment's"):
+        with pytest.raises(EnvFailedError, match=r"ended with exit code 1 before it was ready; its own error"):
             adapter.reset(jax.random.key(0))
         assert_nothing_left(adapter)
         assert "No module named 'nowhere_to_be_found'" in capfd.readouterr().err
@@ -242,11 +242,15 @@ def test_a_worker_killed_between_steps_and_one_while_another_is_slow():
     assert_nothing_left(adapter)
     state, _ = adapter.reset(jax.random.key(0))
     adapter.step(None, state, STEP)  # slow is no fault
+    adapter.close()
+    adapter = faulty("pause", "async")
+    adapter.reset(jax.random.key(0))
     adapter.step_async(np.array([1, 1, 1]))
-    victim = adapter._run._vector.processes[2]
-    os.kill(victim.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    os.kill(adapter._run._vector.processes[2].pid, signal.SIGKILL)
     with pytest.raises(EnvFailedError, match="environment 2: its worker process was killed by SIGKILL"):
         adapter.step_wait()
+    assert time.monotonic() - begun < 1.5  # the others pause for 2.5 s
     assert_nothing_left(adapter)
 
 
