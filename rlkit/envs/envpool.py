@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.envpool_values import action_range, convert, final_info, observation, quiet, replaced, rescaled
-from rlkit.envs.host import HostState, check_finite, check_num_envs, check_state, seeds
+from rlkit.envs.host import HostState, check_finite, check_num_envs, check_state, compute_inline, seeds
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, UnknownNameError, did_you_mean, require
 from rlkit.spaces import Space, check_action_space, check_observation_space
 from rlkit.types import Key, Obs, TimeStep
@@ -56,6 +56,7 @@ class EnvPoolAdapter:
         """Starts no simulator. Raises `ConfigError` if EnvPool is missing or refuses an argument, `UnknownNameError` for an
         unknown `env_id`, `SpaceError` for spaces that agents cannot act or learn in.
         """
+        compute_inline()
         check_num_envs(num_envs)
         _check_count("max_episode_steps", max_episode_steps)
         _check_count("num_threads", num_threads)

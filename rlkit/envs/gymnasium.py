@@ -17,7 +17,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from rlkit.envs.gymnasium_vector import InProcess, Watchdog, Workers, close
 from rlkit.envs.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Pulse, Recipe
-from rlkit.envs.host import HostState, check_finite, check_num_envs, check_state, seeds
+from rlkit.envs.host import HostState, check_finite, check_num_envs, check_state, compute_inline, seeds
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -74,6 +74,7 @@ class GymnasiumAdapter:
         render_mode: str | None = None,
         **kwargs: Any,
     ):
+        compute_inline()
         check_num_envs(num_envs)
         _check_settings(vectorization, context, step_timeout, max_episode_steps)
         named = render_mode is None or isinstance(render_mode, str)

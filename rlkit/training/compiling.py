@@ -11,6 +11,9 @@ import numpy as np
 from rlkit.errors import ConfigError, require
 from rlkit.types import Key
 
+# On a CPU, XLA runs independent parts of a program on several threads. Waking one costs more than all of a small program.
+ON_ONE_THREAD = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
 
 class Compiler:
     """Compiles the functions of a run; with several seeds each is a `vmap` over a leading axis S.
@@ -24,11 +27,21 @@ class Compiler:
         self.count = 0
 
     def __call__(
-        self, function: Callable[..., Any], *, donate: Sequence[int] = (), axes: Any = 0, out_axes: Any = 0
+        self,
+        function: Callable[..., Any],
+        *,
+        donate: Sequence[int] = (),
+        axes: Any = 0,
+        out_axes: Any = 0,
+        is_small: bool = False,
     ) -> "Compiled":
-        """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says where S is in each."""
+        """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says where S is in each.
+
+        `is_small`: it takes microseconds, so that not even a second thread is worth it.
+        """
         mapped = jax.vmap(function, in_axes=axes, out_axes=out_axes) if self.num_seeds > 1 else function
-        return Compiled(self, mapped, tuple(donate))
+        options = ON_ONE_THREAD if is_small and jax.default_backend() == "cpu" else None
+        return Compiled(self, mapped, tuple(donate), options)
 
     def keys(self, key: Key | int) -> Key:
         """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….
@@ -57,8 +70,11 @@ class Compiler:
 class Compiled:
     """A function compiled ahead of time for the arguments that it first sees."""
 
-    def __init__(self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...]):
+    def __init__(
+        self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...], options: dict[str, Any] | None
+    ):
         self.function = function
+        self._options = options
         self._compiler = compiler
         self._donate = donate
         self._executable: Any = None
@@ -66,7 +82,8 @@ class Compiled:
     def __call__(self, *arguments: Any) -> Any:
         if self._executable is None:
             start = time.perf_counter()
-            self._executable = jax.jit(self.function, donate_argnums=self._donate).lower(*arguments).compile()
+            lowered = jax.jit(self.function, donate_argnums=self._donate).lower(*arguments)
+            self._executable = lowered.compile(compiler_options=self._options)
             self._compiler.seconds += time.perf_counter() - start
             self._compiler.count += 1
         return self._executable(*arguments)

@@ -1,5 +1,6 @@
 """A run on environments of the host: acting and the update are compiled, a Python loop steps the simulators between them."""
 
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -92,7 +93,7 @@ class HostProgram:
             return local.replace(episodes=zeros[0], discounted_return=zeros[1], carry=agent.initial_carry(env.num_envs))
 
         packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
-        over_steps = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
+        over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
         self._split = compiler(InitKeys.split)
         self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
         self._lane_keys = compiler(lambda key: _lane_keys(key, num_lanes))
@@ -102,7 +103,7 @@ class HostProgram:
         self._pack = compiler(packing.pack)
         self._act = compiler(act, **over_steps)
         self._act_randomly = compiler(act_randomly, **over_steps)
-        self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done))
+        self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
         self._learn = compiler(learn, donate=(0, 1), axes=(0, 0, 1, 0))
         self._absorb = compiler(absorb, donate=(0, 1), axes=(0, 0, 1))
         self._forget = compiler(forget)
@@ -145,13 +146,17 @@ class HostProgram:
         found: list[Found] = []
         if self._learns_beside:
             ts, (rollout, policy) = self.get_batch(ts, 0)
-            for _ in range(self._epochs - 1):
-                ts, lane_keys = self._take_keys(ts)
-                following = self._copy_policy(ts.learner.policy)
-                ts, metrics = self._update(ts, rollout, policy)
-                found.append(metrics)
-                ts, rollout = self._collect(ts, following, lane_keys, self._act)  # while the update is computed
-                policy = following
+            with futures.ThreadPoolExecutor(max_workers=1) as beside:
+                for _ in range(self._epochs - 1):
+                    ts, lane_keys = self._take_keys(ts)
+                    following = self._copy_policy(ts.learner.policy)
+                    update = beside.submit(self._update, ts, rollout, policy)
+                    collected, rollout = self._collect(ts, following, lane_keys, self._act)
+                    ts, metrics = update.result()
+                    seen = collected.local
+                    local = ts.local.replace(env_state=seen.env_state, obs=seen.obs, carry=seen.carry)
+                    ts, policy = ts.replace(local=local), following
+                    found.append(metrics)
             ts, metrics = self._update(ts, rollout, policy)
             found.append(metrics)
         else:
