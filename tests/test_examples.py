@@ -25,6 +25,10 @@ CASES = {
             r"best possible is -5\.50 on average over all",
         ],
     ),
+    "own_gymnasium_environment.py": (
+        ["--total-steps", "4096"],
+        [r"Harbour: no mistakes found", r"return -\d+\.\d\d, \d+\.\d\d from the buoy", r"0"],
+    ),
     "own_loss_and_torso.py": (["--total-steps", "2048"], [r"return \d+\n", r"our own metrics: kl \d\.\d+, value_loss \d"]),
     "sweep_learning_rates.py": (
         ["--total-steps", "1024"],

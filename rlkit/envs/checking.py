@@ -123,7 +123,9 @@ def _name(env: Any) -> str:
         return env.__name__
     if isinstance(env, gymnasium.Env):
         return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    spec = getattr(env, "spec", None)
+    spec, name = getattr(env, "spec", None), getattr(env, "name", None)
+    if isinstance(env, EnvAdapter) and not isinstance(spec, tuple) and isinstance(name, str):
+        return name
     return spec[0] if isinstance(spec, tuple) else type(env.env if isinstance(env, VectorizedEnv) else env).__name__
 
 

@@ -82,14 +82,14 @@ class GymnasiumAdapter:
         if isinstance(env, gymnasium.Env):
             one = num_envs == 1 and vectorization == "sync" and not kwargs and render_mode is None
             require(one, "one gymnasium.Env cannot be copied or changed", "pass its class or a function, or num_envs=1 alone")
-        self._recipe = Recipe(
+        self.recipe = Recipe(
             env=_resolved(env),
             kwargs=kwargs,
             max_episode_steps=max_episode_steps,
             rescale_actions=rescale_actions,
             render_mode=render_mode,
         )
-        self._name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+        self.name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
         self._vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
         self._pulse = Pulse()
         self.num_envs = num_envs
@@ -124,7 +124,7 @@ class GymnasiumAdapter:
         """Starts a step of every environment; `action` is [N, ...], clipped to the bounds of a Box."""
         if self._run is None or self._pending:
             cure = "call step_wait first" if self._pending else "call reset first"
-            raise EnvContractError(f"a step of {self._name} cannot start now; {cure}")
+            raise EnvContractError(f"a step of {self.name} cannot start now; {cure}")
         action = self._conform(action)
         try:  # not the context manager: this is the hot path
             self._run.step_async(action)
@@ -136,7 +136,7 @@ class GymnasiumAdapter:
     def step_wait(self) -> TimeStep:
         """What the step that was started did. `next_obs` is `obs` itself where no episode ended: write into neither."""
         if self._run is None or not self._pending:
-            raise EnvContractError(f"{self._name} has no step to wait for; call step_async first")
+            raise EnvContractError(f"{self.name} has no step to wait for; call step_async first")
         try:
             time_step = self._time_step(*self._run.step_wait())
         except BaseException:
@@ -149,7 +149,7 @@ class GymnasiumAdapter:
         """A fresh adapter of the same recipe. Raises `ConfigError` if it was made of one environment."""
         check_num_envs(num_envs)
         cure = "pass its class, or a function that returns a new one"
-        require(not self._recipe.is_instance, f"{self._name} was passed as an object, which cannot be made again", cure)
+        require(not self.recipe.is_instance, f"{self.name} was passed as an object, which cannot be made again", cure)
         fresh = copy.copy(self)
         fresh.num_envs = num_envs
         fresh._pulse = Pulse()
@@ -160,9 +160,9 @@ class GymnasiumAdapter:
     def render(self) -> np.ndarray:
         """Pictures of all environments, [N, H, W, 3] uint8. Raises `ConfigError` without `render_mode="rgb_array"`."""
         mode = self._render_mode
-        require(mode == "rgb_array", f"{self._name} has render_mode={mode!r}", "pass render_mode='rgb_array' to draw it")
+        require(mode == "rgb_array", f"{self.name} has render_mode={mode!r}", "pass render_mode='rgb_array' to draw it")
         if self._run is None or self._pending:
-            raise EnvContractError(f"{self._name} cannot be drawn now; call reset, or step_wait, first")
+            raise EnvContractError(f"{self.name} cannot be drawn now; call reset, or step_wait, first")
         with self._cleared_after_faults():
             return np.stack([np.asarray(frame, np.uint8) for frame in self._run.render()])
 
@@ -187,7 +187,7 @@ class GymnasiumAdapter:
     def _start(self) -> None:
         pulse = self._pulse if self._vectorization == "sync" else None
         factories = [
-            GuardFactory(self._recipe, index, self.observation_space, self.action_space, os.getpid(), pulse)
+            GuardFactory(self.recipe, index, self.observation_space, self.action_space, os.getpid(), pulse)
             for index in range(self.num_envs)
         ]
         if pulse is not None:
@@ -222,8 +222,8 @@ class GymnasiumAdapter:
         watchdog, pulse = Watchdog(self._pulse, self._step_timeout), self._pulse
         pulse.phase = "construction"
         try:
-            with _construction_errors(self._name, self._recipe):
-                env = self._recipe.build()
+            with _construction_errors(self.name, self.recipe):
+                env = self.recipe.build()
             try:
                 check_observation_space(env.observation_space)
                 check_action_space(env.action_space)
@@ -232,7 +232,7 @@ class GymnasiumAdapter:
                 return env.observation_space, env.action_space, _time_limit(env)
             finally:
                 pulse.phase = "close"
-                if not self._recipe.is_instance:
+                if not self.recipe.is_instance:
                     close(env, 0)
         finally:
             pulse.phase = ""
@@ -240,10 +240,10 @@ class GymnasiumAdapter:
 
     def _check_can_travel(self) -> None:
         try:
-            CloudpickleWrapper(self._recipe).__getstate__()  # pyright: ignore[reportArgumentType]
+            CloudpickleWrapper(self.recipe).__getstate__()  # pyright: ignore[reportArgumentType]
         except Exception as error:
             raise ConfigError(
-                f"{self._name} cannot be sent to worker processes ({type(error).__name__}: {error}); "
+                f"{self.name} cannot be sent to worker processes ({type(error).__name__}: {error}); "
                 "let the function build what it needs, or use vectorization='sync'"
             ) from error
 

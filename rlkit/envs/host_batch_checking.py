@@ -37,7 +37,7 @@ def host_adapter_findings(adapter: EnvAdapter, name: str, num_steps: int, seed: 
 
 def _one_findings(adapter: EnvAdapter, name: str, num_steps: int, seed: int) -> tuple[list[Finding], dict[str, float]]:
     """Of ONE environment of the adapter; of its spaces alone where it cannot make one."""
-    recipe = getattr(adapter, "_recipe", None)
+    recipe = getattr(adapter, "recipe", None)
     if not isinstance(recipe, Recipe):
         return list(space_findings(adapter, name)), {}
     try:
