@@ -469,7 +469,7 @@ def test_real_simulators(env_id, shape, limit, tmp_path, monkeypatch):
     adapter, state, obs = start(env_id, 2, seed=4)
     assert obs.shape == (2, *shape) and adapter.max_episode_steps == limit
     assert obs.dtype == (np.uint8 if env_id.startswith("ALE") else np.float32)
-    hand = [adapter._recipe.build() for _ in range(2)]
+    hand = [adapter.recipe.build() for _ in range(2)]
     for index, seed in enumerate(seeds(jax.random.key(4), 2)):
         np.testing.assert_allclose(obs[index], hand[index].reset(seed=seed)[0], rtol=1e-6)
     adapter.action_space.seed(0)

@@ -37,13 +37,13 @@ def trainer_of(tiny, env=None, *, hyper=None, eval_env=None, agent=None, **setti
 
 
 class Faulty(HostCounter):
-    """Fails in its 30th step."""
+    """Fails in its 30th step, until it is repaired."""
 
-    count = 0
+    count, is_broken = 0, True
 
     def step(self, action):
         self.count += 1
-        if self.count == 30:
+        if self.count == 30 and Faulty.is_broken:
             raise RuntimeError("the motor is on fire")
         return super().step(action)
 
@@ -245,7 +245,7 @@ def test_the_saved_policy_acts_and_evaluates(tiny, tmp_path):
 # Faults
 
 
-def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_path):
+def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_path, monkeypatch):
     run_dir = str(tmp_path / "run")
     env = host(1, env=Faulty)
     trainer = trainer_of(tiny, env, run_dir=run_dir, enable_evaluation=False)
@@ -253,12 +253,13 @@ def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_p
         trainer.run(0)
     assert "the motor is on fire" in str(caught.value)
     assert read_records(tmp_path / "run" / "metrics.jsonl")[-1].kind == "error"
-    env.close()
-    healthy = host(1)
-    with trainer_of(tiny, healthy, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="latest") as trainer:
+    monkeypatch.setattr(Faulty, "is_broken", False)
+    with trainer_of(tiny, env, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="latest") as trainer:
         trainer.init(0)
         assert trainer.outer_iteration == 1 and trainer.env_steps == 16
-    healthy.close()
+        trainer.run()
+        assert trainer.env_steps == 48
+    env.close()
 
 
 # Mistakes
