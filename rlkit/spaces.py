@@ -70,6 +70,17 @@ def is_image(space: Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3
 
 
+def bounds(space: Space) -> tuple[Any, Any]:
+    """Lowest and highest element of a leaf space, both included."""
+    if isinstance(space, spaces.Box):
+        return space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return space.start, space.start + space.n - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    return 0, 1
+
+
 def clip(space: Space, action: Array) -> Array:
     """Actions [N, ...] kept within the bounds of a Box; those of other spaces as they are."""
     return jnp.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action

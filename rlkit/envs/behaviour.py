@@ -13,7 +13,7 @@ from jax import Array
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.contract import Finding
 from rlkit.envs.vectorized import like, strong
-from rlkit.spaces import Space, map_space, sample
+from rlkit.spaces import Space, bounds, map_space, sample
 from rlkit.types import Key, PyTree
 
 
@@ -121,7 +121,7 @@ def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Fin
     if not np.isfinite(values).all():
         yield Finding("error", f"{label} is NaN or infinite", "look for the division or root that makes it")
         return
-    low, high = _bounds(space)
+    low, high = bounds(space)
     outside = np.argwhere((values < low - 1e-4) | (values > high + 1e-4))
     if outside.size:
         index, where = tuple(outside[0]), list(map(int, outside[0][1:]))
@@ -210,16 +210,6 @@ def _actions(space: Space, key: Key, num: int) -> Array:
         turn = (jnp.arange(num) % 3).reshape(num, *[1] * len(space.shape))
         actions = jnp.where(turn == 1, space.low, jnp.where(turn == 2, space.high, actions))
     return actions
-
-
-def _bounds(space: Space) -> tuple[Any, Any]:
-    if isinstance(space, spaces.Box):
-        return space.low, space.high
-    if isinstance(space, spaces.Discrete):
-        return space.start, space.start + space.n - 1
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
-    return 0, 1
 
 
 def plain(tree: PyTree) -> PyTree:

@@ -229,7 +229,7 @@ class GymnasiumAdapter:
                 check_action_space(env.action_space)
                 self._render_mode = env.render_mode
                 self._dtypes = map_space(jax_dtype, env.observation_space)
-                return env.observation_space, env.action_space, _time_limit(env)
+                return env.observation_space, env.action_space, time_limit(env)
             finally:
                 pulse.phase = "close"
                 if not self.recipe.is_instance:
@@ -370,7 +370,7 @@ def _check_arguments(name: str, recipe: Recipe) -> None:
         raise ConfigError(f"{name}: {error}; it takes {', '.join(signature.parameters) or 'no arguments'}") from error
 
 
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     """The steps after which `env` truncates an episode: the least that a TimeLimit, its spec or itself knows of."""
     limits: list[Any] = [env.spec.max_episode_steps if env.spec is not None else None]
     if env.has_wrapper_attr("max_episode_steps"):

@@ -15,9 +15,8 @@ from rlkit.envs.gymnasium_worker import Recipe
 from rlkit.envs.host_checking import BUDGET, host_findings, limit_findings, space_findings
 from rlkit.envs.host_episodes import MANY, actions, raised
 from rlkit.envs.host_seeding import UNREPEATABLE
-from rlkit.envs.host_values import bounds
 from rlkit.errors import EnvContractError, RlkitError
-from rlkit.spaces import jax_dtype, map_space
+from rlkit.spaces import bounds, jax_dtype, map_space
 from rlkit.types import Key, PyTree, TimeStep
 
 COURSE = 20  # steps that are played twice

@@ -10,9 +10,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
-from gymnasium.wrappers import PassiveEnvChecker, TimeLimit
+from gymnasium.wrappers import PassiveEnvChecker
 
 from rlkit.envs.contract import Finding, check_spaces, finding_of
+from rlkit.envs.gymnasium import time_limit
 from rlkit.envs.gymnasium_checker import gymnasium_findings
 from rlkit.envs.host_episodes import Play, raised
 from rlkit.envs.host_seeding import SEEDING, kept_generators, seeding_findings
@@ -39,20 +40,12 @@ def host_findings(
     return findings + list(_warning_findings(name, caught)), measured
 
 
-def declared_limit(env: gymnasium.Env) -> int | None:
-    """The least time limit that a wrapper, the spec or an attribute of `env` declares."""
-    limits: list[Any] = [env.spec.max_episode_steps if env.spec is not None else None]
-    limits += [env.get_wrapper_attr("max_episode_steps")] if env.has_wrapper_attr("max_episode_steps") else []
-    limits += [layer._max_episode_steps for layer in _layers(env) if isinstance(layer, TimeLimit)]
-    return min((int(limit) for limit in limits if isinstance(limit, (int, np.integer))), default=None)
-
-
 def _findings(env: gymnasium.Env, name: str, num_steps: int, seed: int, sent: Any) -> tuple[list[Finding], dict[str, float]]:
     """Each stage needs what the one before it found in order."""
     found = [*space_findings(env, name), *_signature_findings(env, name)]
     if any(finding.severity == "error" for finding in found):
         return found, {}
-    limit = declared_limit(env)
+    limit = time_limit(env)
     play = Play(env, name).run(num_steps, limit, seed=seed, seconds=BUDGET)
     found += play.findings.values()
     if play.broken:

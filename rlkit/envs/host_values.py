@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.contract import Finding
-from rlkit.spaces import Space, jax_dtype
+from rlkit.spaces import Space, bounds, jax_dtype
 
 Problems = Iterator[tuple[str, Finding]]
 
@@ -191,17 +191,6 @@ def _range_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
     elif jax_dtype(space) == np.int32 and array.size and int(np.abs(array).max()) > np.iinfo(np.int32).max:
         what = f"{label} holds {int(np.abs(array).max())}, which does not fit into the int32 that JAX computes with ({moment})"
         yield f"{label} range", Finding("error", what, "observe it as float32, scaled to about [-1, 1]")
-
-
-def bounds(space: Space) -> tuple[Any, Any]:
-    """Lowest and highest element of a leaf space, both included."""
-    if isinstance(space, spaces.Box):
-        return space.low, space.high
-    if isinstance(space, spaces.Discrete):
-        return space.start, space.start + space.n - 1
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start, space.start + space.nvec - 1
-    return 0, 1
 
 
 def _in(space: Space, value: Any) -> bool:
