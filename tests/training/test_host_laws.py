@@ -210,3 +210,26 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     assert metrics["sum/skipped_updates"] == 0 and metrics["loss"].shape == ()
     assert not all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (before, ts.learner.params)), strict=True))
     assert ts.learner.env_steps.to_int() == 2 * 8 * 3
+
+
+def test_overlap_is_the_same_steps_in_another_order(tiny, key):
+    """Three iterations side by side equal the same six parts one after the other: rollouts 0 and 1 by the first policy, rollout 2
+    by the second, each learned from with the policy that collected it.
+    """
+    modules = twins(tiny, "ppo", learning_rate=0.05)
+    beside, reference = (HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2))
+    ended, _ = beside.outer(beside.init(key))
+
+    ts = reference.init(key)
+    ts, keys = reference._take_keys(ts)
+    first = reference._copy_policy(ts.learner.policy)
+    ts, rollout = reference._collect(ts, first, keys, reference._act)
+    ts, keys = reference._take_keys(ts)
+    ts, _ = reference._update(ts, rollout, first)
+    second = reference._copy_policy(ts.learner.policy)
+    ts, rollout = reference._collect(ts, first, keys, reference._act)
+    ts, keys = reference._take_keys(ts)
+    ts, _ = reference._update(ts, rollout, first)
+    ts, rollout = reference._collect(ts, second, keys, reference._act)
+    ts, _ = reference._update(ts, rollout, second)
+    assert_equal(without_environments(ended), without_environments(ts))
