@@ -6,13 +6,17 @@ from . import training as training
 from .agents import ActorCritic as ActorCritic
 from .agents import ActorCriticConfig as ActorCriticConfig
 from .agents import Agent as Agent
+from .agents import QNetworkConfig as QNetworkConfig
 from .agents import actor_critic as actor_critic
 from .agents import make_agent as make_agent
+from .agents import q_network as q_network
 from .agents import register_agent as register_agent
 from .algorithms import A2CConfig as A2CConfig
 from .algorithms import Algorithm as Algorithm
+from .algorithms import DQNConfig as DQNConfig
 from .algorithms import PPOConfig as PPOConfig
 from .algorithms import a2c as a2c
+from .algorithms import dqn as dqn
 from .algorithms import make_algorithm as make_algorithm
 from .algorithms import ppo as ppo
 from .algorithms import register_algorithm as register_algorithm

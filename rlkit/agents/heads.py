@@ -142,3 +142,36 @@ class Gaussian:
 
     def _unflatten(self, flat: Array) -> Action:
         return flat.reshape(flat.shape[0], *self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class TanhGaussian:
+    """tanh of independent normal variables: actions [B, ...] in [-1, 1] (Haarnoja et al. 2018, appendix C).
+
+    Log-probs are densities over [-1, 1], and so is the entropy that is estimated from them. For actions stretched to other
+    bounds both differ by the sum of log half-widths, which CleanRL includes and Stable-Baselines3, brax and rlkit do not. There
+    is no log-prob of a given action: recovering the variable behind ±1 is impossible in floating point.
+    """
+
+    mean: Array  # [B, ...] before tanh
+    log_std: Array  # [B, ...]
+
+    def sample(self, key: Key) -> Action:
+        """[B, ...]; the key is consumed."""
+        return self.sample_and_log_prob(key)[0]
+
+    def sample_and_log_prob(self, key: Key) -> tuple[Action, Array]:
+        """Samples [B, ...] and their log-probs [B], differentiable in mean and std; the key is consumed."""
+        return self.transform(jax.random.normal(key, self.mean.shape))
+
+    def mode(self) -> Action:
+        """tanh of the means. The density itself may peak at ±1 instead."""
+        return jnp.tanh(self.mean)
+
+    def transform(self, noise: Array) -> tuple[Action, Array]:
+        """The actions [B, ...] that standard normal `noise` [B, ...] becomes, and their log-probs [B]."""
+        u = self.mean + jnp.exp(self.log_std) * noise
+        log_normal = -0.5 * jnp.square(noise) - self.log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 - tanh²(u)), finite and exact for any u
+        log_slope = 2.0 * (math.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+        return jnp.tanh(u), (log_normal - log_slope).reshape(u.shape[0], -1).sum(-1)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.configs import ActorCriticConfig, QNetworkConfig, SoftActorCriticConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -27,6 +27,16 @@ AGENTS: dict[str, AgentEntry] = {
         config=ActorCriticConfig,
         factory="rlkit.agents.actor_critic:actor_critic",
         summary="policy and state value; MLP or CNN; Discrete, MultiDiscrete and Box actions",
+    ),
+    "q_network": AgentEntry(
+        config=QNetworkConfig,
+        factory="rlkit.agents.q_network:q_network",
+        summary="a value for each discrete action, dueling or not; MLP or CNN",
+    ),
+    "soft_actor_critic": AgentEntry(
+        config=SoftActorCriticConfig,
+        factory="rlkit.agents.soft_actor_critic:soft_actor_critic",
+        summary="squashed Gaussian policy and two action values; MLP or CNN; bounded Box actions",
     ),
 }
 

@@ -97,9 +97,10 @@ class Algorithm:
             algorithm = dataclasses.replace(algorithm, collector=collector)
         if replay_buffer_capacity is not None:
             buffer: Any = self.replay_buffer
-            algorithm = dataclasses.replace(
-                algorithm, replay_buffer=dataclasses.replace(buffer, capacity=replay_buffer_capacity)
-            )
+            buffer = dataclasses.replace(buffer, capacity=replay_buffer_capacity)
+            builder: Any = self.batch_builder
+            builder = dataclasses.replace(builder, replay_buffer=buffer)
+            algorithm = dataclasses.replace(algorithm, replay_buffer=buffer, batch_builder=builder)
         return algorithm
 
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
@@ -143,7 +144,8 @@ class Algorithm:
             key=keys.local,
         )
         if self.replay_buffer is not None:
-            local = local.replace(memory=self.replay_buffer.init(self._transition(agent, env, learner.policy)))
+            transition = self._transition(agent, env, learner.policy)
+            local = local.replace(memory=self.replay_buffer.init(transition, env.num_envs))
         return TrainState(learner=learner, local=local)
 
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
@@ -181,7 +183,8 @@ class Algorithm:
 
         num_updates = jax.tree.leaves(plans)[0].shape[0]
         learner, found = jax.lax.scan(step, learner, (plans, jax.random.split(step_key, num_updates)))
-        return self._absorb(learner, rollout, axis_name), memory, metrics | reduce_metrics(found)
+        after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
+        return after, memory, metrics | reduce_metrics(found)
 
     def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:
         """Counts the rollout's steps and folds its observations into the statistics."""
@@ -262,6 +265,8 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     spaces.check_observation_space(env.observation_space)
     if algorithm.check is not None:
         algorithm.check(agent, env)
+    if algorithm.replay_buffer is not None:
+        _check_replay(algorithm, algorithm.replay_buffer, env)
     obs = spaces.example(env.observation_space, (env.num_envs,))
     wanted = spaces.example(env.action_space, (env.num_envs,))
     key = jax.random.key(0)
@@ -284,6 +289,22 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
             f"the agent chooses from {known}, the environments from {env.action_space}; "
             "build the agent with the action space of this environment"
         )
+
+
+def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
+    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first gradient step."""
+    each = algorithm.steps_per_iteration(env)
+    require(
+        buffer.capacity >= max(each, buffer.batch_size),
+        f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a batch ({buffer.batch_size})",
+        "raise it",
+    )
+    filled = (algorithm.prefill_collects(env) + 1) * each
+    require(
+        filled >= buffer.batch_size,
+        f"the replay buffer holds {filled} transitions at the first gradient step, less than a batch ({buffer.batch_size})",
+        f"raise warmup_steps to {buffer.batch_size} or more",
+    )
 
 
 def _is_float(x: Any) -> bool:

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
-from rlkit.ops.running_stats import normalize
+from rlkit.ops.running_stats import RunningStats, normalize
 from rlkit.ops.shuffle import shuffled_indices
 from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout
 
@@ -122,6 +123,55 @@ class OnPolicyBatchBuilder:
         batch = dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
         if self.normalize_advantages:
             batch = batch.replace(advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name)))
+        return self.process_batch(batch) if self.process_batch else batch
+
+
+class ReplayDataset(struct.PyTreeNode, kw_only=True):
+    """What the batches of one iteration are drawn from."""
+
+    memory: Memory
+    obs_stats: RunningStats | None
+    num_updates: int = struct.field(pytree_node=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayBatchBuilder:
+    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each of its environment steps.
+
+    Batches are `Replayed`, with observations normalised by the statistics of the iteration.
+    """
+
+    replay_buffer: ReplayBuffer
+    updates_per_step: float
+    process_batch: ProcessBatch | None = None
+
+    def num_updates(self, num_steps: int) -> int:
+        """Batches for that many environment steps."""
+        return round(self.updates_per_step * num_steps)
+
+    def ingest(
+        self,
+        agent: Any,
+        learner: LearnerState,
+        memory: Memory,
+        rollout: Rollout,
+        axis_name: str | None = None,
+        behaviour: PolicyState | None = None,
+    ) -> tuple[Memory, ReplayDataset, Metrics]:
+        """See `BatchBuilder`; who collected the rollout does not matter."""
+        memory = self.replay_buffer.add(memory, rollout)
+        num_updates = self.num_updates(rollout.reward.size)
+        return memory, ReplayDataset(memory=memory, obs_stats=learner.obs_stats, num_updates=num_updates), {}
+
+    def draw(self, dataset: ReplayDataset, key: Key) -> Key:
+        """A key for each batch."""
+        return jax.random.split(key, dataset.num_updates)
+
+    def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
+        """A `Replayed` [M, ...]."""
+        batch = self.replay_buffer.sample(dataset.memory, plan)
+        normalized = (normalize(dataset.obs_stats, obs) for obs in (batch.obs, batch.next_obs))
+        batch = batch.replace(obs=next(normalized), next_obs=next(normalized))
         return self.process_batch(batch) if self.process_batch else batch
 
 

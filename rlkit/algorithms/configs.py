@@ -89,6 +89,76 @@ class A2CConfig:
     """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig:
+    """What off-policy algorithms have in common."""
+
+    num_steps: PositiveInt = 1
+    """Steps that each environment takes in one iteration, before it is learned from them."""
+    prefill_steps: Annotated[int, Ge(0)] = 1000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    capacity: PositiveInt = 1_000_000
+    """Transitions that are kept, over all environments; the oldest make room."""
+    batch_size: PositiveInt = 256
+    """Transitions in a gradient step."""
+    updates_per_step: Annotated[float, Gt(0)] = 1.0
+    """Gradient steps for each environment step, over all environments."""
+    n_step: PositiveInt = 1
+    """Rewards that are summed before bootstrapping; fewer where an episode ends."""
+    gamma: UnitInterval = 0.99
+    """Discount factor."""
+    learning_rate: Annotated[float, Gt(0)] = 3e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_schedule: Schedule = "constant"
+    """How the step size falls over the run: linear and cosine end at 0."""
+    optimizer: Optimizer = "adam"
+    """Update rule."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """Added to the denominator of adaptive update rules."""
+    max_grad_norm: Annotated[float, Gt(0)] | None = None
+    """Largest global norm of the gradient; None: no clipping."""
+    normalize_observations: bool = False
+    """Standardise observations by running statistics, clipped to +-10."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DQNConfig(OffPolicyConfig):
+    """Deep Q-Network. Defaults are CleanRL's `dqn.py` but for double Q-learning."""
+
+    num_steps: PositiveInt = 1
+    """Steps that each environment takes in one iteration, before it is learned from them."""
+    prefill_steps: Annotated[int, Ge(0)] = 10_000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    capacity: PositiveInt = 10_000
+    """Transitions that are kept, over all environments; the oldest make room."""
+    batch_size: PositiveInt = 128
+    """Transitions in a gradient step."""
+    updates_per_step: Annotated[float, Gt(0)] = 0.1
+    """Gradient steps for each environment step, over all environments."""
+    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    """Step size of the optimiser at the start."""
+    target_period: PositiveInt = 500
+    """Environment steps, over all environments, from one copy of the network for the targets to the next."""
+    double: bool = True
+    """Choose the action of the target by the present network and value it by the copy (double Q-learning)."""
+    loss: Literal["mse", "huber"] = "mse"
+    """Squared error, or one that grows linearly beyond 1."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SACConfig(OffPolicyConfig):
+    """Soft Actor-Critic. Defaults are Stable-Baselines3's but for the longer prefill, which is CleanRL's."""
+
+    prefill_steps: Annotated[int, Ge(0)] = 5000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    tau: Annotated[float, Gt(0), Le(1)] = 0.005
+    """Share of the way to the critics that their targets go after every update."""
+    temperature: Annotated[float, Ge(0)] | None = None
+    """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
+    target_entropy: float | None = None
+    """Entropy that the temperature is learned for, of actions in [-1, 1]; None: minus the number of action dimensions."""
+
+
 def check_minibatches(config: PPOConfig, num_envs: int) -> None:
     """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs` environments."""
     size = num_envs * config.num_steps

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -34,6 +34,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         factory="rlkit.algorithms.a2c:a2c",
         agent="actor_critic",
         summary="Advantage Actor-Critic, on-policy; discrete and continuous actions",
+    ),
+    "dqn": AlgorithmEntry(
+        config=DQNConfig,
+        factory="rlkit.algorithms.dqn:dqn",
+        agent="q_network",
+        summary="Deep Q-Network, off-policy; discrete actions",
     ),
 }
 

@@ -203,7 +203,8 @@ class Guard:
     def _raised(self, phase: str, error: Exception, action: Any = None) -> EnvRaised:
         self._pulse.phase = ""
         text = "".join(traceback.format_exception(error))
-        return EnvRaised(Failure(self._index, phase, self._steps, repr(action), f"{type(error).__name__}: {error}", text))
+        shown = repr(action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action)
+        return EnvRaised(Failure(self._index, phase, self._steps, shown, f"{type(error).__name__}: {error}", text))
 
 
 @dataclasses.dataclass(frozen=True)

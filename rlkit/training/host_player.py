@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
+from rlkit.errors import EnvFailedError
 from rlkit.training.compiling import Compiler
 from rlkit.training.evaluator import Evaluator, choose
 from rlkit.training.lanes import flat, remake, unflat
@@ -76,7 +77,10 @@ class HostPlayer:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """(values of episodes [(S,) E, ...], averages [(S)] of what the environments said at their ends)."""
         keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
-        rounds = [self._round(policy, k, max_steps, deterministic, keep_steps) for k in keys]
+        try:
+            rounds = [self._round(policy, k, max_steps, deterministic, keep_steps) for k in keys]
+        except EnvFailedError as error:
+            raise EnvFailedError(f"in evaluation, {error}") from error
         longest = max(int(each["length"].max()) for each, _ in rounds)
         axis = 0 if self._seeds == 1 else 1  # of the episodes
 

@@ -11,7 +11,7 @@ from jax import Array
 from rlkit import spaces
 from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
 from rlkit.algorithms.collectors import restart_carry
-from rlkit.errors import require
+from rlkit.errors import EnvFailedError, require
 from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
@@ -256,7 +256,13 @@ class HostProgram:
         return ts, Rollout(**joined)
 
     def _receive(self, lane: Lane) -> None:
-        done = lane.receive()
+        try:
+            done = lane.receive()
+        except EnvFailedError as error:
+            if len(self._lanes) == 1:
+                raise
+            half = self._lanes.index(lane)
+            raise EnvFailedError(f'in half {half} of 0 and 1 (overlap="acting"), {error}') from error
         if self._recurrent:
             lane.carry = self._restart_carry(lane.carry, done if self._seeds == 1 else done.reshape(self._seeds, -1))
 

@@ -137,7 +137,9 @@ class ConsoleLogger:
         metrics = [f"{name} {value:.4g}" for name, value in shown.items()]
         parts = [f"{human_count(record.env_steps):>6} steps | {human_seconds(record.wall_seconds)}", *metrics]
         if record.text is not None:
-            parts.insert(1, record.text if record.kind == "text" else f"{record.kind}: {record.text}")
+            # An error ends the run, and is shown whole by whoever started it.
+            text = _headline(record.text) if record.kind == "error" else record.text
+            parts.insert(1, text if record.kind == "text" else f"{record.kind}: {text}")
         tqdm.write(" | ".join(parts))
 
     def start(self, run_info: dict[str, Any], /) -> None: ...
@@ -147,6 +149,12 @@ class ConsoleLogger:
     def restore(self, state: dict[str, Any], /) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
+
+
+def _headline(error: str) -> str:
+    """What happened, in a line: of a traceback the last one, else the first."""
+    lines = error.strip().splitlines()
+    return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
 class MultiLogger:

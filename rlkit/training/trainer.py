@@ -693,7 +693,8 @@ class Trainer:
     def _log_crash(self, error: BaseException) -> None:
         if self._outputs is None:  # what failed was opening them
             return
-        text = "".join(traceback.format_exception(error))
+        is_bug = not isinstance(error, RlkitError)  # those say all there is to say
+        text = "".join(traceback.format_exception(error)) if is_bug else f"{type(error).__name__}: {error}"
         moment = Moment(env_steps=self.env_steps, updates=self._updates, wall_seconds=round(self.wall_seconds, 3))
         try:
             self._outputs.logger.log(Record(kind="error", text=text, **dataclasses.asdict(moment)))

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlkit.agents.actor_critic import actor_critic
-from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.registry import agent_entry
+from rlkit.agents.registry import make_agent as make_agent_by_name
 from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig
+from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs import probes, space_probes
 from rlkit.envs.vectorized import vectorize
 from rlkit.training.module import RLModule, fit, iteration, strong_types
@@ -21,17 +23,46 @@ from rlkit.training.module import RLModule, fit, iteration, strong_types
 ALGORITHMS = {
     "ppo": lambda **fields: ppo(PPOConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
     "a2c": lambda **fields: a2c(A2CConfig(**{"num_steps": 8, "learning_rate": 0.01, "optimizer": "adam"} | fields)),
+    "dqn": lambda **fields: dqn(
+        DQNConfig(
+            **{
+                "num_steps": 8,
+                "prefill_steps": 64,
+                "capacity": 512,
+                "batch_size": 64,
+                "updates_per_step": 0.25,
+                "n_step": 2,
+                "target_period": 128,
+                "learning_rate": 0.01,
+            }
+            | fields
+        )
+    ),
 }
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-SPACES = {"ppo": spaces.Discrete(2), "a2c": spaces.Box(-1.0, 1.0, (2,))}
+SPACES = {"ppo": spaces.Discrete(2), "a2c": spaces.Box(-1.0, 1.0, (2,)), "dqn": spaces.Discrete(3, start=-1)}
+
+
+def agent_of(name, env, hidden_sizes=(8,)):
+    """The agent that the algorithm learns by default, small."""
+    agent = algorithm_entry(name).agent
+    config = agent_entry(agent).config(hidden_sizes=hidden_sizes)
+    return make_agent_by_name(agent, env.observation_space, env.action_space, config)
+
+
+def values(agent, params, obs):
+    """State values, of a Q-network those of the best actions."""
+    return agent.value(params, obs) if hasattr(agent, "value") else agent.q_values(params, obs).max(-1)
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
-def module(request, make_env, make_agent):
-    env = make_env(action_space=SPACES[request.param])
-    algorithm = ALGORITHMS[request.param](**NORMALIZED)
+def module(request, make_env):
+    name = request.param
+    env = make_env(action_space=SPACES[name])
+    fields = {field.name for field in dataclasses.fields(algorithm_entry(name).config)}
+    algorithm = ALGORITHMS[name](**{field: value for field, value in NORMALIZED.items() if field in fields})
     return RLModule(
-        env=env, agent=make_agent(env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
+        env=env, agent=agent_of(name, env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
     )
 
 
@@ -124,7 +155,7 @@ def test_one_trace(key, module, quick_jit):
 
 
 def fresh_updates(module) -> int:
-    return 8 if module.algorithm.spec[0] == "ppo" else 1
+    return {"ppo": 8, "a2c": 1, "dqn": 8}[module.algorithm.spec[0]]
 
 
 def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_jit):
@@ -154,17 +185,19 @@ PROBES = {
     "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),
     "dict_observation": (space_probes.DictObservation(), 0.9),
 }
-FIELDS = {"ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0}, "a2c": {}}
-ITERATIONS = {"ppo": 300, "a2c": 400}
+FIELDS = {"ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0}, "a2c": {}, "dqn": {}}
+ITERATIONS = {"ppo": 300, "a2c": 400, "dqn": 150}
 HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
 FOR_A2C = ("time_limit", "observation_dependent_action")
+FOR_DQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action", "dict_observation")
+CASES = [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C), *(("dqn", probe) for probe in FOR_DQN)]
 
 
-@pytest.mark.parametrize(("name", "probe"), [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C)])
+@pytest.mark.parametrize(("name", "probe"), CASES)
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)
-    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=HIDDEN.get(probe, (8,))))
+    agent = agent_of(name, env, HIDDEN.get(probe, (8,)))
     algorithm = ALGORITHMS[name](gamma=gamma, **FIELDS[name], **({"learning_rate": 0.003} if probe in HIDDEN else {}))
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
     ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS[name]))(key)
@@ -173,7 +206,7 @@ def test_probe(key, quick_jit, name, probe):
     if single.best_action() is not None:
         best, _ = agent.exploit(params, obs, (), key)
         np.testing.assert_array_equal(best, single.best_action())
-    np.testing.assert_allclose(agent.value(params, obs), single.expected_value(gamma), atol=0.1)
+    np.testing.assert_allclose(values(agent, params, obs), single.expected_value(gamma), atol=0.1)
 
 
 def test_probe_of_continuous_actions(key, make_agent, quick_jit):

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.agents.configs import ActorCriticConfig
-from rlkit.agents.registry import make_agent
+from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.space_probes import Counter
 
 
@@ -67,8 +67,9 @@ class CountingAgent:
         return self.inner.exploit(params, obs, (), key)[0], carry + 1
 
 
-def agent_for(env, *, counting=False):
-    agent = make_agent("actor_critic", env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,)))
+def agent_for(env, *, counting=False, algorithm="ppo"):
+    name = algorithm_entry(algorithm).agent
+    agent = make_agent(name, env.observation_space, env.action_space, agent_entry(name).config(hidden_sizes=(8,)))
     return CountingAgent(agent) if counting else agent
 
 

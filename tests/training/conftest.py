@@ -7,6 +7,20 @@ from typing import Any
 
 import pytest
 
+# Settings that make each algorithm small; a row for each of the registry.
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {"num_steps": 8, "num_epochs": 1, "num_minibatches": 2},
+    "a2c": {"num_steps": 8},
+    "dqn": {
+        "num_steps": 8,
+        "prefill_steps": 20,
+        "capacity": 60,
+        "batch_size": 8,
+        "updates_per_step": 0.25,
+        "target_period": 40,
+    },
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Tiny:
@@ -15,18 +29,17 @@ class Tiny:
     compiled: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def algorithm(self, name: str = "ppo", **settings: Any) -> Any:
-        from rlkit.algorithms.configs import A2CConfig, PPOConfig
-        from rlkit.algorithms.registry import make_algorithm
+        from rlkit.algorithms.registry import algorithm_entry, make_algorithm
 
-        if name == "a2c":
-            return make_algorithm("a2c", A2CConfig(**{"num_steps": 8, **settings}))
-        return make_algorithm("ppo", PPOConfig(**{"num_steps": 8, "num_epochs": 1, "num_minibatches": 2, **settings}))
+        return make_algorithm(name, algorithm_entry(name).config(**{**SMALL[name], **settings}))
 
-    def agent(self, env: Any) -> Any:
-        from rlkit.agents.configs import ActorCriticConfig
-        from rlkit.agents.registry import make_agent
+    def agent(self, env: Any, algorithm: str = "ppo") -> Any:
+        from rlkit.agents.registry import agent_entry, make_agent
+        from rlkit.algorithms.registry import algorithm_entry
 
-        return make_agent("actor_critic", env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,)))
+        name = algorithm_entry(algorithm).agent
+        config = agent_entry(name).config(hidden_sizes=(8,))
+        return make_agent(name, env.observation_space, env.action_space, config)
 
     def env(self, env_id: str = "probe/Counter", num_envs: int = 2, **arguments: Any) -> Any:
         from rlkit.envs.registry import make_env
@@ -67,7 +80,8 @@ class Tiny:
         made = self.env(env or "probe/Counter") if env is None or isinstance(env, str) else env
         learns = self.algorithm(algorithm, **(hyper or {})) if isinstance(algorithm, str) else algorithm
         config = self.config(**settings)
-        trainer = Trainer(made, own.pop("eval_env"), self.agent(made), learns, config, **own)
+        agent = self.agent(made, algorithm if isinstance(algorithm, str) else "ppo")
+        trainer = Trainer(made, own.pop("eval_env"), agent, learns, config, **own)
         if share:
             parts = (algorithm, repr(hyper), env, config.num_seeds, config.evaluation_episodes, config.enable_evaluation)
             self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint))

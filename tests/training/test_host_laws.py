@@ -31,7 +31,7 @@ def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
     host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
     algorithm = tiny.algorithm(name, **settings)
     return tuple(
-        RLModule(env=env, agent=agent_for(env, counting=counting), algorithm=algorithm, total_steps=1000.0)
+        RLModule(env=env, agent=agent_for(env, counting=counting, algorithm=name), algorithm=algorithm, total_steps=1000.0)
         for env in (device, host)
     )
 
@@ -65,7 +65,8 @@ def without_environments(ts):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_host_equals_jitted(name, tiny, key):
     """Equal initial states, prefill included; the same transitions in every bit; the same parameters after an update."""
-    modules = twins(tiny, name, **NORMALIZED)
+    fields = {field.name for field in dataclasses.fields(ALGORITHMS[name].config)}
+    modules = twins(tiny, name, **{field: True for field in NORMALIZED.keys() & fields})
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))
@@ -73,6 +74,7 @@ def test_host_equals_jitted(name, tiny, key):
     on_device, (rollout, _) = jax.jit(modules[0].get_batch)(on_device, jnp.int32(0))
     on_host, batch = host.get_batch(on_host, 0)
     found = batch[0].replace(extras=rollout.extras)  # the host counts them later, in the compiled update
+    before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
     assert rollout.reward.shape == (8, 3) and rollout.done.any() and rollout.truncated.any() and rollout.terminated.any()
     assert_equal(rollout, found)
     assert_equal(on_device.local.obs, on_host.local.obs)
@@ -82,7 +84,7 @@ def test_host_equals_jitted(name, tiny, key):
         host.training_step(0, on_host, batch),
     )
     assert_ulps(without_environments(on_device), without_environments(on_host))
-    assert [int(counter.to_int()) for counter in counters] == [48, int(on_device.learner.updates.to_int())]
+    assert [int(counter.to_int()) for counter in counters] == [before + 24, int(on_device.learner.updates.to_int())]
     for name_, value in metrics.items():
         np.testing.assert_allclose(found[name_], value, rtol=1e-5, atol=1e-6, err_msg=name_)
 
@@ -213,8 +215,9 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
 
 
 def test_overlap_is_the_same_steps_in_another_order(tiny, key):
-    """Three iterations side by side equal the same six parts one after the other: rollouts 0 and 1 by the first policy, rollout 2
-    by the second, each learned from with the policy that collected it.
+    """Three iterations side by side equal their parts one after the other.
+
+    Rollouts 0 and 1 are the first policy's, rollout 2 is the second's, each learned from with the policy that collected it.
     """
     modules = twins(tiny, "ppo", learning_rate=0.05)
     beside, reference = (HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2))

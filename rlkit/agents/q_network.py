@@ -1,0 +1,120 @@
+"""Q-network agent: a value for each discrete action, explored ε-greedily."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.actor_critic import TorsoBuilder
+from rlkit.agents.configs import QNetworkConfig
+from rlkit.agents.networks import Network, Torso, linear, make_network, out_features
+from rlkit.errors import SpaceError
+from rlkit.spaces import Space, check_observation_space, example
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.validation import validate
+
+
+@dataclasses.dataclass(frozen=True)
+class QNetwork:
+    """Build it with `q_network`. Every method takes one batch axis: obs [B, ...]."""
+
+    network: Network
+    config: QNetworkConfig
+    num_actions: int
+    start: int  # the least action
+    spec: tuple[str, QNetworkConfig] | None
+    custom: tuple[str, ...]  # what was passed beside the config
+    action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+
+    def init(self, key: Key) -> Params:
+        """Fresh parameters; the key is consumed."""
+        return self.network.init(key)
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """(): the agent keeps nothing between steps."""
+        return ()
+
+    def explore(
+        self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
+    ) -> tuple[Action, Carry, dict[str, PyTree]]:
+        """The best action, or with probability `epsilon(progress)`, drawn for each environment, a random one."""
+        best = self._best(params, obs)
+        which_key, action_key = jax.random.split(key)
+        at_random = jax.random.uniform(which_key, best.shape) < self.epsilon(progress)
+        drawn = self.start + jax.random.randint(action_key, best.shape, 0, self.num_actions)
+        return jnp.where(at_random, drawn, best), carry, {}
+
+    def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """The actions of the highest value."""
+        return self._best(params, obs), carry
+
+    def epsilon(self, progress: Array) -> Array:
+        """Falls linearly over the first `exploration_fraction` of the run."""
+        config = self.config
+        share = jnp.clip(progress / config.exploration_fraction, 0.0, 1.0)
+        return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
+
+    def q_values(self, params: Params, obs: Obs) -> Array:
+        """The value of every action, [B, A]."""
+        return self.network.apply(params, obs)
+
+    def _best(self, params: Params, obs: Obs) -> Action:
+        return self.start + self.q_values(params, obs).argmax(axis=-1).astype(jnp.int32)
+
+    def index(self, action: Action) -> Array:
+        """Where the value of each action stands, [B]."""
+        return action - self.start
+
+
+def q_network(
+    observation_space: Space,
+    action_space: Space,
+    config: QNetworkConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
+) -> QNetwork:
+    """A `QNetwork` for the spaces of ONE environment; `torso` as for `actor_critic`.
+
+    Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
+    """
+    config = validate(config or QNetworkConfig())
+    check_observation_space(observation_space)
+    if not isinstance(action_space, spaces.Discrete):
+        raise SpaceError(f"a Q-network values discrete actions, the action space is {action_space}; use a Discrete one, or sac")
+
+    def default_torso(rngs: nnx.Rngs) -> nnx.Module:
+        return Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+
+    build, num_actions = torso or default_torso, int(action_space.n)
+    features = out_features(build, example(observation_space, (2,)))
+    network = make_network(lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs))
+    return QNetwork(
+        network=network,
+        config=config,
+        num_actions=num_actions,
+        start=int(action_space.start),
+        spec=("q_network", config),
+        custom=("torso",) if torso else (),
+        action_space=action_space,
+    )
+
+
+class QValues(nnx.Module):
+    """Values of all actions: obs [B, ...] -> [B, A]. Dueling: the state's value, plus advantages of zero mean."""
+
+    def __init__(self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs):
+        self.torso = build(rngs)
+        self.advantage_head = linear(features, num_actions, scale=1.0, rngs=rngs)
+        self.value_head = linear(features, 1, scale=1.0, rngs=rngs) if dueling else None
+
+    def __call__(self, obs: Obs) -> Array:
+        torso: Any = self.torso
+        features = torso(obs)
+        values = self.advantage_head(features)
+        if self.value_head is None:
+            return values
+        return self.value_head(features) + values - values.mean(axis=-1, keepdims=True)

@@ -1,0 +1,153 @@
+"""Soft actor-critic agent: a squashed Gaussian policy, two action values and a temperature, for bounded continuous actions."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.heads import TanhGaussian
+from rlkit.agents.networks import Network, Torso, WithHead, make_network
+from rlkit.errors import SpaceError, require
+from rlkit.spaces import Space, check_action_space, check_observation_space
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.validation import validate
+
+LOG_STD_RANGE = (-5.0, 2.0)
+UNBOUNDED = 1e30  # from here on bounds only say that there are none (such as the largest float32), and scaling by them fails
+
+
+@dataclasses.dataclass(frozen=True)
+class SoftActorCritic:
+    """Build it with `soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
+
+    `policy` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the environment; `explore` and
+    `exploit` return the environment's own, and `to_unit` maps them back.
+    """
+
+    actor: Network
+    critic: Network
+    spec: tuple[str, SoftActorCriticConfig]
+    action_space: spaces.Box = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+
+    def init(self, key: Key) -> Params:
+        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
+        actor_key, critic_key = jax.random.split(key)
+        return {
+            "actor": self.actor.init(actor_key),
+            "critic": self.critic.init(critic_key),
+            "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
+        }
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """(): the agent keeps nothing between steps."""
+        return ()
+
+    def explore(
+        self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
+    ) -> tuple[Action, Carry, dict[str, PyTree]]:
+        """Samples of the policy, within the environment's bounds."""
+        return self.from_unit(self.policy(params["actor"], obs).sample(key)), carry, {}
+
+    def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """The squashed means of the policy, within the environment's bounds."""
+        return self.from_unit(self.policy(params["actor"], obs).mode()), carry
+
+    def policy(self, actor_params: Params, obs: Obs) -> TanhGaussian:
+        """The distribution over unit actions for each observation.
+
+        The standard deviation depends on the state; its logarithm is clipped, as in the paper's code and Stable-Baselines3, to
+        CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
+        """
+        mean, log_std = jnp.split(self.actor.apply(actor_params, obs), 2, axis=-1)
+        shape = (mean.shape[0], *self.action_space.shape)
+        return TanhGaussian(mean.reshape(shape), jnp.clip(log_std, *LOG_STD_RANGE).reshape(shape))
+
+    def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
+        """What both critics say of unit actions [B, ...], [2, B]."""
+        return self.critic.apply(critic_params, obs, unit_action)
+
+    def to_unit(self, action: Action) -> Action:
+        """From the environment's bounds to [-1, 1]; anything outside is clipped."""
+        center, half_width = _center_and_half_width(self.action_space)
+        return jnp.clip((action - center) / half_width, -1.0, 1.0)
+
+    def from_unit(self, unit_action: Action) -> Action:
+        """From [-1, 1] to the environment's bounds, which rounding does not overstep."""
+        center, half_width = _center_and_half_width(self.action_space)
+        low, high = (np.asarray(bound, np.float32) for bound in (self.action_space.low, self.action_space.high))
+        return jnp.clip(center + half_width * unit_action, low, high)
+
+
+def soft_actor_critic(
+    observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
+) -> SoftActorCritic:
+    """A `SoftActorCritic` for the spaces of ONE environment; its actions are those of a Box with finite bounds.
+
+    Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our other agents
+    (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer has 0.01 in the actor, whose actions thus
+    start at a mean of 0 and a standard deviation of 1 before tanh, and 1 in the critics. Raises `SpaceError` or `ConfigError`
+    for spaces and settings that do not fit.
+    """
+    config = validate(config or SoftActorCriticConfig())
+    check_observation_space(observation_space)
+    box = _bounded_box(action_space)
+    size = math.prod(box.shape)
+    seen_by_critics = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
+
+    def torso(space: Space, rngs: nnx.Rngs) -> Torso:
+        return Torso(space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+
+    def actor(rngs: nnx.Rngs) -> nnx.Module:
+        return WithHead(torso(observation_space, rngs), config.hidden_sizes[-1], 2 * size, 0.01, rngs=rngs)
+
+    def critic(rngs: nnx.Rngs) -> nnx.Module:
+        return WithHead(torso(seen_by_critics, rngs), config.hidden_sizes[-1], 1, 1.0, rngs=rngs)
+
+    return SoftActorCritic(
+        actor=make_network(actor),
+        critic=make_network(lambda rngs: TwinCritic(critic(rngs), critic(rngs))),
+        spec=("soft_actor_critic", config),
+        action_space=box,
+    )
+
+
+class TwinCritic(nnx.Module):
+    """Two critics that share nothing: obs [B, ...], actions [B, ...] -> values [2, B].
+
+    Two networks rather than one under `vmap`: on a CPU an update of SAC is 4 % faster so.
+    """
+
+    def __init__(self, first: nnx.Module, second: nnx.Module):
+        self.first, self.second = first, second
+
+    def __call__(self, obs: Obs, action: Action) -> Array:
+        inputs = (obs, action.reshape(action.shape[0], -1))
+        return jnp.stack([jnp.squeeze(critic(inputs), -1) for critic in (self.first, self.second)])  # pyright: ignore
+
+
+def _bounded_box(space: Space) -> spaces.Box:
+    if not isinstance(space, spaces.Box):
+        raise SpaceError(
+            f"soft_actor_critic needs a Box of continuous actions, got {space}; "
+            "use actor_critic (PPO, A2C), or q_network (DQN) for Discrete"
+        )
+    check_action_space(space)
+    require(
+        bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),
+        f"soft_actor_critic squashes its actions and needs finite bounds, got {space}",
+        "declare bounds that matter, such as spaces.Box(-1.0, 1.0, shape), or use actor_critic (PPO, A2C)",
+        SpaceError,
+    )
+    return space
+
+
+def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Float32 arrays of the box's shape."""
+    low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)
+    return np.asarray((low + high) / 2, np.float32), np.asarray((high - low) / 2, np.float32)

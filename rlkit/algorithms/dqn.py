@@ -1,0 +1,61 @@
+"""Deep Q-Network (Mnih et al. 2015), double (van Hasselt et al. 2016) and with n-step returns where asked for.
+
+Follows CleanRL's `dqn.py`, time limits included. Departs from it in double Q-learning by default, and in counting the target's
+period in environment steps over all environments, of which there may be any number. Dueling networks (Wang et al. 2016) and
+exploration are the agent's affair, see `QNetworkConfig`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import ProcessBatch
+from rlkit.algorithms.configs import DQNConfig
+from rlkit.algorithms.off_policy import off_policy, optimizer_of
+from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.types import Key, Metrics, Params, PyTree
+from rlkit.validation import validate
+
+
+def dqn(
+    config: DQNConfig | None = None,
+    *,
+    loss: LossFn | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    process_batch: ProcessBatch | None = None,
+    process_gradients: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """DQN as an `Algorithm`, for agents with `q_values` (such as `q_network`); batches are `Replayed`, else as for `ppo`."""
+    config = validate(config or DQNConfig())
+    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    descent = GradientStep(
+        loss=loss or dqn_loss(config), optimizer=optimizer or optimizer_of(config), process_gradients=process_gradients
+    )
+    target = TargetUpdate(period=config.target_period)
+    return off_policy("dqn", config, (descent,), target, overrides, needs=("q_values",), agent="q_network")
+
+
+def dqn_loss(config: DQNConfig) -> LossFn:
+    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch."""
+
+    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Any, Metrics]:
+        q_values = agent.q_values(params, batch.obs)  # [M, A]
+        chosen = agent.index(batch.action)[:, None]
+        value = jnp.take_along_axis(q_values, chosen, axis=1)[:, 0]
+        next_values = agent.q_values(target_params, batch.next_obs)
+        best = (agent.q_values(params, batch.next_obs) if config.double else next_values).argmax(axis=1)
+        target = batch.reward + batch.discount * jnp.take_along_axis(next_values, best[:, None], axis=1)[:, 0]
+        error = errors(value, jax.lax.stop_gradient(target))
+        return error.mean(), {"q_value": value.mean(), "target": target.mean()}
+
+    def errors(value: Array, target: Array) -> Array:
+        return optax.huber_loss(value, target) if config.loss == "huber" else jnp.square(value - target)
+
+    return loss

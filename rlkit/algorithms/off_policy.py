@@ -1,0 +1,82 @@
+"""The wiring that off-policy algorithms share: they differ in their gradient steps and targets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import ReplayBatchBuilder
+from rlkit.algorithms.collectors import Collector
+from rlkit.algorithms.configs import OffPolicyConfig
+from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.replay_buffer import UniformReplay
+from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import ConfigError, require
+from rlkit.optimizers import make_optimizer
+
+
+def off_policy(
+    name: str,
+    config: OffPolicyConfig,
+    steps: tuple[GradientStep, ...],
+    target: TargetUpdate | None,
+    overrides: Overrides,
+    *,
+    needs: tuple[str, ...] = (),
+    agent: str,
+    check: Callable[[Any, EnvAdapter], None] | None = None,
+) -> Algorithm:
+    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from it.
+
+    `needs` are the methods that the losses call; `agent` names the one to suggest where they are missing.
+    """
+
+    def check_parts(given: Any, env: EnvAdapter) -> None:
+        missing = [method for method in needs if not hasattr(given, method)]
+        if missing:
+            raise ConfigError(
+                f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got {type(given).__name__}; "
+                f"use rlkit.{agent}(env.observation_space, env.action_space)"
+            )
+        if check is not None:
+            check(given, env)
+        check_sizes(config, env.num_envs)
+
+    buffer = UniformReplay(capacity=config.capacity, batch_size=config.batch_size, gamma=config.gamma, n_step=config.n_step)
+    return Algorithm(
+        collector=Collector(num_steps=config.num_steps, prefill_steps=config.prefill_steps),
+        batch_builder=ReplayBatchBuilder(
+            replay_buffer=buffer, updates_per_step=config.updates_per_step, process_batch=overrides.process_batch
+        ),
+        updater=Updater(steps=steps, target=target),
+        replay_buffer=buffer,
+        normalize_observations=config.normalize_observations,
+        spec=(name, config),
+        custom=overrides.names,
+        check=check_parts,
+    )
+
+
+def optimizer_of(config: OffPolicyConfig) -> optax.GradientTransformation:
+    """The optimiser that the config describes."""
+    return make_optimizer(
+        config.optimizer,
+        learning_rate=config.learning_rate,
+        schedule=config.learning_rate_schedule,
+        max_grad_norm=config.max_grad_norm,
+        epsilon=config.optimizer_epsilon,
+    )
+
+
+def check_sizes(config: OffPolicyConfig, num_envs: int) -> None:
+    """Raises `ConfigError` for sizes that do not fit each other."""
+    each = config.num_steps * num_envs
+    updates = config.updates_per_step * each
+    require(
+        updates >= 1 and abs(updates - round(updates)) < 1e-6,
+        f"updates_per_step={config.updates_per_step:g} makes {updates:g} gradient steps for the {each} environment steps of an "
+        f"iteration (num_envs={num_envs} x num_steps={config.num_steps}), which is no positive whole number",
+        f"use a multiple of 1/{each}, such as updates_per_step={max(round(updates), 1) / each:g}, or other num_steps",
+    )

@@ -1,0 +1,140 @@
+"""The replay ring, against a plain list that does the same."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.algorithms.replay_buffer import UniformReplay
+from rlkit.errors import ConfigError
+from rlkit.types import Transition
+
+GAMMA = 0.5
+
+
+def row(number, num_envs, *, terminated=(), truncated=()):
+    """Step `number` of every environment: its reward is 10 · number + environment, its observation the same in uint8."""
+    values = jnp.arange(num_envs) + 10 * number
+    flags = [jnp.array([env in which for env in range(num_envs)]) for which in (terminated, truncated)]
+    obs = {"frame": values[:, None].astype(jnp.uint8), "time": values.astype(jnp.float32)}
+    after = jax.tree.map(lambda x: x + jnp.asarray(1, x.dtype), obs)
+    return Transition(
+        obs=obs,
+        action=values,
+        reward=values.astype(jnp.float32),
+        terminated=flags[0],
+        truncated=flags[1],
+        next_obs=after,
+        extras={},
+    )
+
+
+def rollout_of(rows):
+    return jax.tree.map(lambda *x: jnp.stack(x), *rows)
+
+
+def filled(buffer, rows, num_envs, chunk=1):
+    memory = buffer.init(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows[0]), num_envs)
+    add = jax.jit(buffer.add, donate_argnums=0)
+    for start in range(0, len(rows), chunk):
+        memory = add(memory, rollout_of(rows[start : start + chunk]))
+    return memory
+
+
+def window(buffer, memory, age, env):
+    found = buffer.window(memory, jnp.array([age]), jnp.array([env]))
+    return jax.tree.map(lambda x: np.asarray(x)[0], found)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+@pytest.mark.parametrize("num_rows", [3, 4, 7, 12])
+def test_the_ring_holds_the_last_rows(chunk, num_rows):
+    """Whatever the size of a rollout, before the ring is full and after it wrapped; dtypes stay."""
+    buffer = UniformReplay(capacity=2 * 5, batch_size=4, gamma=GAMMA)
+    rows = [row(number, 2) for number in range(num_rows - num_rows % chunk)]
+    memory = filled(buffer, rows, 2, chunk)
+    kept = rows[-5:]
+    assert int(memory.size) == len(kept) and memory.steps.obs["frame"].dtype == jnp.uint8
+    for age, wanted in enumerate(kept):
+        for env in range(2):
+            found = window(buffer, memory, age, env)
+            assert found.reward == wanted.reward[env] and found.action == wanted.action[env]
+            np.testing.assert_array_equal(found.obs["frame"], wanted.obs["frame"][env])
+            np.testing.assert_array_equal(found.next_obs["time"], wanted.next_obs["time"][env])
+            assert found.discount == GAMMA
+
+
+def test_one_step_targets_at_both_ends():
+    """Termination stops bootstrapping, truncation does not, both together count as termination."""
+    rows = [row(0, 4, terminated=(1, 3), truncated=(2, 3))]
+    buffer = UniformReplay(capacity=4, batch_size=1, gamma=GAMMA)
+    memory = filled(buffer, rows, 4)
+    assert [float(window(buffer, memory, 0, env).discount) for env in range(4)] == [GAMMA, 0.0, GAMMA, 0.0]
+
+
+@pytest.mark.parametrize("extra", range(6))
+def test_n_step_returns_by_hand(extra):
+    """Five rows of one environment, ended in row 2 by truncation, wherever the ring's seam lies (`extra` rows came before).
+
+    Rewards are 0, 10, 20, 30, 40 and γ is 1/2; three steps are summed:
+    from row 0: 0 + 10/2 + 20/4 = 10, bootstraps from the successor of row 2 (the time limit) with γ³;
+    from row 1: 10 + 20/2 = 20, γ²; from row 2: 20, γ;
+    from row 3: 30 + 40/2 = 50, γ², for row 4 is the newest; from row 4: 40, γ.
+    """
+    buffer = UniformReplay(capacity=5, batch_size=1, gamma=GAMMA, n_step=3)
+    rows = [row(number, 1, truncated=(0,) if number == 2 else ()) for number in range(5)]
+    memory = filled(buffer, [row(90, 1)] * extra + rows, 1)
+    wanted = [(10.0, 0.125, 20), (20.0, 0.25, 20), (20.0, 0.5, 20), (50.0, 0.25, 40), (40.0, 0.5, 40)]
+    for age, (reward, discount, last) in enumerate(wanted):
+        found = window(buffer, memory, age, 0)
+        assert (float(found.reward), float(found.discount)) == (reward, discount)
+        assert found.obs["time"] == 10 * age and found.next_obs["time"] == last + 1
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_n_step_returns_stop_at_termination(both):
+    buffer = UniformReplay(capacity=8, batch_size=1, gamma=GAMMA, n_step=4)
+    ends = {"terminated": (0,), "truncated": (0,) if both else ()}
+    memory = filled(buffer, [row(number, 1, **(ends if number == 1 else {})) for number in range(6)], 1)
+    assert (float(window(buffer, memory, 0, 0).reward), float(window(buffer, memory, 0, 0).discount)) == (5.0, 0.0)
+    assert float(window(buffer, memory, 2, 0).discount) == GAMMA**4
+    assert float(window(buffer, memory, 2, 0).reward) == 20 + 30 / 2 + 40 / 4 + 50 / 8
+
+
+@pytest.mark.parametrize("num_rows", [3, 5, 8])
+def test_sampling_is_uniform_over_what_is_stored(num_rows):
+    """Chi-square over every stored transition, before the ring is full and after it wrapped."""
+    buffer = UniformReplay(capacity=10, batch_size=20_000, gamma=GAMMA)
+    memory = filled(buffer, [row(number, 2) for number in range(num_rows)], 2)
+    rewards = np.asarray(jax.jit(buffer.sample)(memory, jax.random.key(0)).reward)
+    stored = [10.0 * number + env for number in range(max(0, num_rows - 5), num_rows) for env in range(2)]
+    counts = np.array([(rewards == value).sum() for value in stored])
+    assert counts.sum() == 20_000
+    chi_square = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
+    assert chi_square < 40  # 3 to 9 degrees of freedom: p < 1e-5
+
+
+def test_can_sample_once_a_batch_is_there():
+    buffer = UniformReplay(capacity=10, batch_size=5, gamma=GAMMA)
+    sizes = [bool(buffer.can_sample(filled(buffer, [row(n, 2) for n in range(num)], 2))) for num in (1, 2, 3, 5)]
+    assert sizes == [False, False, True, True]
+
+
+def test_capacity_is_rounded_up_to_whole_rows():
+    buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA)
+    assert [buffer.num_rows(num_envs) for num_envs in (1, 3, 4, 10, 16)] == [10, 4, 3, 1, 1]
+
+
+def test_writing_happens_in_place():
+    """The donated ring is the one that comes back: no copy of it is made."""
+    buffer = UniformReplay(capacity=1000, batch_size=1, gamma=GAMMA)
+    memory = filled(buffer, [row(0, 1)], 1)
+    before = memory.steps.reward.unsafe_buffer_pointer()
+    after = jax.jit(buffer.add, donate_argnums=0)(memory, rollout_of([row(1, 1)]))
+    assert after.steps.reward.unsafe_buffer_pointer() == before
+
+
+def test_a_rollout_larger_than_the_ring_is_refused():
+    buffer = UniformReplay(capacity=2, batch_size=1, gamma=GAMMA)
+    with pytest.raises(ConfigError, match="a rollout of 3 steps does not fit into a replay buffer of 2"):
+        filled(buffer, [row(number, 1) for number in range(3)], 1, chunk=3)

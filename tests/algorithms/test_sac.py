@@ -1,0 +1,192 @@
+"""SAC's losses on three samples by hand, which parameters they move, and one iteration of the whole."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from gymnasium import spaces
+
+from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.soft_actor_critic import soft_actor_critic
+from rlkit.algorithms.base import check_fit
+from rlkit.algorithms.configs import SACConfig
+from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.sac import actor_loss, critic_loss, sac, temperature_loss
+from rlkit.errors import ConfigError, SpaceError
+
+GROUPS = ("critic", "actor", "log_temperature")
+SMALL = SACConfig(num_steps=3, prefill_steps=24, capacity=100, batch_size=8, updates_per_step=0.5)
+ACTIONS = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32))
+# A row within an episode, one that a time limit cut (bootstraps alike), one that terminated (discount 0).
+BATCH = Replayed(
+    obs=jnp.zeros((3, 1)),
+    action=jnp.array([[0.5, 7.5], [0.0, 5.0], [-1.0, 0.0]]),
+    reward=jnp.array([1.0, 2.0, 3.0]),
+    discount=jnp.array([0.9, 0.9, 0.0]),
+    next_obs=jnp.ones((3, 1)),
+)
+LOG_PROB = jnp.array([-1.0, 2.0, 5.0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Stub:
+    """The policy returns `actor["action"]` and `actor["log_prob"]`; critics are linear in the unit action, and know the
+    observation.
+    """
+
+    def policy(self, actor, obs):
+        return SimpleNamespace(sample_and_log_prob=lambda key: (actor["action"], actor["log_prob"]))
+
+    def q_values(self, critic, obs, unit_action):
+        return critic["weight"][:, None] * unit_action.sum(-1) + critic["bias"][:, None] + 100.0 * obs[:, 0]
+
+    def to_unit(self, action):
+        return (action - jnp.array([0.0, 5.0])) / jnp.array([1.0, 5.0])
+
+
+PARAMS = {
+    "actor": {"action": jnp.array([[0.5, 0.5], [1.0, 0.0], [0.0, -1.0]]), "log_prob": LOG_PROB},
+    "critic": {"weight": jnp.array([1.0, 2.0]), "bias": jnp.array([0.0, 0.0])},
+    "log_temperature": jnp.log(jnp.float32(0.5)),
+}
+TARGETS = {"critic": {"weight": jnp.array([3.0, -1.0]), "bias": jnp.array([0.0, 1.0])}}
+# Targets of the two rows that go on: r + 0.9 · (100 + min(3·1, -1·1 + 1) - 0.5 · log-prob), with 100 from next_obs
+TARGET = np.array([1 + 0.9 * (100 + 0 + 0.5), 2 + 0.9 * (100 + 0 - 1.0), 3.0])
+# Q of both critics at the unit actions (0.5, 0.5), (0, 0), (-1, -1)
+Q_VALUES = np.array([[1.0, 0.0, -2.0], [2.0, 0.0, -4.0]])
+
+
+def test_critic_loss_by_hand():
+    loss, metrics = critic_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
+    np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - TARGET).sum(0).mean(), rtol=1e-5)
+    assert set(metrics) == {"q_value", "target"}
+    np.testing.assert_allclose(metrics["q_value"], Q_VALUES.mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics["target"], TARGET.mean(), rtol=1e-5)
+
+
+def test_a_fixed_temperature_replaces_the_learned_one():
+    _, metrics = critic_loss(SACConfig(temperature=0.0))(Stub(), PARAMS, TARGETS, BATCH, None)
+    np.testing.assert_allclose(metrics["target"], np.mean([91.0, 92.0, 3.0]), rtol=1e-6)
+    _, metrics = actor_loss(SACConfig(temperature=0.25))(Stub(), PARAMS, TARGETS, BATCH, None)
+    assert metrics["temperature"] == 0.25
+    assert [step.group for step in sac(SACConfig(temperature=0.25)).updater.steps] == ["critic", "actor"]
+    assert [step.group for step in sac().updater.steps] == list(GROUPS)
+
+
+def test_actor_loss_by_hand():
+    """Unit actions sum to 1, 1, -1: the lesser critic says 1, 1, -2."""
+    loss, metrics = actor_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
+    np.testing.assert_allclose(loss, ((-0.5 - 1.0) + (1.0 - 1.0) + (2.5 + 2.0)) / 3, rtol=1e-5)
+    assert set(metrics) == {"entropy", "temperature"}
+    np.testing.assert_allclose((metrics["entropy"], metrics["temperature"]), (-2.0, 0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("target_entropy", "wanted"), [(None, -2.0), (0.5, 0.5), (-3.0, -3.0)])
+def test_temperature_loss_by_hand(target_entropy, wanted):
+    """The default wants minus the number of action dimensions; too little entropy raises the temperature."""
+    loss = temperature_loss(SACConfig(target_entropy=target_entropy))
+    value, gradient = jax.value_and_grad(lambda params: loss(Stub(), params, TARGETS, BATCH, None))(PARAMS)
+    np.testing.assert_allclose(value, -math.log(0.5) * (2.0 + wanted), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient["log_temperature"], -(2.0 + wanted), rtol=1e-5, atol=1e-6)
+    assert (wanted > -2.0) == bool(gradient["log_temperature"] < 0)
+
+
+def real_agent():
+    # log 1 would hide what flows through the temperature's loss
+    config = SoftActorCriticConfig(hidden_sizes=(8,), initial_temperature=0.5)
+    return soft_actor_critic(spaces.Box(-1.0, 1.0, (1,)), ACTIONS, config)
+
+
+@pytest.mark.parametrize(
+    ("group", "make_loss"), [("critic", critic_loss), ("actor", actor_loss), ("log_temperature", temperature_loss)]
+)
+def test_each_loss_moves_its_group_alone(key, group, make_loss):
+    """Even if all parameters and targets are differentiated."""
+    agent = real_agent()
+    params = agent.init(key)
+    targets = {"critic": agent.init(jax.random.key(1))["critic"]}
+
+    def loss(everything):
+        output = make_loss(SACConfig())(agent, *everything, BATCH, jax.random.key(2))
+        return output[0] if isinstance(output, tuple) else output
+
+    gradients, of_targets = jax.grad(loss)((params, targets))
+    norms = {name: float(optax.tree.norm(part)) for name, part in gradients.items()}
+    assert [name for name, norm in norms.items() if norm > 0] == [group]
+    assert float(optax.tree.norm(of_targets)) == 0.0
+    parts = [gradients["critic"][name] for name in ("first", "second")] if group == "critic" else [gradients[group]]
+    assert all(float(optax.tree.norm(part)) > 0 for part in parts)
+
+
+def test_the_actor_learns_through_the_sample(key):
+    """With a critic that likes larger actions, the actor's mean rises; the entropy alone widens a narrow policy."""
+    agent = real_agent()
+    params = agent.init(key)
+    greedy = dataclasses.replace(agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.stack([action.sum(-1)] * 2)))
+
+    def after(agent, temperature):
+        descent = optax.sgd(0.1)
+        loss = actor_loss(SACConfig(temperature=temperature))
+        gradient = jax.grad(lambda actor: loss(agent, params | {"actor": actor}, (), BATCH, jax.random.key(3))[0])(
+            params["actor"]
+        )
+        change, _ = descent.update(gradient, descent.init(params["actor"]))
+        return agent.policy(optax.apply_updates(params["actor"], change), BATCH.obs)
+
+    before = agent.policy(params["actor"], BATCH.obs)
+    assert (after(greedy, 0.0).mean > before.mean).all()
+    flat = dataclasses.replace(agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.zeros((2, 3))))
+    assert (after(flat, 1.0).log_std != before.log_std).any()
+
+
+def test_one_iteration(key, make_env, quick_jit):
+    """Warm-up, collection and updates together: everything moves, targets by tau, actions within the environment's bounds."""
+    env = make_env(action_space=ACTIONS)
+    agent = soft_actor_critic(env.observation_space, env.action_space, SoftActorCriticConfig(hidden_sizes=(8,)))
+    algorithm = sac(dataclasses.replace(SMALL, updates_per_step=1 / 12, tau=0.25))  # one update
+    check_fit(algorithm, agent, env)
+
+    @quick_jit
+    def program(key):
+        init_key, update_key = jax.random.split(key)
+        before = algorithm.init(agent, env, init_key, total_steps=1000)
+        after, rollout, _ = algorithm.collect(agent, env, before)
+        learner, _, metrics = algorithm.update(agent, after.learner, after.local.memory, rollout, update_key)
+        return before.learner, rollout, learner, metrics
+
+    before, rollout, after, metrics = program(key)
+    assert ((rollout.action >= ACTIONS.low) & (rollout.action <= ACTIONS.high)).all()
+    for group in GROUPS:
+        assert float(optax.tree.norm(optax.tree.sub(after.params[group], before.params[group]))) > 0
+    assert set(before.target_params) == {"critic"}
+    jax.tree.map(np.testing.assert_array_equal, before.target_params["critic"], before.params["critic"])
+    jax.tree.map(
+        lambda new, old, target: np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7),
+        after.params["critic"],
+        before.params["critic"],
+        after.target_params["critic"],
+    )
+    wanted = {"critic_loss", "actor_loss", "log_temperature_loss", "q_value", "target", "entropy", "temperature"}
+    assert wanted <= set(metrics)
+    assert all(np.isfinite(value).all() for value in metrics.values())
+    assert (metrics["sum/skipped_updates"], int(after.updates.low)) == (0.0, 1)
+
+
+@pytest.mark.fast
+def test_misfits_are_refused(make_env, make_agent):
+    env = make_env(action_space=ACTIONS)
+    with pytest.raises(ConfigError, match=r"sac needs an agent with `policy`, `q_values`, `to_unit`.*soft_actor_critic\("):
+        check_fit(sac(SMALL), make_agent(env), env)
+    other = soft_actor_critic(env.observation_space, spaces.Box(-1.0, 1.0, (2,)))
+    with pytest.raises(SpaceError, match=r"the agent acts in Box.*build the agent with the action space of this environment"):
+        check_fit(sac(SMALL), other, env)
+    for wrong in ({"tau": 0.0}, {"temperature": -0.1}, {"target_entropy": "auto"}):
+        with pytest.raises(ConfigError, match=rf"SACConfig\.{next(iter(wrong))}"):
+            sac(SACConfig(**wrong))
+    assert sac(SMALL).spec == ("sac", SMALL)
+    assert sac(SMALL, optimizer=optax.sgd(1.0)).custom == ("optimizer",)
