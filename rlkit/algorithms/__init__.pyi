@@ -9,6 +9,7 @@ from .configs import A2CConfig as A2CConfig
 from .configs import DQNConfig as DQNConfig
 from .configs import OffPolicyConfig as OffPolicyConfig
 from .configs import PPOConfig as PPOConfig
+from .configs import SACConfig as SACConfig
 from .dqn import dqn as dqn
 from .dqn import dqn_loss as dqn_loss
 from .ppo import ppo as ppo
@@ -19,6 +20,7 @@ from .registry import register_algorithm as register_algorithm
 from .replay_buffer import ReplayBuffer as ReplayBuffer
 from .replay_buffer import Replayed as Replayed
 from .replay_buffer import UniformReplay as UniformReplay
+from .sac import sac as sac
 from .updaters import GradientStep as GradientStep
 from .updaters import TargetUpdate as TargetUpdate
 from .updaters import Updater as Updater

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig
+from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -40,6 +40,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         factory="rlkit.algorithms.dqn:dqn",
         agent="q_network",
         summary="Deep Q-Network, off-policy; discrete actions",
+    ),
+    "sac": AlgorithmEntry(
+        config=SACConfig,
+        factory="rlkit.algorithms.sac:sac",
+        agent="soft_actor_critic",
+        summary="Soft Actor-Critic, off-policy; continuous actions",
     ),
 }
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -58,17 +58,22 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _as_table(policy: "Policy", result: dict[str, np.ndarray]) -> str:
+def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
     lines = [
         f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps; {len(result['return'])} episodes each way",
         "actions           return              length",
     ]
     for name, prefix in (("most likely", ""), ("sampled", "sampled_")):
         lines.append(f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}")
+    told: dict[str, Any] = result.get("done_info", {})
+    lines += ["", "what the environment says at the end, on average"] if told else []
+    lines += [f"{name:<28}{float(value):10.4g}" for name, value in told.items() if np.ndim(value) == 0]
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _as_json(policy: "Policy", result: dict[str, np.ndarray]) -> str:
-    episodes = {name: np.asarray(values).tolist() for name, values in result.items()}
+def _as_json(policy: "Policy", result: dict[str, Any]) -> str:
+    episodes = {name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"}
     averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
-    return json.dumps({"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps, **averages, **episodes})
+    told = {name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()}
+    about = {"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps}
+    return json.dumps({**about, **averages, **episodes, "done_info": told})

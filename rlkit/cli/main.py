@@ -28,7 +28,7 @@ examples:
   rlkit train ppo gymnax/CartPole-v1                      tuned settings, results in runs/
   rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --learning-rate 1e-3 --run-dir runs/fast
   rlkit train ppo gymnasium/Hopper-v5                     any environment of Gymnasium
-  rlkit train ppo my_package.my_module:MyEnv              a class of your own
+  rlkit train ppo my_package.my_module:MyEnv --total-steps 100000    a class of your own
   rlkit train ppo gymnax/CartPole-v1 --help               every setting, what it means, its value
   rlkit resume runs/fast --total-steps 1000000
   rlkit evaluate runs/fast --episodes 100

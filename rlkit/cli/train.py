@@ -47,7 +47,7 @@ examples:
   {COMMAND} ppo gymnax/CartPole-v1 --num-seeds 4 --total-steps 500000 --run-dir runs/cartpole
   {COMMAND} ppo gymnax/CartPole-v1 --hidden-sizes 128 128 --wandb offline
   {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --env-arguments '{{"vectorization": "async"}}'
-  {COMMAND} ppo my_package.my_module:MyEnv --env-arguments '{{"size": 5}}'
+  {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100000 --env-arguments '{{"size": 5}}'
   {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
   {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml        the settings as a file for --config
   {COMMAND} ppo gymnax/CartPole-v1 --help                       every setting, what it means, its value
@@ -85,6 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
     require(has_seed, f"{file} is of a run that was started from a key, not from a seed", "choose one with --seed N")
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
+    _check_sizes(config)
     if isinstance(config.hyperparameters, PPOConfig):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
@@ -98,6 +99,18 @@ def run(arguments: Sequence[str]) -> int:
         pin_threads()
     own_env.register(_typed_env(names))
     return train_to_end(lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed)
+
+
+def _check_sizes(config: RunConfig) -> None:
+    """Raises what can be told of a run without importing JAX."""
+    trainer, num_envs = config.trainer, config.env.num_envs
+    length = (trainer.total_steps, trainer.num_checkpoints, trainer.epochs_per_checkpoint)
+    require(length != (None, None, None), "the length of training is not set", "add --total-steps 500000, for instance")
+    require(
+        trainer.overlap != "acting" or num_envs % 2 == 0,
+        f"--overlap acting needs an even number of environments, got {num_envs}",
+        f"use --num-envs {num_envs + 1}",
+    )
 
 
 def _build(config: RunConfig) -> Any:

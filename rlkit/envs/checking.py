@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -68,7 +68,7 @@ class CheckReport:
 
 
 def check_env(
-    env: "JaxEnv | EnvAdapter | gymnasium.Env | type[gymnasium.Env] | str",
+    env: "JaxEnv | EnvAdapter | gymnasium.Env | type[gymnasium.Env] | Callable[..., Any] | str",
     *,
     num_steps: int = 200,
     raise_on_error: bool = True,
@@ -77,11 +77,11 @@ def check_env(
 ) -> CheckReport:
     """Runs `env` for `num_steps` random steps (past a declared time limit of up to 1000), and reports mistakes.
 
-    Takes an id for `make_env`; a `JaxEnv`, which is traced too, or an adapter (of one made by `vectorize` the environment
-    inside is checked); a `gymnasium.Env` or its class, on which Gymnasium's own checker runs as well. An id and a class are
-    made with `env_arguments`, as by `make_env`. What runs on the host is closed afterwards, so train on another one. With
-    `raise_on_error` raises `EnvContractError` with the whole report if there is an error; warnings and infos never raise.
-    Raises `ConfigError` for an unknown id or arguments that it does not take.
+    Takes what `make_env` does, an id, a class or a function, called with `env_arguments`; or an object: a `JaxEnv`, which is
+    traced too, a `gymnasium.Env`, on which Gymnasium's own checker runs as well, or an adapter (of one made by `vectorize` the
+    environment inside is checked). What runs on the host is closed afterwards, so train on another one. With `raise_on_error`
+    raises `EnvContractError` with the whole report if there is an error; warnings and infos never raise. Raises `ConfigError`
+    for an unknown id or arguments that it does not take.
     """
     require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
     made = _made(env, dict(env_arguments or {}))
@@ -95,23 +95,25 @@ def check_env(
 
 def _made(env: Any, arguments: dict[str, Any]) -> Any:
     """The object to check of an id, a class or an object; a `Finding` where making it fails by its own fault."""
+    maker: Any = env
+    is_function = callable(env) and not hasattr(env, "step")
     is_class = isinstance(env, type) and issubclass(env, gymnasium.Env)
     if isinstance(env, type) and not is_class:
         raise EnvContractError(f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))")
-    if not (is_class or isinstance(env, str)):
+    if not (is_class or is_function or isinstance(env, str)):
         require(not arguments, f"env_arguments are for an id or a class, got {_name(env)} made already", "leave them out")
         return env
     try:
-        for_the_batch = not isinstance(env, str) and arguments.keys() - inspect.signature(env).parameters.keys()
-        return make_env(env, 2, **arguments) if isinstance(env, str) or for_the_batch else env(**arguments)
+        for_the_batch = not isinstance(env, str) and arguments.keys() - inspect.signature(maker).parameters.keys()
+        return make_env(maker, 2, **arguments) if isinstance(env, str) or for_the_batch else maker(**arguments)
     except (SpaceError, EnvContractError, EnvFailedError) as error:
         return finding_of(error)
     except Exception as error:
         if isinstance(env, str) or isinstance(error, ConfigError):
             raise
-        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        found = raised(f"{env.__name__}({given})", error)
-        cure = f"correct it, or pass what it needs: check_env({env.__name__}, env_arguments={{...}}) or {env.__name__}(...)"
+        given, called = ", ".join(f"{name}={value!r}" for name, value in arguments.items()), _name(env)
+        found = raised(f"{called}({given})", error)
+        cure = f"correct it, or pass what it needs: check_env({called}, env_arguments={{...}}) or {called}(...)"
         return Finding("error", found.what, cure)
 
 
@@ -119,7 +121,7 @@ def _name(env: Any) -> str:
     """The id where there is one, else the class."""
     if isinstance(env, str):
         return env
-    if isinstance(env, type):
+    if isinstance(env, type) or inspect.isfunction(env):
         return env.__name__
     if isinstance(env, gymnasium.Env):
         return env.spec.id if env.spec is not None else type(env.unwrapped).__name__

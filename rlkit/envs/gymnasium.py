@@ -32,6 +32,8 @@ from rlkit.types import Key, Obs, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
+# Which adapter an environment that was given as an object serves; two that step it would mix their episodes.
+_owners: weakref.WeakKeyDictionary[gymnasium.Env[Any, Any], object] = weakref.WeakKeyDictionary()
 EXTRAS = {"mujoco": "mujoco", "box2d": "box2d", "ale": "atari", "cv2": "atari", "opencv": "atari", "pygame": "render"}
 
 
@@ -90,7 +92,7 @@ class GymnasiumAdapter:
             render_mode=render_mode,
         )
         self.name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
-        self._vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
+        self.vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
         self._pulse = Pulse()
         self.num_envs = num_envs
         self.spec = spec
@@ -99,9 +101,17 @@ class GymnasiumAdapter:
             self._check_can_travel()
         self._clear()
         self._resets = 0
+        self._token = object()
+
+    @property
+    def instance(self) -> gymnasium.Env[Any, Any] | None:
+        """The innermost environment, where one was given as an object."""
+        return self.recipe.env.unwrapped if self.recipe.is_instance else None
 
     def reset(self, key: Key) -> tuple[HostState, Obs]:
         """New episodes everywhere, seeded from `key` ([] or one for each of S seeds); starts the simulators if need be."""
+        if self.instance is not None:
+            _owners[self.instance] = self._token
         env_seeds = seeds(key, self.num_envs)
         if self._pending:
             self.step_wait()
@@ -125,6 +135,11 @@ class GymnasiumAdapter:
         if self._run is None or self._pending:
             cure = "call step_wait first" if self._pending else "call reset first"
             raise EnvContractError(f"a step of {self.name} cannot start now; {cure}")
+        if self.instance is not None and _owners.get(self.instance) is not self._token:
+            raise EnvContractError(
+                f"{self.name} was reset through another adapter, so another run or evaluation uses it too; "
+                "make an environment for each"
+            )
         action = self._conform(action)
         try:  # not the context manager: this is the hot path
             self._run.step_async(action)
@@ -155,6 +170,7 @@ class GymnasiumAdapter:
         fresh._pulse = Pulse()
         fresh._clear()
         fresh._resets = 0
+        fresh._token = object()
         return fresh
 
     def render(self) -> np.ndarray:
@@ -185,7 +201,7 @@ class GymnasiumAdapter:
         return TimeStep(obs=obs, reward=reward, terminated=terminated, truncated=truncated, next_obs=next_obs, info=info)
 
     def _start(self) -> None:
-        pulse = self._pulse if self._vectorization == "sync" else None
+        pulse = self._pulse if self.vectorization == "sync" else None
         factories = [
             GuardFactory(self.recipe, index, self.observation_space, self.action_space, os.getpid(), pulse)
             for index in range(self.num_envs)
@@ -281,11 +297,11 @@ def _put(batch: Any, index: int, obs: Any) -> None:
 
 
 def _numbers(reports: np.ndarray, num_envs: int) -> dict[str, np.ndarray]:
-    """Arrays [N, ...] float32 of what ended episodes reported; zeros where nothing was reported or it had another shape."""
+    """Arrays [N, ...] float32 of what ended episodes reported; NaN where nothing was reported or it had another shape."""
     arrays: dict[str, np.ndarray] = {}
     for index, report in enumerate(reports):
         for name, value in report or ():
-            array = arrays.setdefault(name, np.zeros((num_envs, *np.shape(value)), np.float32))
+            array = arrays.setdefault(name, np.full((num_envs, *np.shape(value)), np.nan, np.float32))
             if array.shape[1:] == np.shape(value):
                 array[index] = value
     return arrays
@@ -340,7 +356,10 @@ def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
     except TypeError as error:
         if "argument" not in str(error):
             raise _broken(name, error) from error
-        raise ConfigError(f"{name} does not take these arguments: {error}; leave them out or correct them") from error
+        settings = inspect.signature(GymnasiumAdapter).parameters
+        near = [hint for given in recipe.kwargs if (hint := did_you_mean(given, settings)).startswith("did you mean")]
+        cure = near[0] if near else "leave them out or correct them"
+        raise ConfigError(f"{name} does not take these arguments: {error}; {cure}") from error
     except Exception as error:
         raise _broken(name, error) from error
 

@@ -247,9 +247,9 @@ def unfit(error: Exception, text: str = "") -> EnvFailedError:
 
 
 def _end(what: str) -> None:
-    line = f"rlkit: {what}, so this process ends; its stacks follow (step_timeout sets the limit, step_timeout=None: none)\n"
-    os.write(2, line.encode())
     faulthandler.dump_traceback(file=2, all_threads=True)
+    line = f"rlkit: {what}, so this process ends; its stacks are above (step_timeout sets the limit, step_timeout=None: none)\n"
+    os.write(2, line.encode())
     os._exit(EXIT_HANGS)
 
 

@@ -128,7 +128,9 @@ class Guard:
     episode. It has a `metadata` of its own, because vector environments write into that of the class.
     """
 
-    def __init__(self, recipe: Recipe, index: int, observation_space: Any, action_space: Any, pulse: Pulse):
+    def __init__(
+        self, recipe: Recipe, index: int, observation_space: Any, action_space: Any, pulse: Pulse, *, in_worker: bool = False
+    ):
         self.observation_space = observation_space
         self.action_space = action_space
         self.metadata: dict[str, Any] = {}
@@ -137,6 +139,7 @@ class Guard:
         self._index = index
         self._pulse = pulse
         self._steps = 0
+        self._checks_always = in_worker  # shared memory broadcasts what does not fit; in one process Gymnasium refuses it
         self._env: gymnasium.Env[Any, Any] | None = None
         self._env_step: Callable[[Any], Any] = lambda action: None
 
@@ -163,7 +166,7 @@ class Guard:
         self._steps += 1
         try:
             obs, reward, terminated, truncated, info = self._env_step(action)
-            if self._steps == 1:
+            if self._steps == 1 or self._checks_always:
                 check_observation(self.observation_space, obs)
                 check_reward(reward)
             if terminated or truncated:
@@ -219,9 +222,11 @@ class GuardFactory:
     pulse: Pulse | None = None  # None: of its own
 
     def __call__(self) -> Any:  # a Guard; typed for Gymnasium, which wants an Env
-        if os.getpid() != self.parent:
+        in_worker = os.getpid() != self.parent
+        if in_worker:
             settle_worker()
-        return Guard(self.recipe, self.index, self.observation_space, self.action_space, self.pulse or Pulse())
+        pulse = self.pulse or Pulse()
+        return Guard(self.recipe, self.index, self.observation_space, self.action_space, pulse, in_worker=in_worker)
 
 
 def settle_worker() -> None:

@@ -22,7 +22,8 @@ class HostAdapter(EnvAdapter, Protocol):
     """An `EnvAdapter` on the host, with what the Trainer uses beside `reset`, `step` and `close`. One adapter serves one run.
 
     Arrays are NumPy, fresh in every step. `reset` takes a key, or one for each of S seeds: then `num_envs` is S·N, and block s
-    of N environments is seeded from `key[s]` alone. `step` ignores its key. `TimeStep.info` is {} but where an episode ended.
+    of N environments is seeded from `key[s]` alone. `step` ignores its key. `TimeStep.info` is {} but where an
+    episode ended; of other rows it holds NaN.
     """
 
     def remake(self, num_envs: int) -> "HostAdapter":

@@ -211,6 +211,10 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
 
     kind = type(env).__name__
     require(not isinstance(env, EnvAdapter), f"{kind} is a batch of environments already", "use it as it is")
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    require(
+        not vector, f"{kind} is a batch of Gymnasium's own", "pass the class or the id of one environment; rlkit batches it"
+    )
     if isinstance(env, gymnasium.Env):
         from rlkit.envs.gymnasium import GymnasiumAdapter
 

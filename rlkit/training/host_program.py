@@ -31,7 +31,7 @@ class HostProgram:
 
     Draws the same random numbers as the compiled loop, so that equal dynamics give equal transitions. With S seeds it makes
     S·N environments of its own, which act and learn mapped over [S, N]; with `overlap="acting"` two halves of them. States
-    keep the observations as NumPy; the simulators themselves cannot be saved, see `restart`.
+    keep the observations as NumPy and nothing of the simulators, which cannot be saved, see `restart`.
     """
 
     def __init__(self, module: RLModule, *, compiler: Compiler, epochs: int, overlap: Overlap):
@@ -130,11 +130,12 @@ class HostProgram:
         return ts
 
     def state_shape(self, key: Key) -> TrainState:
-        """The shapes and dtypes of a state. Resets the environments, whose states nobody else can tell the shape of."""
-        keys = self._split(key)
-        self._reset(keys.reset)
-        shape = self._with_environments(jax.eval_shape(self._start.function, keys, self._seen()))
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), shape)
+        """The shapes and dtypes of a state; starts no environment."""
+        env = self._module.env
+        batch = (env.num_envs,) if self._seeds == 1 else (self._seeds, env.num_envs)
+        obs = jax.eval_shape(lambda: spaces.example(env.observation_space, batch))
+        shape = jax.eval_shape(self._start.function, jax.eval_shape(self._split.function, key), obs)
+        return shape.replace(local=shape.local.replace(obs=obs))
 
     def restart(self, ts: TrainState) -> TrainState:
         """The restored state `ts` with new episodes, seeded from its own key: nobody can restore the simulators."""
@@ -142,30 +143,48 @@ class HostProgram:
         return self._with_environments(ts.replace(local=self._forget(_bare(ts.local))))
 
     def outer(self, ts: TrainState) -> tuple[TrainState, Found]:
-        """An outer iteration, averages as in `outer_iteration`; takes the state over."""
+        """An outer iteration, averages as in `outer_iteration`; takes the state over.
+
+        Where it fails in the middle, `unfinished` holds (state, iterations) after the last update that was finished.
+        """
+        self.unfinished: tuple[TrainState, int] | None = None
         found: list[Found] = []
-        if self._learns_beside:
-            ts, (rollout, policy) = self.get_batch(ts, 0)
-            with futures.ThreadPoolExecutor(max_workers=1) as beside:
-                for _ in range(self._epochs - 1):
-                    ts, lane_keys = self._take_keys(ts)
-                    following = self._copy_policy(ts.learner.policy)
-                    update = beside.submit(self._update, ts, rollout, policy)
-                    collected, rollout = self._collect(ts, following, lane_keys, self._act)
-                    ts, metrics = update.result()
-                    seen = collected.local
-                    local = ts.local.replace(env_state=seen.env_state, obs=seen.obs, carry=seen.carry)
-                    ts, policy = ts.replace(local=local), following
+        try:
+            if self._learns_beside:
+                ts = self._iterate_beside(ts, found)
+            else:
+                for index in range(self._epochs):
+                    self._latest = ts, index
+                    ts, metrics = iteration(self, ts, index)
                     found.append(metrics)
-            ts, metrics = self._update(ts, rollout, policy)
-            found.append(metrics)
-        else:
-            for index in range(self._epochs):
-                ts, metrics = iteration(self, ts, index)
-                found.append(metrics)
+        except BaseException:
+            self._is_open = False  # the environments may stand anywhere
+            self.unfinished = None if _is_taken(self._latest[0]) else self._latest
+            raise
         rows = jax.device_get([metrics for metrics, _ in found])
         stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         return ts, (reduce_metrics(stacked), found[-1][1])  # pyright: ignore[reportArgumentType]
+
+    def _iterate_beside(self, ts: TrainState, found: list[Found]) -> TrainState:
+        """All iterations of an outer one, each rollout collected while the one before it is learned from."""
+        self._latest = ts, 0
+        ts, (rollout, policy) = self.get_batch(ts, 0)
+        with futures.ThreadPoolExecutor(max_workers=1) as beside:
+            for index in range(self._epochs - 1):
+                ts, lane_keys = self._take_keys(ts)
+                following = self._copy_policy(ts.learner.policy)
+                update = beside.submit(self._update, ts, rollout, policy)
+                try:
+                    collected, rollout = self._collect(ts, following, lane_keys, self._act)
+                finally:
+                    ts, metrics = update.result()
+                    self._latest = ts, index + 1
+                seen = collected.local
+                ts, policy = ts.replace(local=ts.local.replace(obs=seen.obs, carry=seen.carry)), following
+                found.append(metrics)
+        ts, metrics = self._update(ts, rollout, policy)
+        found.append(metrics)
+        return ts
 
     def single(self, ts: TrainState) -> tuple[TrainState, Found]:
         """One iteration; takes the state over."""
@@ -174,7 +193,7 @@ class HostProgram:
     def copy(self, ts: TrainState) -> TrainState:
         """The state in buffers of its own."""
         learner, local = self._copy((ts.learner, _bare(ts.local)))
-        return TrainState(learner=learner, local=local.replace(env_state=ts.local.env_state, obs=ts.local.obs))
+        return TrainState(learner=learner, local=local.replace(obs=ts.local.obs))
 
     def close(self) -> None:
         """Closes the environments that this program made; going on afterwards starts new episodes."""
@@ -219,8 +238,7 @@ class HostProgram:
         return jax.tree.map(join, *trees)
 
     def _with_environments(self, ts: TrainState) -> TrainState:
-        states = tuple(lane.env_state for lane in self._lanes)
-        return ts.replace(local=ts.local.replace(env_state=states, obs=self._seen()))
+        return ts.replace(local=ts.local.replace(env_state=(), obs=self._seen()))
 
     def _take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
         key, lane_keys = self._keys_of_rollout(ts.local.key)
@@ -275,13 +293,18 @@ class HostProgram:
 
     def _update(self, ts: TrainState, rollout: Rollout, behaviour: PolicyState | None) -> tuple[TrainState, Found]:
         learner, local, metrics, counters = self._learn(ts.learner, _bare(ts.local), rollout, behaviour)
-        local = local.replace(env_state=ts.local.env_state, obs=ts.local.obs, carry=ts.local.carry)
+        local = local.replace(obs=ts.local.obs, carry=ts.local.carry)
         return TrainState(learner=learner, local=local), (metrics, counters)
 
 
 def _lane_keys(key: Key, num_lanes: int) -> list[Key]:
     """A key for each lane; of a single one the key itself, so that it draws what the compiled loop draws."""
     return [key] if num_lanes == 1 else [jax.random.fold_in(key, index) for index in range(num_lanes)]
+
+
+def _is_taken(ts: TrainState) -> bool:
+    """Whether an update took the buffers of the state over."""
+    return any(isinstance(x, Array) and x.is_deleted() for x in jax.tree.leaves((ts.learner, ts.local)))
 
 
 def _bare(local: LocalState) -> LocalState:

@@ -68,8 +68,12 @@ class RLModule:
                 and self.eval_env.action_space == self.env.action_space
             )
             require(same, "eval_env has other spaces than env", "make both from the same environment and wrappers")
+            instance = getattr(self.env, "instance", None)
+            shared = self.eval_env is self.env or (
+                instance is not None and instance is getattr(self.eval_env, "instance", None)
+            )
             require(
-                self.eval_env is not self.env or self.env.is_jittable,
+                self.env.is_jittable or not shared,
                 "eval_env is env, but an environment on the host has one state, which evaluation would reset",
                 "pass eval_env=None to the Trainer, which makes one, or an adapter of its own",
             )

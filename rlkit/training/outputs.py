@@ -34,6 +34,7 @@ MAY_DIFFER = {
     "debug",
     "log_every",
     "max_queued",
+    "overlap",
     "total_steps",
     "num_checkpoints",
     "epochs_per_checkpoint",

@@ -82,7 +82,8 @@ class Policy:
         with contextlib.ExitStack() as stack:
             env = self.env
             if self.make_env is not None:
-                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator
+                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator, maybe in a process of its own
+                most = self.env.num_envs if getattr(self.env, "vectorization", None) == "async" else most
                 env = self.make_env(num_envs or min(episodes, most))
                 stack.callback(env.close)
             seed = FRESH_EVALUATION_SEED if seed is None else seed

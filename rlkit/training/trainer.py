@@ -174,6 +174,7 @@ class Trainer:
         self.outer_iteration = 0
         self._steps_beside = 0  # environment steps of one seed that the plan does not know, see `train_step`
         self._wall_before = 0.0  # seconds that earlier parts of this run took
+        self._is_lost = False  # whether there was a state, which went down with an iteration
         self._is_begun = False  # whether the moment before the first outer iteration was reported
         self._saved_iteration = -1
         self._updates = 0  # gradient steps at the last report
@@ -259,6 +260,8 @@ class Trainer:
                     self._log_crash(error)
                 self._started = None
                 raise
+        if self._is_lost:
+            self._require_state()
         require(
             self.state is not None,
             "run() continues a run, but there is none yet",
@@ -284,14 +287,14 @@ class Trainer:
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
         self._require_state()
-        self.state, results = self.program.single(self.state)
+        results = self._advance(self.program.single)
         self._steps_beside += self.plan.steps_per_iteration
         return self._fetch(results)
 
     def train_epoch(self) -> dict[str, np.ndarray]:
         """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
         self._require_state()
-        self.state, results = self.program.outer(self.state)
+        results = self._advance(self.program.outer)
         self.outer_iteration += 1
         return self._fetch(results)
 
@@ -431,7 +434,7 @@ class Trainer:
         self._last_report = time.perf_counter()
         while self.outer_iteration < self.plan.num_checkpoints and self.stop_reason is None:
             compiled = self.compiler.seconds
-            self.state, results = self.program.outer(self.state)
+            results = self._advance(self.program.outer)
             self.outer_iteration += 1
             evaluated = self.config.enable_evaluation and self._is_due(self.config.eval_every)
             pending.append(self._dispatch(results, evaluated=evaluated))
@@ -538,7 +541,9 @@ class Trainer:
     def _evaluation_env(self, env: EnvAdapter, config: TrainerConfig) -> EnvAdapter | None:
         """Environments like `env` for evaluation; they start when they are first needed."""
         try:
-            self._own_envs.append(remake(env, min(config.evaluation_episodes, max(env.num_envs, DEFAULT_EVAL_ENVS))))
+            in_processes = getattr(env, "vectorization", None) == "async"  # then each is one more process
+            most = env.num_envs if in_processes else max(env.num_envs, DEFAULT_EVAL_ENVS)
+            self._own_envs.append(remake(env, min(config.evaluation_episodes, most)))
         except ConfigError as error:
             if not config.enable_evaluation:
                 return None
@@ -680,7 +685,30 @@ class Trainer:
         self.seed = int(key) if isinstance(key, (int, np.integer)) else None
 
     def _require_state(self) -> None:
-        require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)
+        lost = "the state was lost when an iteration was cut short"
+        cure = (
+            "load_checkpoint(...), or start again by init(key) or run(key)"
+            if self._is_lost
+            else "call init(key) or run(key) first"
+        )
+        require(self.state is not None, lost if self._is_lost else "there is no state yet", cure, ConfigError)
+
+    def _advance(self, step: Callable[[PyTree], tuple[PyTree, Any]]) -> Any:
+        """Takes a step of the program, which takes the state over; returns its results.
+
+        After an error or an interruption, the state is the one of the last update that was finished, where that can be had.
+        """
+        state, self.state = self.state, None
+        try:
+            self.state, results = step(state)
+        except BaseException:
+            unfinished = getattr(self.program, "unfinished", None)
+            self._is_lost = unfinished is None
+            if unfinished is not None:
+                self.state, iterations = unfinished
+                self._steps_beside += iterations * self.plan.steps_per_iteration
+            raise
+        return results
 
     def _each(self, method: str, *arguments: Any) -> None:
         for callback in self._callbacks:

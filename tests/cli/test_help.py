@@ -6,7 +6,7 @@ import re
 import pytest
 
 import rlkit
-from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags, train
 from rlkit.cli.main import COMMANDS, main
@@ -16,7 +16,7 @@ from rlkit.training.run_config import EnvConfig, RunConfig, preset, preset_names
 
 pytestmark = pytest.mark.fast
 
-KINDS = [ActorCriticConfig, TrainerConfig, LoggerConfig, CheckpointerConfig]
+KINDS = [TrainerConfig, LoggerConfig, CheckpointerConfig]
 RUN_FLAGS = ["--config", "--agent", "--seed", "--num-envs", "--env-arguments", "--dry-run"]
 
 
@@ -68,7 +68,8 @@ def test_a_run_is_named_after_its_environment(env_id, name):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
     said = said_by(capsys, "train", algorithm, "gymnax/CartPole-v1", "--help")
-    kinds = [ALGORITHMS[algorithm].config, *KINDS, EnvConfig, RunConfig]
+    entry = ALGORITHMS[algorithm]
+    kinds = [entry.config, agent_entry(entry.agent).config, *KINDS, EnvConfig, RunConfig]
     fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     parts = {"algorithm", "env", "id", "hyperparameters", "network", "trainer", "logger_config", "checkpointer_config"}
     renamed = {"arguments": "env_arguments"}

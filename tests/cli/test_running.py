@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -176,3 +177,17 @@ class TestReport:
     def test_a_seed_that_diverged_does_not_hide_the_others(self):
         assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.00"]
         assert mean_and_spread(np.array([np.nan])).split() == ["nan"]
+
+
+def test_evaluations_with_reports_of_the_environment_are_told_in_both_forms():
+    from types import SimpleNamespace
+
+    from rlkit.cli.evaluate import _as_json, _as_table
+
+    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000)
+    values = {name: np.array([1.0, 3.0]) for name in ("return", "length", "sampled_return", "sampled_length")}
+    result = values | {"done_info": {"won": np.float32(0.5)}}
+    told = json.loads(_as_json(policy, result))
+    assert told["return_mean"] == 2.0 and told["return"] == [1.0, 3.0] and told["done_info"] == {"won": 0.5}
+    assert json.loads(_as_json(policy, values))["done_info"] == {}
+    assert re.search(r"\nwon +0\.5$", _as_table(policy, result)) and "won" not in _as_table(policy, values)

@@ -146,3 +146,19 @@ class Faulty(gymnasium.Env):
 
 class Unpicklable(Exception):
     """An exception that no pipe takes."""
+
+
+class LateShape(gymnasium.Env):
+    """From its third step on it returns observations of another shape, which broadcasting would accept."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: int):
+        self.time += 1
+        return np.full(3 if self.time < 3 else 1, 7, np.float32), 0.0, False, False, {}

@@ -75,7 +75,7 @@ def test_an_episode_that_ends_shows_its_true_last_observation():
     ]
 
 
-def test_final_infos_are_numbers_by_name_and_zero_where_no_episode_ended():
+def test_final_infos_are_numbers_by_name_and_nan_where_no_episode_ended():
     lengths = iter([9, 2, 4])  # the first one is built to read its spaces
     adapter, state, _ = start(lambda: Clock(next(lengths)), 2)
     infos = []
@@ -84,8 +84,8 @@ def test_final_infos_are_numbers_by_name_and_zero_where_no_episode_ended():
         infos.append(step.info)
     assert infos[0] == infos[2] == {}
     assert set(infos[1]) == {"t", "half", "parts"}
-    np.testing.assert_array_equal(infos[1]["half"], np.array([1.0, 0.0], np.float32))
-    np.testing.assert_array_equal(infos[1]["parts"], [[2, 3], [0, 0]])
+    np.testing.assert_array_equal(infos[1]["half"], np.array([1.0, np.nan], np.float32))
+    np.testing.assert_array_equal(infos[1]["parts"], [[2, 3], [np.nan, np.nan]])
     np.testing.assert_array_equal(infos[3]["t"], [2, 4])
 
 

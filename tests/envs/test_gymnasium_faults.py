@@ -20,7 +20,7 @@ import pytest
 
 from rlkit.envs import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
-from tests.envs.host_envs import Clock, Faulty, NestedEcho
+from tests.envs.host_envs import Clock, Faulty, LateShape, NestedEcho
 
 pytestmark = pytest.mark.process
 STEP = np.array([0, 0, 1])  # the third environment misbehaves
@@ -400,3 +400,16 @@ def test_ctrl_c_reaches_this_process_alone():
     adapter.step(None, state, STEP)
     adapter.close()
     assert_nothing_left(adapter)
+
+
+@pytest.mark.process
+def test_observations_of_a_wrong_shape_are_refused_in_every_step():
+    """Gymnasium's shared memory would broadcast them in silence."""
+    for vectorization in ("sync", "async"):
+        adapter = GymnasiumAdapter(LateShape, 2, vectorization=vectorization)
+        state, _ = adapter.reset(jax.random.key(0))
+        for _ in range(2):
+            state, _ = adapter.step(None, state, np.zeros(2, np.int32))
+        with pytest.raises(EnvFailedError, match="shape"):
+            adapter.step(None, state, np.zeros(2, np.int32))
+        assert_nothing_left(adapter)

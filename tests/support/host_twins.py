@@ -67,6 +67,42 @@ class CountingAgent:
         return self.inner.exploit(params, obs, (), key)[0], carry + 1
 
 
+@dataclasses.dataclass(frozen=True)
+class Stairs:
+    """Up or down a stair by the sign of a continuous action; ends on the second stair, or after eight steps. A `JaxEnv`."""
+
+    max_episode_steps = 8
+    observation_space = spaces.Box(-8.0, 8.0, (2,))
+    action_space = spaces.Box(np.float32([-1.0, -3.0]), np.float32([1.0, 2.0]))  # the second one does nothing
+
+    def reset(self, key):
+        return (jnp.int32(0), jnp.int32(0)), jnp.zeros(2)
+
+    def step(self, key, state, action):
+        time, stair = state
+        up = jnp.where(action[0] > 0, 1, -1)
+        time, stair = time + 1, stair + up
+        obs = jnp.stack([time, stair]).astype(jnp.float32)
+        return (time, stair), obs, up.astype(jnp.float32), stair >= 2, time >= self.max_episode_steps, {}
+
+
+class HostStairs(gymnasium.Env):
+    """`Stairs`, step for step."""
+
+    max_episode_steps = 8
+    observation_space, action_space = Stairs.observation_space, Stairs.action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = self.stair = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        up = 1 if action[0] > 0 else -1
+        self.time, self.stair = self.time + 1, self.stair + up
+        return np.float32([self.time, self.stair]), float(up), self.stair >= 2, self.time >= 8, {}
+
+
 def agent_for(env, *, counting=False, algorithm="ppo"):
     name = algorithm_entry(algorithm).agent
     agent = make_agent(name, env.observation_space, env.action_space, agent_entry(name).config(hidden_sizes=(8,)))

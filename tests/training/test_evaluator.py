@@ -145,7 +145,7 @@ def test_every_training_seed_faces_the_same_episodes(tiny):
 @pytest.mark.fast
 def test_no_limit_is_an_error(tiny):
     env = vectorize(RandomLength(max_episode_steps=None), 2)
-    with pytest.raises(ConfigError, match=r"no time limit.*set max_evaluation_steps, or give it a limit"):
+    with pytest.raises(ConfigError, match=r"no time limit.*set max_evaluation_steps .*or give it a limit: TimeLimit"):
         RLModule(env=env, agent=tiny.agent(env), algorithm=tiny.algorithm(), total_steps=1.0, eval_env=env)
     assert make_evaluator(env, Recorder(), num_episodes=1, max_steps=5).max_steps == 5
 

@@ -262,6 +262,38 @@ def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_p
     env.close()
 
 
+def test_an_interrupted_run_keeps_what_it_learned(tiny, monkeypatch):
+    """Stopped in the middle of an outer iteration, the state is that of the last finished update, and the run can go on."""
+    for overlap in ("none", "update"):
+        env = host(1, env=Faulty)
+        trainer = trainer_of(tiny, env, epochs_per_checkpoint=5, num_checkpoints=1, enable_evaluation=False, overlap=overlap)
+        with pytest.raises(EnvFailedError):
+            trainer.run(0)
+        finished = {"none": 3, "update": 3}[overlap]  # of 8 steps each; the 30th fails in the fourth rollout
+        assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8
+        assert trainer.state.learner.updates.to_int() == finished * 2
+        monkeypatch.setattr(Faulty, "is_broken", False)
+        trainer.run()
+        assert trainer.state.learner.env_steps.to_int() == finished * 8 + 40
+        monkeypatch.setattr(Faulty, "is_broken", True)
+        env.close()
+
+
+def test_a_state_that_went_down_is_told_so(tiny, monkeypatch):
+    trainer = trainer_of(tiny, enable_evaluation=False)
+    trainer.init(0)
+
+    def fail(ts):
+        jax.tree.map(lambda x: x.delete() if isinstance(x, jax.Array) else None, ts.learner)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.program, "outer", fail)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train_epoch()
+    with pytest.raises(ConfigError, match=r"lost when an iteration was cut short; load_checkpoint"):
+        trainer.run()
+
+
 # Mistakes
 
 
@@ -308,6 +340,9 @@ def test_mistakes_are_told_before_anything_compiles(tiny):
     env = host()
     with pytest.raises(ConfigError, match="eval_env is env, but an environment on the host has one state"):
         trainer_of(tiny, env, eval_env=env)
+    one = HostCounter()
+    with pytest.raises(ConfigError, match="eval_env is env, but an environment on the host has one state"):
+        trainer_of(tiny, one, eval_env=one, agent=agent_for(one))
     with pytest.raises(ConfigError, match="overlap='acting' is about stepping environments on the host"):
         tiny.trainer(overlap="acting", share=False)
     with pytest.raises(ConfigError, match="needs an even number of environments, got 3"):
@@ -328,6 +363,32 @@ def test_two_runs_cannot_share_an_adapter(tiny):
     with pytest.raises(EnvContractError, match="make one adapter for each"):
         one.train_step()
     env.close()
+
+
+def test_one_environment_cannot_serve_two_adapters(tiny):
+    one = HostCounter()
+    first, second = host(1, env=one), host(1, env=one)
+    state, _ = first.reset(jax.random.key(0))
+    second.reset(jax.random.key(1))
+    with pytest.raises(EnvContractError, match="was reset through another adapter"):
+        first.step(None, state, np.zeros(1, np.int32))
+
+
+def test_evaluation_averages_what_was_reported(tiny):
+    """Some episodes report a number and others do not: those that did count, whichever end together."""
+
+    class Sometimes(HostCounter):
+        def step(self, action):
+            obs, reward, terminated, truncated, _ = super().step(action)
+            return obs, reward, terminated, truncated, {"won": 100.0} if terminated else {}
+
+    with trainer_of(tiny, host(4, env=Sometimes), evaluation_episodes=16) as trainer:
+        trainer.init(0)
+        policy = trainer.state.learner.policy
+        player, evaluator = trainer._planned_evaluation._player, trainer.module.evaluator()
+        sampled, info = player._play(policy, jax.random.key(0), 16, evaluator.max_steps, deterministic=False)
+    assert 0 < (sampled["return"] >= 10).sum() < 16
+    assert info["won"] == 100.0
 
 
 # A real process
