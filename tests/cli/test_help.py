@@ -80,7 +80,11 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
 def test_settings_have_names_of_their_own():
     """Flags carry no prefix, so two of one name would be one."""
     for entry in ALGORITHMS.values():
-        kinds = [entry.config, ActorCriticConfig, TrainerConfig]  # the latter holds those of loggers and checkpoints
+        kinds = [
+            entry.config,
+            agent_entry(entry.agent).config,
+            TrainerConfig,
+        ]  # the latter holds those of loggers and checkpoints
         names = [*RUN_FLAGS, *(flag for kind in kinds for flag in flags.flags(kind))]
         assert len(names) == len(set(names))
 
