@@ -42,6 +42,10 @@ class ReplayBuffer(Protocol):
         """Whether there is a batch in it, [] bool."""
         ...
 
+    def cut(self, memory: Memory) -> Memory:
+        """The memory with the episodes in flight truncated: what is added next follows from nothing in it."""
+        ...
+
 
 class Replayed(struct.PyTreeNode, kw_only=True):
     """Sampled transitions of one or several steps, leaves [M, ...]; observations are raw (not normalised)."""
@@ -112,6 +116,12 @@ class UniformReplay:
     def can_sample(self, memory: ReplayMemory) -> Array:
         """Whether the memory holds a batch."""
         return memory.size * memory.steps.reward.shape[1] >= self.batch_size
+
+    def cut(self, memory: ReplayMemory) -> ReplayMemory:
+        """The memory with its newest row marked as truncated, so that no n-step sum goes on into the next one."""
+        newest = (memory.head - 1) % memory.steps.reward.shape[0]
+        steps = memory.steps.replace(truncated=memory.steps.truncated.at[newest].set(True))
+        return memory.replace(steps=steps)
 
     def sample(self, memory: ReplayMemory, key: Key) -> Replayed:
         """`batch_size` transitions; every one that is stored is equally likely."""

@@ -90,7 +90,9 @@ class HostProgram:
 
         def forget(local: LocalState) -> LocalState:
             zeros = jax.tree.map(jnp.zeros_like, (local.episodes, local.discounted_return))
-            return local.replace(episodes=zeros[0], discounted_return=zeros[1], carry=agent.initial_carry(env.num_envs))
+            memory = local.memory if algorithm.replay_buffer is None else algorithm.replay_buffer.cut(local.memory)
+            carry = agent.initial_carry(env.num_envs)
+            return local.replace(episodes=zeros[0], discounted_return=zeros[1], memory=memory, carry=carry)
 
         packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
         over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}

@@ -101,6 +101,16 @@ def test_n_step_returns_stop_at_termination(both):
     assert float(window(buffer, memory, 2, 0).reward) == 20 + 30 / 2 + 40 / 4 + 50 / 8
 
 
+def test_a_cut_ends_the_episodes_in_flight():
+    """After a restart of the environments the next row follows from nothing: sums stop before it, and still bootstrap."""
+    buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA, n_step=3)
+    memory = filled(buffer, [row(0, 2), row(1, 2, terminated=(1,))], 2)
+    memory = buffer.add(buffer.cut(memory), rollout_of([row(7, 2)]))
+    found = window(buffer, memory, 0, 0)
+    assert (float(found.reward), float(found.discount), float(found.next_obs["time"])) == (5.0, 0.25, 11.0)
+    assert float(window(buffer, memory, 1, 1).discount) == 0.0  # what had ended stays ended
+
+
 @pytest.mark.parametrize("num_rows", [3, 5, 8])
 def test_sampling_is_uniform_over_what_is_stored(num_rows):
     """Chi-square over every stored transition, before the ring is full and after it wrapped."""

@@ -209,6 +209,33 @@ def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
     assert ends[0] == ends[1]
 
 
+def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
+    """The replay comes back whole, but for the newest row of each environment, whose episode ended with the process."""
+    run_dir = str(tmp_path / "run")
+
+    def made(**settings):
+        env = host(floats=True)
+        return Trainer(
+            env,
+            None,
+            agent_for(env, algorithm="dqn"),
+            tiny.algorithm("dqn", n_step=3),
+            tiny.config(run_dir=run_dir, **settings),
+        )
+
+    with made() as trainer:
+        trainer.run(0)
+        before = jax.device_get(trainer.state.local.memory)
+    with made(restore_checkpoint="latest") as trainer:
+        after = jax.device_get(trainer.init(0).local.memory)
+    newest = (int(before.head) - 1) % before.steps.reward.shape[0]
+    assert not before.steps.truncated[newest].all() and after.steps.truncated[newest].all()
+    untouched = before.steps.truncated.copy()
+    untouched[newest] = True
+    wanted = before.replace(steps=before.steps.replace(truncated=untouched))
+    jax.tree.map(np.testing.assert_array_equal, after, wanted)
+
+
 def test_episodes_after_resuming_depend_on_the_step(tiny, tmp_path):
     starts = []
     for outer in (1, 2):
