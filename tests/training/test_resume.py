@@ -49,11 +49,14 @@ for job in json.loads(sys.argv[1]):
         print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
 """
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+REPLAY = {"prefill_steps": 20, "capacity": 40, "batch_size": 8, "updates_per_step": 0.25, "normalize_observations": True}
 RUNS = {
     "ppo-1": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
     "ppo-2": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 2),
     "a2c-1": ("a2c", "probe/Counter", {}, 1),
     "a2c-2": ("a2c", "probe/Counter", {}, 2),
+    "dqn-1": ("dqn", "probe/Counter", {**REPLAY, "target_period": 40, "n_step": 3}, 1),
+    "sac-2": ("sac", "probe/ContinuousAction", REPLAY, 2),
 }
 OUTER = 4
 
