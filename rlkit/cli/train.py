@@ -85,7 +85,6 @@ def run(arguments: Sequence[str]) -> int:
     has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
     require(has_seed, f"{file} is of a run that was started from a key, not from a seed", "choose one with --seed N")
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
-    _check_sizes(config)
     if isinstance(config.hyperparameters, PPOConfig):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
@@ -95,6 +94,7 @@ def run(arguments: Sequence[str]) -> int:
     run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
     config = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir))
     check_run_dir(config.trainer)
+    _check_sizes(config)
     if config.trainer.deterministic:
         pin_threads()
     own_env.register(_typed_env(names))
@@ -176,6 +176,7 @@ def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> t
     )
     description = f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or file."
     found: Any = flags.parse(kind, arguments, command=command, description=description, default=kind(run=run_flags, **parts))
+    require(found.run.num_envs >= 1, f"--num-envs must be positive, got {found.run.num_envs}", "use --num-envs 8, for instance")
     env = EnvConfig(
         id=config.env.id, num_envs=found.run.num_envs, arguments=flags.json_object("--env-arguments", found.run.env_arguments)
     )

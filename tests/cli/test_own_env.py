@@ -226,5 +226,5 @@ def test_an_environment_that_fails_is_no_mistake_in_the_arguments(walks, capsys,
     env = ["my_package.walks:Walk5", "--env-arguments", '{"breaks": true}']
     assert main(["train", "ppo", *env, *TINY]) == 1
     said = capsys.readouterr().err
-    assert "rlkit: error: environment 0 raised RuntimeError: the floor is wet in step 2" in said
+    assert "rlkit: error: in evaluation, environment 0 raised RuntimeError: the floor is wet in step 2 (action " in said
     assert f'\n  File "{tmp_path}/my_package/walks.py", line ' in said.partition("rlkit: error: ")[2]  # not run into one line
