@@ -29,7 +29,6 @@ class GradientStep:
     loss: LossFn
     optimizer: optax.GradientTransformation
     group: str | None = None
-    every: int = 1
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
 
@@ -38,12 +37,11 @@ class TargetUpdate:
     """Target parameters: a copy of the parameters, or of the top-level `groups` of them, that follows slowly.
 
     With `period`, it is renewed whole every so many environment steps; else it moves by `tau` of the distance after every
-    update, or after every `every`-th one.
+    update.
     """
 
     groups: tuple[str, ...] | None = None
     tau: float | Array = 0.005
-    every: int = 1
     period: int | None = None
 
     def select(self, params: Params) -> Params:
@@ -55,8 +53,7 @@ class TargetUpdate:
 class Updater:
     """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier steps left.
 
-    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`. A step with `every` > 1
-    is taken in every so many updates, the first of them included.
+    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`.
     """
 
     steps: tuple[GradientStep, ...]
@@ -87,14 +84,7 @@ class Updater:
         metrics: Metrics = {}
         keys = jax.random.split(key, len(self.steps))
         for index, gradient_step in enumerate(self.steps):
-
-            def descend(learner: LearnerState, index: int = index) -> tuple[LearnerState, Metrics]:
-                return self._descend(index, self.steps[index], agent, learner, batch, keys[index], axis_name)
-
-            if gradient_step.every == 1:
-                learner, found = descend(learner)
-            else:
-                learner, found = _sometimes(descend, gradient_step.every, learner)
+            learner, found = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
             skipped = metrics.get("sum/skipped_updates", 0.0) + found["sum/skipped_updates"]
             metrics |= found | {"sum/skipped_updates": skipped}
         return self._follow(learner.replace(updates=learner.updates.add(1))), metrics
@@ -103,8 +93,7 @@ class Updater:
         """Moves the targets towards the parameters, where they follow step by step."""
         if self.target is None or self.target.period is not None:
             return learner
-        due = learner.updates.low % jnp.uint32(self.target.every) == 0
-        tau = jnp.where(due, jnp.asarray(self.target.tau, jnp.float32), 0.0)
+        tau = jnp.asarray(self.target.tau, jnp.float32)
         source = self.target.select(learner.params)
         moved = jax.tree.map(lambda old, new: old + tau.astype(old.dtype) * (new - old), learner.target_params, source)
         return learner.replace(target_params=moved)
@@ -193,19 +182,6 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
-
-
-def _sometimes(descend: Callable[[LearnerState], Any], every: int, learner: LearnerState) -> tuple[LearnerState, Metrics]:
-    """`descend` in every so many updates. Its metrics then count as often as they are left out, so that averages are right."""
-
-    def take(learner: LearnerState) -> tuple[LearnerState, Metrics]:
-        learner, found = descend(learner)
-        return learner, {name: x if name.startswith("sum/") else every * x for name, x in found.items()}
-
-    def skip(learner: LearnerState) -> tuple[LearnerState, Metrics]:
-        return learner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(take, learner)[1])
-
-    return jax.lax.cond(learner.updates.low % jnp.uint32(every) == 0, take, skip, learner)
 
 
 def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, Metrics, PyTree]]) -> Array:

@@ -51,6 +51,7 @@ class HostProgram:
         self._own_envs = [] if as_given else [remake(env, self._seeds * each) for _ in range(num_lanes)]
         self._lanes = [Lane(e, self._seeds, algorithm.collector.num_steps) for e in self._own_envs or [env]]
         self._is_open = False
+        self.unfinished: tuple[TrainState, int] | None = None
         self._carry_start = agent.initial_carry(each)
         self._recurrent = bool(jax.tree.leaves(self._carry_start))
 
@@ -118,7 +119,7 @@ class HostProgram:
         """The state before training, random prefill included; resets the environments. The key is consumed."""
         keys = self._split(key)
         self._reset(keys.reset)
-        ts = self._with_environments(self._start(keys, self._seen()))
+        ts = self._with_obs(self._start(keys, self._seen()))
         algorithm, env = self._module.algorithm, self._module.env
         if algorithm.prefill_collects(env) == 0:
             return ts
@@ -128,7 +129,7 @@ class HostProgram:
             ts, lane_keys = self._take_keys(ts.replace(local=local))
             ts, rollout = self._collect(ts, ts.learner.policy, lane_keys, self._act_randomly)
             learner, local = self._absorb(ts.learner, _bare(ts.local), rollout)
-            ts = self._with_environments(TrainState(learner=learner, local=local))
+            ts = self._with_obs(TrainState(learner=learner, local=local))
         return ts
 
     def state_shape(self, key: Key) -> TrainState:
@@ -142,55 +143,18 @@ class HostProgram:
     def restart(self, ts: TrainState) -> TrainState:
         """The restored state `ts` with new episodes, seeded from its own key: nobody can restore the simulators."""
         self._reset(self._restart_key(ts.local.key))
-        return self._with_environments(ts.replace(local=self._forget(_bare(ts.local))))
+        return self._with_obs(ts.replace(local=self._forget(_bare(ts.local))))
 
     def outer(self, ts: TrainState) -> tuple[TrainState, Found]:
         """An outer iteration, averages as in `outer_iteration`; takes the state over.
 
         Where it fails in the middle, `unfinished` holds (state, iterations) after the last update that was finished.
         """
-        self.unfinished: tuple[TrainState, int] | None = None
-        found: list[Found] = []
-        try:
-            if self._learns_beside:
-                ts = self._iterate_beside(ts, found)
-            else:
-                for index in range(self._epochs):
-                    self._latest = ts, index
-                    ts, metrics = iteration(self, ts, index)
-                    found.append(metrics)
-        except BaseException:
-            self._is_open = False  # the environments may stand anywhere
-            self.unfinished = None if _is_taken(self._latest[0]) else self._latest
-            raise
-        rows = jax.device_get([metrics for metrics, _ in found])
-        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        return ts, (reduce_metrics(stacked), found[-1][1])  # pyright: ignore[reportArgumentType]
-
-    def _iterate_beside(self, ts: TrainState, found: list[Found]) -> TrainState:
-        """All iterations of an outer one, each rollout collected while the one before it is learned from."""
-        self._latest = ts, 0
-        ts, (rollout, policy) = self.get_batch(ts, 0)
-        with futures.ThreadPoolExecutor(max_workers=1) as beside:
-            for index in range(self._epochs - 1):
-                ts, lane_keys = self._take_keys(ts)
-                following = self._copy_policy(ts.learner.policy)
-                update = beside.submit(self._update, ts, rollout, policy)
-                try:
-                    collected, rollout = self._collect(ts, following, lane_keys, self._act)
-                finally:
-                    ts, metrics = update.result()
-                    self._latest = ts, index + 1
-                seen = collected.local
-                ts, policy = ts.replace(local=ts.local.replace(obs=seen.obs, carry=seen.carry)), following
-                found.append(metrics)
-        ts, metrics = self._update(ts, rollout, policy)
-        found.append(metrics)
-        return ts
+        return self._iterate(ts, self._epochs)
 
     def single(self, ts: TrainState) -> tuple[TrainState, Found]:
-        """One iteration; takes the state over."""
-        return iteration(self, ts, 0)
+        """The same with one iteration."""
+        return self._iterate(ts, 1)
 
     def copy(self, ts: TrainState) -> TrainState:
         """The state in buffers of its own."""
@@ -217,6 +181,46 @@ class HostProgram:
 
     # Parts
 
+    def _iterate(self, ts: TrainState, epochs: int) -> tuple[TrainState, Found]:
+        self.unfinished = None
+        found: list[Found] = []
+        try:
+            if self._learns_beside:
+                ts = self._iterate_beside(ts, epochs, found)
+            else:
+                for index in range(epochs):
+                    self._latest = ts, index
+                    ts, metrics = iteration(self, ts, index)
+                    found.append(metrics)
+        except BaseException:
+            self._is_open = False  # the environments may stand anywhere
+            self.unfinished = None if _is_taken(self._latest[0]) else self._latest
+            raise
+        rows = jax.device_get([metrics for metrics, _ in found])
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        return ts, (reduce_metrics(stacked), found[-1][1])  # pyright: ignore[reportArgumentType]
+
+    def _iterate_beside(self, ts: TrainState, epochs: int, found: list[Found]) -> TrainState:
+        """The iterations, each rollout collected while the one before it is learned from."""
+        self._latest = ts, 0
+        ts, (rollout, policy) = self.get_batch(ts, 0)
+        with futures.ThreadPoolExecutor(max_workers=1) as beside:
+            for index in range(epochs - 1):
+                ts, lane_keys = self._take_keys(ts)
+                following = self._copy_policy(ts.learner.policy)
+                update = beside.submit(self._update, ts, rollout, policy)
+                try:
+                    collected, rollout = self._collect(ts, following, lane_keys, self._act)
+                finally:
+                    ts, metrics = update.result()
+                    self._latest = ts, index + 1
+                seen = collected.local
+                ts, policy = ts.replace(local=ts.local.replace(obs=seen.obs, carry=seen.carry)), following
+                found.append(metrics)
+        ts, metrics = self._update(ts, rollout, policy)
+        found.append(metrics)
+        return ts
+
     def _reset(self, key: Key) -> None:
         keys = self._lane_keys(key)
         for index, lane in enumerate(self._lanes):
@@ -239,8 +243,8 @@ class HostProgram:
 
         return jax.tree.map(join, *trees)
 
-    def _with_environments(self, ts: TrainState) -> TrainState:
-        return ts.replace(local=ts.local.replace(env_state=(), obs=self._seen()))
+    def _with_obs(self, ts: TrainState) -> TrainState:
+        return ts.replace(local=ts.local.replace(obs=self._seen()))
 
     def _take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
         key, lane_keys = self._keys_of_rollout(ts.local.key)
@@ -269,7 +273,7 @@ class HostProgram:
         fields = [lane.rollout() for lane in self._lanes]
         axis = 1 if self._seeds == 1 else 2
         joined = fields[0] if len(fields) == 1 else jax.tree.map(lambda *x: np.concatenate(x, axis), *fields)
-        ts = self._with_environments(ts)
+        ts = self._with_obs(ts)
         if self._recurrent:
             carry = self._join([lane.carry for lane in self._lanes], flat=False)
             ts = ts.replace(local=ts.local.replace(carry=carry))

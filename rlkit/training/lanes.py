@@ -137,3 +137,9 @@ def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:
             "remake(num_envs); write one, or use one seed, overlap='none' and pass an eval_env"
         )
     return env.remake(num_envs)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def num_at_once(env: EnvAdapter, num_episodes: int, most: int) -> int:
+    """How many environments like `env` play that many episodes: `most` at most, and no more processes than are trained in."""
+    in_processes = getattr(env, "vectorization", None) == "async"
+    return min(num_episodes, env.num_envs if in_processes else most)

@@ -25,6 +25,7 @@ from rlkit.training.compiling import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.evaluator import Evaluator, choose, make_evaluator
 from rlkit.training.host_player import HostPlayer
+from rlkit.training.lanes import num_at_once
 from rlkit.types import Key, PolicyState, PyTree
 
 Which = int | Literal["latest", "best"]
@@ -82,9 +83,8 @@ class Policy:
         with contextlib.ExitStack() as stack:
             env = self.env
             if self.make_env is not None:
-                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator, maybe in a process of its own
-                most = self.env.num_envs if getattr(self.env, "vectorization", None) == "async" else most
-                env = self.make_env(num_envs or min(episodes, most))
+                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator
+                env = self.make_env(num_envs or num_at_once(self.env, episodes, most))
                 stack.callback(env.close)
             seed = FRESH_EVALUATION_SEED if seed is None else seed
             evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=self.max_evaluation_steps, seed=seed)

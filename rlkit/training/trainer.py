@@ -27,7 +27,7 @@ from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.compiling import Compiler
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
-from rlkit.training.lanes import remake
+from rlkit.training.lanes import num_at_once, remake
 from rlkit.training.leaves import tree_digest
 from rlkit.training.loggers import Logger
 from rlkit.training.module import Module, RLModule
@@ -541,9 +541,8 @@ class Trainer:
     def _evaluation_env(self, env: EnvAdapter, config: TrainerConfig) -> EnvAdapter | None:
         """Environments like `env` for evaluation; they start when they are first needed."""
         try:
-            in_processes = getattr(env, "vectorization", None) == "async"  # then each is one more process
-            most = env.num_envs if in_processes else max(env.num_envs, DEFAULT_EVAL_ENVS)
-            self._own_envs.append(remake(env, min(config.evaluation_episodes, most)))
+            most = max(env.num_envs, DEFAULT_EVAL_ENVS)
+            self._own_envs.append(remake(env, num_at_once(env, config.evaluation_episodes, most)))
         except ConfigError as error:
             if not config.enable_evaluation:
                 return None
@@ -685,13 +684,9 @@ class Trainer:
         self.seed = int(key) if isinstance(key, (int, np.integer)) else None
 
     def _require_state(self) -> None:
-        lost = "the state was lost when an iteration was cut short"
-        cure = (
-            "load_checkpoint(...), or start again by init(key) or run(key)"
-            if self._is_lost
-            else "call init(key) or run(key) first"
-        )
-        require(self.state is not None, lost if self._is_lost else "there is no state yet", cure, ConfigError)
+        cure = "load_checkpoint(...), or start again by init(key) or run(key)"
+        require(not self._is_lost, "the state was lost when an iteration was cut short", cure, ConfigError)
+        require(self.state is not None, "there is no state yet", "call init(key) or run(key) first", ConfigError)
 
     def _advance(self, step: Callable[[PyTree], tuple[PyTree, Any]]) -> Any:
         """Takes a step of the program, which takes the state over; returns its results.

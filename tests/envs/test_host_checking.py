@@ -711,3 +711,17 @@ def test_a_batch_of_a_broken_environment_tells_of_that_one():
     assert len(report.findings) == 1 and "step returned 4 values" in report.errors[0].what
     report = check_env(GymnasiumAdapter(OwnGeneratorInStep, 2), raise_on_error=False)
     assert len(report.findings) == 1 and "though it starts alike" in report.warnings[0].what, str(report)
+
+
+def test_a_function_is_checked_as_what_it_makes():
+    def small_cart_pole():
+        return gymnasium.make("CartPole-v1")
+
+    assert check_env(small_cart_pole).findings == check_env("gymnasium/CartPole-v1").findings
+    with pytest.raises(EnvContractError, match=r"small_cart_pole.*raises ZeroDivisionError"):
+        check_env(lambda_of(lambda: 1 / 0, "small_cart_pole"))
+
+
+def lambda_of(function, name):
+    function.__name__ = name
+    return function

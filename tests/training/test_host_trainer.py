@@ -37,13 +37,13 @@ def trainer_of(tiny, env=None, *, hyper=None, eval_env=None, agent=None, **setti
 
 
 class Faulty(HostCounter):
-    """Fails in its 30th step, until it is repaired."""
+    """Fails from its 30th step on, until it is repaired."""
 
     count, is_broken = 0, True
 
     def step(self, action):
         self.count += 1
-        if self.count == 30 and Faulty.is_broken:
+        if self.count >= 30 and Faulty.is_broken:
             raise RuntimeError("the motor is on fire")
         return super().step(action)
 
@@ -302,7 +302,12 @@ def test_an_interrupted_run_keeps_what_it_learned(tiny, monkeypatch):
         monkeypatch.setattr(Faulty, "is_broken", False)
         trainer.run()
         assert trainer.state.learner.env_steps.to_int() == finished * 8 + 40
-        monkeypatch.setattr(Faulty, "is_broken", True)
+
+        monkeypatch.setattr(Faulty, "is_broken", True)  # once more, in a single step: nothing of the first failure is left
+        with pytest.raises(EnvFailedError):
+            trainer.train_step()
+        assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8 + 40
+        assert np.isfinite(jax.tree.leaves(trainer.state.learner.params)[0]).all()
         env.close()
 
 
