@@ -1,0 +1,151 @@
+"""How well rlkit learns MuJoCo off policy beside SBX: same settings, same machine, in one run.
+
+    RLKIT_PEERS=<directory> python benchmarks/beside_sbx.py [TASK ...]
+
+Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to benchmarks/results/.
+rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set SBX up.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """What both contenders learn. Evaluations are deterministic, over whole episodes."""
+
+    algorithm: str
+    env: str
+    seeds: int
+    settings: dict[str, Any]
+    """Keyword arguments of SBX that say what rlkit's preset says."""
+    hidden: tuple[int, ...] = (256, 256)
+    total_steps: int = 100_000
+    evaluations: int = 10
+    evaluation_episodes: int = 10
+
+
+SETTINGS = {
+    "learning_rate": 3e-4,
+    "buffer_size": 1_000_000,
+    "learning_starts": 10_000,
+    "batch_size": 256,
+    "tau": 0.005,
+    "gamma": 0.99,
+    "train_freq": 1,
+    "gradient_steps": 1,
+}
+TASKS = {
+    "sac-halfcheetah": Task(algorithm="sac", env="HalfCheetah-v5", seeds=2, settings=SETTINGS),
+    "sac-hopper": Task(algorithm="sac", env="Hopper-v5", seeds=2, settings=SETTINGS),
+    "td3-halfcheetah": Task(
+        algorithm="td3",
+        env="HalfCheetah-v5",
+        seeds=1,
+        settings=SETTINGS | {"policy_delay": 2, "exploration_noise": 0.1},
+    ),
+}
+
+Curves = list[list[list[float]]]
+"""For each seed, (environment steps, mean return) of each evaluation."""
+
+
+def learn_rlkit(task: Task) -> Curves:
+    """All seeds in one run of the command line."""
+    with tempfile.TemporaryDirectory() as directory:
+        run_dir = Path(directory) / "run"
+        arguments = {
+            "total-steps": task.total_steps,
+            "num-checkpoints": task.evaluations,
+            "num-seeds": task.seeds,
+            "evaluation-episodes": task.evaluation_episodes,
+            "checkpoint-every": task.evaluations,
+            "run-dir": run_dir,
+        }
+        flags = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
+        command = [str(Path(sys.executable).with_name("rlkit")), "train", task.algorithm, f"gymnasium/{task.env}", *flags]
+        _run(command, core=0)
+        rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    found = [row for row in rows if "eval/return" in row.get("metrics", {})]
+    per_seed = [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)] if task.seeds > 1 else [found]
+    return [[[row["env_steps"], row["metrics"]["eval/return"]] for row in rows] for rows in per_seed]
+
+
+def learn_sbx(task: Task) -> Curves:
+    """One seed after the other."""
+    python = Path(os.environ["RLKIT_PEERS"]) / "venv-sbx/bin/python"
+    given = json.dumps(dataclasses.asdict(task))
+    curves = []
+    for seed in range(task.seeds):
+        output = _run([str(python), str(HERE / "drivers/sbx_learning.py"), given, str(seed)], core=1)
+        line = next(line for line in output.splitlines() if line.startswith("RESULT "))
+        curves.append(json.loads(line.removeprefix("RESULT ")))
+    return curves
+
+
+def _run(command: list[str], core: int) -> str:
+    """The output of a process on one core, errors to ours."""
+    cores = sorted(os.sched_getaffinity(0))
+
+    def pin() -> None:
+        os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
+    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=pin).stdout
+
+
+def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
+    """Return at the end and over the second half of the evaluations, mean and each seed."""
+    lines = [
+        f"### {name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds} seed(s)",
+        "",
+        "| | return at the end (each seed) | mean of the last half |",
+        "|---|---|---:|",
+    ]
+    for contender, seeds in curves.items():
+        last = [curve[-1][1] for curve in seeds]
+        half = [statistics.fmean(value for _, value in curve[-(task.evaluations // 2) :]) for curve in seeds]
+        each = ", ".join(f"{value:.0f}" for value in last)
+        lines.append(f"| {contender} | {statistics.fmean(last):.0f} ({each}) | {statistics.fmean(half):.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="How well rlkit learns MuJoCo off policy beside SBX.")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
+    parser.add_argument("--total-steps", type=int, help="instead of the tasks' own")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="directory of the JSON record")
+    args = parser.parse_args()
+    if unknown := set(args.tasks) - TASKS.keys():
+        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
+    if not (Path(os.environ.get("RLKIT_PEERS", "/nonexistent")) / "venv-sbx/bin/python").exists():
+        parser.error("SBX is not there: RLKIT_PEERS must name a directory with venv-sbx (benchmarks/README.md)")
+    args.output.mkdir(parents=True, exist_ok=True)
+    for name in args.tasks or TASKS:
+        task = TASKS[name]
+        if args.total_steps:
+            task = dataclasses.replace(task, total_steps=args.total_steps)
+        started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            running = {"rlkit": pool.submit(learn_rlkit, task), "sbx": pool.submit(learn_sbx, task)}
+            curves = {contender: future.result() for contender, future in running.items()}
+        print(table(name, task, curves), end="\n\n", flush=True)
+        record = {"when": started, "task": dataclasses.asdict(task), "curves": curves}
+        (args.output / f"beside-sbx-{name}-{started}.json").write_text(json.dumps(record) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
