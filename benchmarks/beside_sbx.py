@@ -2,8 +2,9 @@
 
     RLKIT_PEERS=<directory> python benchmarks/beside_sbx.py [TASK ...]
 
-Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to benchmarks/results/.
-rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set SBX up.
+Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to
+benchmarks/results/. rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set
+SBX up.
 """
 
 import argparse
@@ -78,9 +79,9 @@ def learn_rlkit(task: Task) -> Curves:
         command = [str(Path(sys.executable).with_name("rlkit")), "train", task.algorithm, f"gymnasium/{task.env}", *flags]
         _run(command, core=0)
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    found = [row for row in rows if "eval/return" in row.get("metrics", {})]
+    found = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
     per_seed = [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)] if task.seeds > 1 else [found]
-    return [[[row["env_steps"], row["metrics"]["eval/return"]] for row in rows] for rows in per_seed]
+    return [[[row["env_steps"], row["metrics"]["eval/avg_return"]] for row in rows] for rows in per_seed]
 
 
 def learn_sbx(task: Task) -> Curves:

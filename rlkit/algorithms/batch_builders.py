@@ -131,6 +131,7 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
 
     memory: Memory
     obs_stats: RunningStats | None
+    progress: Array  # [] of the run, in [0, 1]
     num_updates: int = struct.field(pytree_node=False)
 
 
@@ -161,7 +162,8 @@ class ReplayBatchBuilder:
         """See `BatchBuilder`; who collected the rollout does not matter."""
         memory = self.replay_buffer.add(memory, rollout)
         num_updates = self.num_updates(rollout.reward.size)
-        return memory, ReplayDataset(memory=memory, obs_stats=learner.obs_stats, num_updates=num_updates), {}
+        dataset = ReplayDataset(memory=memory, obs_stats=learner.obs_stats, progress=learner.progress, num_updates=num_updates)
+        return memory, dataset, {}
 
     def draw(self, dataset: ReplayDataset, key: Key) -> Key:
         """A key for each batch."""
@@ -169,7 +171,7 @@ class ReplayBatchBuilder:
 
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
         """A `Replayed` [M, ...]."""
-        batch = self.replay_buffer.sample(dataset.memory, plan)
+        batch = self.replay_buffer.sample(dataset.memory, plan, dataset.progress)
         normalized = (normalize(dataset.obs_stats, obs) for obs in (batch.obs, batch.next_obs))
         batch = batch.replace(obs=next(normalized), next_obs=next(normalized))
         return self.process_batch(batch) if self.process_batch else batch

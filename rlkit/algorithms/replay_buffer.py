@@ -1,15 +1,15 @@
 """Replay memories: a pytree on the device and pure functions over it."""
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.errors import require
-from rlkit.types import Key, Memory, Obs, Rollout, Transition
+from rlkit.algorithms.ring import Ring
+from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
 
 
 @runtime_checkable
@@ -34,8 +34,8 @@ class ReplayBuffer(Protocol):
         """The memory with a rollout [T, N, ...] added; the oldest transitions make room."""
         ...
 
-    def sample(self, memory: Memory, key: Key) -> "Replayed":
-        """A batch [M, ...] of what `can_sample`; the key is consumed."""
+    def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
+        """A batch [M, ...] of what `can_sample`; `progress` in [0, 1] drives schedules. The key is consumed."""
         ...
 
     def can_sample(self, memory: Memory) -> Array:
@@ -55,14 +55,9 @@ class Replayed(struct.PyTreeNode, kw_only=True):
     reward: Array  # [M] the discounted sum of rewards from here to `next_obs`
     discount: Array  # [M] of the value of `next_obs`: γ^k after k steps, 0 where the task ended
     next_obs: Obs
-
-
-class ReplayMemory(struct.PyTreeNode, kw_only=True):
-    """A ring over time, a column for each environment."""
-
-    steps: Transition  # [C, N, ...], dtypes as they come (uint8 frames stay uint8)
-    head: Array  # [] int32: the row that is written next
-    size: Array  # [] int32: rows that hold something
+    extras: dict[str, PyTree]  # what the agent added when it acted
+    weight: Array  # [M] of the errors in a loss: 1, or what makes up for sampling some more often than others
+    index: Array  # [M] int32: where they lie in the memory, row · N + column
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,79 +78,57 @@ class UniformReplay:
         """Rows of the ring, C."""
         return -(-self.capacity // num_envs)
 
-    def init(self, example: Transition, num_envs: int) -> ReplayMemory:
+    def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
-        shape = (self.num_rows(num_envs), num_envs)
-        rows = jax.tree.map(lambda x: jnp.zeros((*shape, *x.shape), x.dtype), example)
-        return ReplayMemory(steps=rows, head=jnp.int32(0), size=jnp.int32(0))
+        return Ring.create(example, self.num_rows(num_envs), num_envs)
 
-    def add(self, memory: ReplayMemory, rollout: Rollout) -> ReplayMemory:
+    def add(self, memory: Ring, rollout: Rollout) -> Ring:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
-        num_steps, num_rows = rollout.reward.shape[0], memory.steps.reward.shape[0]
-        require(
-            num_steps <= num_rows,
-            f"a rollout of {num_steps} steps does not fit into a replay buffer of {num_rows} for each environment",
-            "raise replay_buffer_capacity or lower num_steps",
-        )
-        if num_steps == 1:  # in place, and much cheaper than a scatter
+        return memory.add(rollout)
 
-            def put(ring: Array, new: Array) -> Array:
-                return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), memory.head, 0)
-        else:
-            rows = (memory.head + jnp.arange(num_steps)) % num_rows
-
-            def put(ring: Array, new: Array) -> Array:
-                return ring.at[rows].set(new.astype(ring.dtype), unique_indices=True, mode="promise_in_bounds")
-
-        return ReplayMemory(
-            steps=jax.tree.map(put, memory.steps, rollout),
-            head=(memory.head + num_steps) % num_rows,
-            size=jnp.minimum(memory.size + num_steps, num_rows),
-        )
-
-    def can_sample(self, memory: ReplayMemory) -> Array:
+    def can_sample(self, memory: Ring) -> Array:
         """Whether the memory holds a batch."""
-        return memory.size * memory.steps.reward.shape[1] >= self.batch_size
+        return memory.size * memory.num_envs >= self.batch_size
 
-    def cut(self, memory: ReplayMemory) -> ReplayMemory:
+    def cut(self, memory: Ring) -> Ring:
         """The memory with its newest row marked as truncated, so that no n-step sum goes on into the next one."""
-        newest = (memory.head - 1) % memory.steps.reward.shape[0]
-        steps = memory.steps.replace(truncated=memory.steps.truncated.at[newest].set(True))
-        return memory.replace(steps=steps)
+        return memory.cut()
 
-    def sample(self, memory: ReplayMemory, key: Key) -> Replayed:
+    def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
         """`batch_size` transitions; every one that is stored is equally likely."""
-        num_envs = memory.steps.reward.shape[1]
-        chosen = jax.random.randint(key, (self.batch_size,), 0, memory.size * num_envs)
-        age, env = chosen // num_envs, chosen % num_envs  # age 0 is the oldest row
+        chosen = jax.random.randint(key, (self.batch_size,), 0, memory.size * memory.num_envs)
+        age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
         return self.window(memory, age, env)
 
-    def window(self, memory: ReplayMemory, age: Array, env: Array) -> Replayed:
+    def window(self, memory: Ring, age: Array, env: Array) -> Replayed:
         """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]."""
-        steps, num_rows = memory.steps, memory.steps.reward.shape[0]
-
-        def row(age: Array) -> Array:
-            return (memory.head - memory.size + age) % num_rows
-
-        ages = age[:, None] + jnp.arange(self.n_step)  # [M, n]
-        done = (steps.terminated | steps.truncated)[row(ages), env[:, None]]
-        known = ages < memory.size
-        # Step k counts if it is stored and none of the k before it ended an episode.
-        before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))
-        counts = known & (before == 0)
-        gammas = jnp.asarray(self.gamma, jnp.float32) ** jnp.arange(self.n_step)
-        reward = jnp.where(counts, gammas * steps.reward[row(ages), env[:, None]], 0.0).sum(1)
-        num_counted = counts.sum(1)
-        last = row(age + num_counted - 1)
-        discount = jnp.asarray(self.gamma, jnp.float32) ** num_counted * (1.0 - steps.terminated[last, env])
-
-        def at(rows: Array) -> Any:
-            return lambda x: x[rows, env]
-
+        layout, row = memory.layout, memory.row(age)
+        gamma = jnp.asarray(self.gamma, jnp.float32)
+        if self.n_step == 1:
+            outcome, before, next_obs = memory.read(row, env, layout.outcome, layout.before, layout.after)
+            reward, terminated, _ = outcome
+            discount = gamma * (1.0 - terminated)
+        else:
+            ages = age[:, None] + jnp.arange(self.n_step)  # [M, n]
+            [(rewards, terminated, truncated)] = memory.read(memory.row(ages), env[:, None], layout.outcome)
+            done = terminated | truncated
+            # Step k counts if it is stored and none of the k before it ended an episode.
+            ended_before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))
+            counts = (ages < memory.size) & (ended_before == 0)
+            reward = jnp.where(counts, gamma ** jnp.arange(self.n_step) * rewards, 0.0).sum(1)
+            num_counted = counts.sum(1)
+            is_over = jnp.take_along_axis(terminated, num_counted[:, None] - 1, axis=1)[:, 0]
+            discount = gamma**num_counted * (1.0 - is_over)
+            [before] = memory.read(row, env, layout.before)
+            [next_obs] = memory.read(memory.row(age + num_counted - 1), env, layout.after)
+        obs, action, extras = before
         return Replayed(
-            obs=jax.tree.map(at(row(age)), steps.obs),
-            action=steps.action[row(age), env],
+            obs=obs,
+            action=action,
             reward=reward,
             discount=discount,
-            next_obs=jax.tree.map(at(last), steps.next_obs),
+            next_obs=next_obs,
+            extras=extras,
+            weight=jnp.ones_like(reward),
+            index=row * memory.num_envs + env,
         )

@@ -16,6 +16,7 @@ from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig
 from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.registry import algorithm_entry
+from rlkit.algorithms.ring import Ring
 from rlkit.algorithms.sac import sac
 from rlkit.envs import probes, space_probes
 from rlkit.envs.vectorized import vectorize
@@ -91,7 +92,16 @@ def assert_close(one, other, rtol=1e-5, atol=1e-6):
         else:
             np.testing.assert_array_equal(a, b, err_msg=name)
 
-    jax.tree_util.tree_map_with_path(compare, one, other)
+    jax.tree_util.tree_map_with_path(compare, unpacked(one), unpacked(other))
+
+
+def unpacked(tree):
+    """With the numbers of replay memories rather than their bits."""
+
+    def numbers(x):
+        return (x.transitions, x.head, x.size) if isinstance(x, Ring) else x
+
+    return jax.tree.map(numbers, tree, is_leaf=lambda x: isinstance(x, Ring))
 
 
 def without_evaluation(module):

@@ -8,6 +8,7 @@ import textwrap
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -228,12 +229,12 @@ def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
         before = jax.device_get(trainer.state.local.memory)
     with made(restore_checkpoint="latest") as trainer:
         after = jax.device_get(trainer.init(0).local.memory)
-    newest = (int(before.head) - 1) % before.steps.reward.shape[0]
-    assert not before.steps.truncated[newest].all() and after.steps.truncated[newest].all()
-    untouched = before.steps.truncated.copy()
-    untouched[newest] = True
-    wanted = before.replace(steps=before.steps.replace(truncated=untouched))
-    jax.tree.map(np.testing.assert_array_equal, after, wanted)
+    newest = (int(before.head) - 1) % before.num_rows
+    old, new = jax.tree.map(jnp.asarray, (before.transitions, after.transitions))
+    assert not old.truncated[newest].all() and new.truncated[newest].all()
+    wanted = old.replace(truncated=old.truncated.at[newest].set(True))
+    jax.tree.map(np.testing.assert_array_equal, new, wanted)
+    assert (before.head, before.size) == (after.head, after.size)
 
 
 def test_episodes_after_resuming_depend_on_the_step(tiny, tmp_path):

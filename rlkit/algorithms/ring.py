@@ -1,0 +1,213 @@
+"""A ring of transitions on the device, packed so that writing a row and reading a batch touch two arrays.
+
+With an array for each field, XLA fused the write of one field into the read behind it, and then kept the old array and copied
+it in every update: 53 ms instead of 6.6 for one of SAC with a million transitions of HalfCheetah.
+"""
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from rlkit.errors import require
+from rlkit.types import PyTree, Rollout, Transition
+
+WORD = 4  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A part of a transition, and where it lies in a packed one. Packing and unpacking change no bit."""
+
+    structure: Any
+    leaves: tuple[tuple[tuple[int, ...], Any], ...]  # (shape, dtype)
+    start: tuple[int, int]  # in (words, bytes)
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, example: PyTree, start: tuple[int, int]) -> "Section":
+        """For trees like `example` (`jax.ShapeDtypeStruct` leaves), from `start` on."""
+        found, structure = jax.tree.flatten(example)
+        leaves = tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in found)
+        size = tuple(sum(_num_units(*leaf) for leaf in leaves if _is_wide(leaf[1]) == wide) for wide in (True, False))
+        return cls(structure, leaves, start, (size[0], size[1]))
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Where the next section begins."""
+        return self.start[0] + self.size[0], self.start[1] + self.size[1]
+
+    def pack(self, tree: PyTree, num_axes: int) -> tuple[list[Array], list[Array]]:
+        """(words, bytes) of the leaves, each with `num_axes` axes in front and one behind."""
+        leaves = jax.tree.leaves(tree)
+        units = [(leaf, _to_units(leaf, num_axes)) for leaf in leaves]
+        return tuple([x for leaf, x in units if _is_wide(leaf.dtype) == wide] for wide in (True, False))  # pyright: ignore
+
+    def unpack(self, words: Array, singles: Array, offset: tuple[int, int]) -> PyTree:
+        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in a transition."""
+        position = [self.start[0] - offset[0], self.start[1] - offset[1]]
+        leaves = []
+        for shape, dtype in self.leaves:
+            source, index = (words, 0) if _is_wide(dtype) else (singles, 1)
+            size = _num_units(shape, dtype)
+            leaves.append(_from_units(source[..., position[index] : position[index] + size], shape, dtype))
+            position[index] += size
+        return self.structure.unflatten(leaves)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a transition is packed: its outcome, what was seen and done, what came of it; in this order."""
+
+    outcome: Section  # (reward, terminated, truncated)
+    before: Section  # (obs, action, extras)
+    after: Section  # next_obs
+
+    @classmethod
+    def of(cls, example: Transition) -> "Layout":
+        """For transitions like `example`, without batch axes."""
+        outcome = Section.of((example.reward, example.terminated, example.truncated), (0, 0))
+        before = Section.of((example.obs, example.action, example.extras), outcome.end)
+        return cls(outcome, before, Section.of(example.next_obs, before.end))
+
+
+class Ring(struct.PyTreeNode, kw_only=True):
+    """The last C rows of N environments, a column for each."""
+
+    words: Array  # [C, N, W] uint32: what has four bytes or more
+    singles: Array  # [C, N, B] uint8: what has fewer: flags, frames
+    head: Array  # [] int32: the row that is written next
+    size: Array  # [] int32: rows that hold something
+    layout: Layout = struct.field(pytree_node=False)
+
+    @classmethod
+    def create(cls, example: Transition, num_rows: int, num_envs: int) -> "Ring":
+        """An empty one for transitions like `example` (`jax.ShapeDtypeStruct` leaves, without batch axes)."""
+        layout = Layout.of(example)
+        num_words, num_singles = layout.after.end
+        return cls(
+            words=jnp.zeros((num_rows, num_envs, num_words), jnp.uint32),
+            singles=jnp.zeros((num_rows, num_envs, num_singles), jnp.uint8),
+            head=jnp.int32(0),
+            size=jnp.int32(0),
+            layout=layout,
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """C"""
+        return self.words.shape[0]
+
+    @property
+    def num_envs(self) -> int:
+        """N"""
+        return self.words.shape[1]
+
+    def written(self, num_steps: int) -> Array:
+        """The rows that the next `num_steps` go to, [T]. Raises `ConfigError` where there are not as many."""
+        require(
+            num_steps <= self.num_rows,
+            f"a rollout of {num_steps} steps does not fit into a replay buffer of {self.num_rows} for each environment",
+            "raise replay_buffer_capacity or lower num_steps",
+        )
+        return (self.head + jnp.arange(num_steps)) % self.num_rows
+
+    def add(self, rollout: Rollout) -> "Ring":
+        """With a rollout [T, N, ...], T <= C, written over the oldest rows."""
+        num_steps = rollout.reward.shape[0]
+        rows = self.written(num_steps)
+        layout = self.layout
+        parts = [
+            layout.outcome.pack((rollout.reward, rollout.terminated, rollout.truncated), 2),
+            layout.before.pack((rollout.obs, rollout.action, rollout.extras), 2),
+            layout.after.pack(rollout.next_obs, 2),
+        ]
+        words, singles = (jnp.concatenate(list(itertools.chain.from_iterable(x)), axis=-1) for x in zip(*parts, strict=True))
+        if num_steps == 1:  # cheaper than a scatter
+
+            def put(ring: Array, new: Array) -> Array:
+                return jax.lax.dynamic_update_slice_in_dim(ring, new, self.head, 0)
+        else:
+
+            def put(ring: Array, new: Array) -> Array:
+                return ring.at[rows].set(new, unique_indices=True, mode="promise_in_bounds")
+
+        return self.replace(
+            words=put(self.words, words),
+            singles=put(self.singles, singles),
+            head=(self.head + num_steps) % self.num_rows,
+            size=jnp.minimum(self.size + num_steps, self.num_rows),
+        )
+
+    @property
+    def transitions(self) -> Transition:
+        """All of it, unpacked, [C, N, ...]; rows that hold nothing are zero."""
+        layout, start = self.layout, (0, 0)
+        reward, terminated, truncated = layout.outcome.unpack(self.words, self.singles, start)
+        obs, action, extras = layout.before.unpack(self.words, self.singles, start)
+        return Transition(
+            obs=obs,
+            action=action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            next_obs=layout.after.unpack(self.words, self.singles, start),
+            extras=extras,
+        )
+
+    def cut(self) -> "Ring":
+        """With the newest row marked as truncated."""
+        newest = (self.head - 1) % self.num_rows
+        flag = self.layout.outcome.start[1] + 1  # behind `terminated`
+        return self.replace(singles=self.singles.at[newest, :, flag].set(1))
+
+    def row(self, age: Array) -> Array:
+        """Where the row lies that is `age` younger than the oldest one."""
+        return (self.head - self.size + age) % self.num_rows
+
+    def read(self, row: Array, env: Array, *sections: Section) -> list[PyTree]:
+        """Neighbouring sections, in their order, of the transitions in rows and columns [...]; leaves [..., ...]."""
+        start, end = sections[0].start, sections[-1].end
+        words = _take(self.words, row, env, start[0], end[0])
+        singles = _take(self.singles, row, env, start[1], end[1])
+        return [section.unpack(words, singles, start) for section in sections]
+
+
+def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:
+    """`packed[row, env, start:end]`, as one gather of what is asked for."""
+
+    def one(row: Array, env: Array) -> Array:
+        return jax.lax.dynamic_slice(packed, (row, env, start), (1, 1, end - start))[0, 0]
+
+    found = jax.vmap(one)(row.ravel(), jnp.broadcast_to(env, row.shape).ravel())
+    return found.reshape(*row.shape, end - start)
+
+
+def _is_wide(dtype: Any) -> bool:
+    return jnp.dtype(dtype).itemsize >= WORD and dtype != jnp.bool_
+
+
+def _unit(dtype: Any) -> Any:
+    return jnp.uint32 if _is_wide(dtype) else jnp.uint8
+
+
+def _num_units(shape: tuple[int, ...], dtype: Any) -> int:
+    return math.prod(shape) * (dtype.itemsize // jnp.dtype(_unit(dtype)).itemsize)
+
+
+def _to_units(x: Array, num_axes: int) -> Array:
+    """[..., ...] -> [..., units]"""
+    units = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else jax.lax.bitcast_convert_type(x, _unit(x.dtype))
+    return units.reshape(*x.shape[:num_axes], -1)
+
+
+def _from_units(units: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """[..., units] -> [..., *shape]"""
+    batch, each = units.shape[:-1], dtype.itemsize // units.dtype.itemsize
+    units = units.reshape(*batch, *shape, *((each,) if each > 1 else ()))
+    return units != 0 if dtype == jnp.bool_ else jax.lax.bitcast_convert_type(units, dtype)
