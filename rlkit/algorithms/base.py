@@ -15,10 +15,10 @@ from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore
-from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import SpaceError, require
+from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
@@ -176,13 +176,27 @@ class Algorithm:
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
         plans = self.batch_builder.draw(dataset, draw_key)
+        buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
-        def step(learner: LearnerState, inputs: Any) -> tuple[LearnerState, Metrics]:
-            plan, key = inputs
-            return self.updater.step(agent, learner, self.batch_builder.gather(dataset, plan, axis_name), key, axis_name)
+        def step(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Metrics]:
+            (learner, memory), (plan, key) = state, inputs
+            source = dataset if buffer is None else dataset.replace(memory=memory)
+            batch = self.batch_builder.gather(source, plan, axis_name)
+            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name)
+            if buffer is not None:
+                if error is None:
+                    raise ConfigError(
+                        "prioritised replay needs the error of every transition, but no loss returns it; "
+                        'return {"loss": ..., "td_error": errors}, of shape [M], or set priority_exponent=None'
+                    )
+                memory = buffer.reprioritize(memory, batch, error)
+            return (learner, memory), found
 
         num_updates = jax.tree.leaves(plans)[0].shape[0]
-        learner, found = jax.lax.scan(step, learner, (plans, jax.random.split(step_key, num_updates)))
+        keys = jax.random.split(step_key, num_updates)
+        # Only a memory that changes is carried along: XLA copies less of what stays the same.
+        (learner, changed), found = jax.lax.scan(step, (learner, () if buffer is None else memory), (plans, keys))
+        memory = memory if buffer is None else changed
         after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
         return after, memory, metrics | reduce_metrics(found)
 

@@ -105,6 +105,10 @@ class OffPolicyConfig:
     """Gradient steps for each environment step, over all environments."""
     n_step: PositiveInt = 1
     """Rewards that are summed before bootstrapping; fewer where an episode ends."""
+    priority_exponent: UnitInterval | None = None
+    """How strongly transitions with large errors are preferred (prioritised replay, 0.6 in the paper); None: none is."""
+    importance_exponent: UnitInterval = 0.4
+    """How far that is made up for by weights in the loss, at the start; rises linearly to 1. Prioritised replay only."""
     gamma: UnitInterval = 0.99
     """Discount factor."""
     learning_rate: Annotated[float, Gt(0)] = 3e-4

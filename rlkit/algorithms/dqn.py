@@ -43,7 +43,7 @@ def dqn(
 
 
 def dqn_loss(config: DQNConfig) -> LossFn:
-    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch."""
+    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch with its weights."""
 
     def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Any, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
@@ -52,8 +52,9 @@ def dqn_loss(config: DQNConfig) -> LossFn:
         next_values = agent.q_values(target_params, batch.next_obs)
         best = (agent.q_values(params, batch.next_obs) if config.double else next_values).argmax(axis=1)
         target = batch.reward + batch.discount * jnp.take_along_axis(next_values, best[:, None], axis=1)[:, 0]
-        error = errors(value, jax.lax.stop_gradient(target))
-        return error.mean(), {"q_value": value.mean(), "target": target.mean()}
+        target = jax.lax.stop_gradient(target)
+        metrics = {"q_value": value.mean(), "target": target.mean(), "td_error": target - value}
+        return (batch.weight * errors(value, target)).mean(), metrics
 
     def errors(value: Array, target: Array) -> Array:
         return optax.huber_loss(value, target) if config.loss == "huber" else jnp.square(value - target)

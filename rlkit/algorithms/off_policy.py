@@ -10,6 +10,7 @@ from rlkit.algorithms.batch_builders import ReplayBatchBuilder
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
 from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
 from rlkit.envs.base import EnvAdapter
@@ -44,7 +45,7 @@ def off_policy(
             check(given, env)
         check_sizes(config, env.num_envs)
 
-    buffer = UniformReplay(capacity=config.capacity, batch_size=config.batch_size, gamma=config.gamma, n_step=config.n_step)
+    buffer = make_replay_buffer(config)
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, prefill_steps=config.prefill_steps),
         batch_builder=ReplayBatchBuilder(
@@ -56,6 +57,16 @@ def off_policy(
         spec=(name, config),
         custom=overrides.names,
         check=check_parts,
+    )
+
+
+def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedReplay:
+    """The replay buffer that the config describes."""
+    common: dict[str, Any] = {name: getattr(config, name) for name in ("capacity", "batch_size", "gamma", "n_step")}
+    if config.priority_exponent is None:
+        return UniformReplay(**common)
+    return PrioritizedReplay(
+        priority_exponent=config.priority_exponent, importance_exponent=config.importance_exponent, **common
     )
 
 

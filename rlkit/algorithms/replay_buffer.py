@@ -47,6 +47,15 @@ class ReplayBuffer(Protocol):
         ...
 
 
+@runtime_checkable
+class Reprioritizes(Protocol):
+    """A `ReplayBuffer` that is told how wrong the last batch was."""
+
+    def reprioritize(self, memory: Memory, batch: "Replayed", error: Array) -> Memory:
+        """The memory with the priorities of a sampled batch renewed by its errors [M]."""
+        ...
+
+
 class Replayed(struct.PyTreeNode, kw_only=True):
     """Sampled transitions of one or several steps, leaves [M, ...]; observations are raw (not normalised)."""
 
@@ -74,13 +83,9 @@ class UniformReplay:
     gamma: float | Array
     n_step: int = 1
 
-    def num_rows(self, num_envs: int) -> int:
-        """Rows of the ring, C."""
-        return -(-self.capacity // num_envs)
-
     def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
-        return Ring.create(example, self.num_rows(num_envs), num_envs)
+        return Ring.create(example, num_rows(self.capacity, num_envs), num_envs)
 
     def add(self, memory: Ring, rollout: Rollout) -> Ring:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
@@ -98,37 +103,42 @@ class UniformReplay:
         """`batch_size` transitions; every one that is stored is equally likely."""
         chosen = jax.random.randint(key, (self.batch_size,), 0, memory.size * memory.num_envs)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
-        return self.window(memory, age, env)
+        return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
 
-    def window(self, memory: Ring, age: Array, env: Array) -> Replayed:
-        """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]."""
-        layout, row = memory.layout, memory.row(age)
-        gamma = jnp.asarray(self.gamma, jnp.float32)
-        if self.n_step == 1:
-            outcome, before, next_obs = memory.read(row, env, layout.outcome, layout.before, layout.after)
-            reward, terminated, _ = outcome
-            discount = gamma * (1.0 - terminated)
-        else:
-            ages = age[:, None] + jnp.arange(self.n_step)  # [M, n]
-            [(rewards, terminated, truncated)] = memory.read(memory.row(ages), env[:, None], layout.outcome)
-            done = terminated | truncated
-            # Step k counts if it is stored and none of the k before it ended an episode.
-            ended_before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))
-            counts = (ages < memory.size) & (ended_before == 0)
-            reward = jnp.where(counts, gamma ** jnp.arange(self.n_step) * rewards, 0.0).sum(1)
-            num_counted = counts.sum(1)
-            is_over = jnp.take_along_axis(terminated, num_counted[:, None] - 1, axis=1)[:, 0]
-            discount = gamma**num_counted * (1.0 - is_over)
-            [before] = memory.read(row, env, layout.before)
-            [next_obs] = memory.read(memory.row(age + num_counted - 1), env, layout.after)
-        obs, action, extras = before
-        return Replayed(
-            obs=obs,
-            action=action,
-            reward=reward,
-            discount=discount,
-            next_obs=next_obs,
-            extras=extras,
-            weight=jnp.ones_like(reward),
-            index=row * memory.num_envs + env,
-        )
+
+def num_rows(capacity: int, num_envs: int) -> int:
+    """Rows of the ring that holds `capacity` transitions, rounded up."""
+    return -(-capacity // num_envs)
+
+
+def window(ring: Ring, age: Array, env: Array, *, gamma: float | Array, n_step: int) -> Replayed:
+    """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]; see `UniformReplay`."""
+    layout, row, gamma = ring.layout, ring.row(age), jnp.asarray(gamma, jnp.float32)
+    if n_step == 1:
+        outcome, before, next_obs = ring.read(row, env, layout.outcome, layout.before, layout.after)
+        reward, terminated, _ = outcome
+        discount = gamma * (1.0 - terminated)
+    else:
+        ages = age[:, None] + jnp.arange(n_step)  # [M, n]
+        [(rewards, terminated, truncated)] = ring.read(ring.row(ages), env[:, None], layout.outcome)
+        done = terminated | truncated
+        # Step k counts if it is stored and none of the k before it ended an episode.
+        ended_before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))
+        counts = (ages < ring.size) & (ended_before == 0)
+        reward = jnp.where(counts, gamma ** jnp.arange(n_step) * rewards, 0.0).sum(1)
+        num_counted = counts.sum(1)
+        is_over = jnp.take_along_axis(terminated, num_counted[:, None] - 1, axis=1)[:, 0]
+        discount = gamma**num_counted * (1.0 - is_over)
+        [before] = ring.read(row, env, layout.before)
+        [next_obs] = ring.read(ring.row(age + num_counted - 1), env, layout.after)
+    obs, action, extras = before
+    return Replayed(
+        obs=obs,
+        action=action,
+        reward=reward,
+        discount=discount,
+        next_obs=next_obs,
+        extras=extras,
+        weight=jnp.ones_like(reward),
+        index=row * ring.num_envs + env,
+    )

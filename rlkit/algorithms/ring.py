@@ -170,7 +170,11 @@ class Ring(struct.PyTreeNode, kw_only=True):
         """Where the row lies that is `age` younger than the oldest one."""
         return (self.head - self.size + age) % self.num_rows
 
-    def read(self, row: Array, env: Array, *sections: Section) -> list[PyTree]:
+    def age(self, row: Array) -> Array:
+        """How many rows a row is younger than the oldest one."""
+        return (row - self.head + self.size) % self.num_rows
+
+    def read(self, row: Array, env: Array, *sections: Section) -> list[Any]:
         """Neighbouring sections, in their order, of the transitions in rows and columns [...]; leaves [..., ...]."""
         start, end = sections[0].start, sections[-1].end
         words = _take(self.words, row, env, start[0], end[0])

@@ -64,7 +64,7 @@ def critic_loss(config: SACConfig) -> LossFn:
     """Half the squared error of both critics against the soft value of what follows (eq. 5), summed over the critics.
 
     That value has the entropy in it, so neither is bootstrapped behind a termination. Over several steps (`n_step`), the
-    entropies on the way are left out.
+    entropies on the way are left out. Prioritised replay goes by the mean of both critics' absolute errors.
     """
 
     def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
@@ -72,8 +72,10 @@ def critic_loss(config: SACConfig) -> LossFn:
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * (next_q - temperature(config, params) * log_prob)
         q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))  # [2, M]
-        errors = losses.squared_error(q_values, jax.lax.stop_gradient(target))
-        return errors.sum(0).mean(), {"q_value": q_values.mean(), "target": target.mean()}
+        target = jax.lax.stop_gradient(target)
+        errors = losses.squared_error(q_values, target).sum(0)
+        metrics = {"q_value": q_values.mean(), "target": target.mean(), "td_error": jnp.abs(q_values - target).mean(0)}
+        return (batch.weight * errors).mean(), metrics
 
     return loss
 

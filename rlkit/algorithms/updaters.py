@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from rlkit.errors import ConfigError
+from rlkit.errors import ConfigError, require
 from rlkit.optimizers import current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
 LossFn = Callable[[Any, Params, Params, Any, Key], Any]
 """(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics}; loss and metrics are
-scalars.
+scalars, but for the metric "td_error" [M]: the errors by which prioritised replay chooses, not logged.
 """
+
+ERROR = "td_error"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,15 +81,20 @@ class Updater:
 
     def step(
         self, agent: Any, learner: LearnerState, batch: Any, key: Key, axis_name: str | None = None
-    ) -> tuple[LearnerState, Metrics]:
-        """Learns from one batch; gradients are averaged over devices. The key is consumed."""
+    ) -> tuple[LearnerState, Metrics, Array | None]:
+        """(learner, metrics, errors [M]) after one batch; the errors are those of the last loss that returns them, if any.
+
+        Gradients are averaged over devices. The key is consumed.
+        """
         metrics: Metrics = {}
+        error = None
         keys = jax.random.split(key, len(self.steps))
         for index, gradient_step in enumerate(self.steps):
-            learner, found = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
+            learner, found, found_error = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
+            error = error if found_error is None else found_error
             skipped = metrics.get("sum/skipped_updates", 0.0) + found["sum/skipped_updates"]
             metrics |= found | {"sum/skipped_updates": skipped}
-        return self._follow(learner.replace(updates=learner.updates.add(1))), metrics
+        return self._follow(learner.replace(updates=learner.updates.add(1))), metrics, error
 
     def _follow(self, learner: LearnerState) -> LearnerState:
         """Moves the targets towards the parameters, where they follow step by step."""
@@ -107,23 +114,24 @@ class Updater:
         batch: Any,
         key: Key,
         axis_name: str | None,
-    ) -> tuple[LearnerState, Metrics]:
+    ) -> tuple[LearnerState, Metrics, Array | None]:
         part, opt_state = _select(learner.params, step.group), learner.opt_state[index]
 
         def loss_fn(part: PyTree) -> tuple[Array, Metrics]:
             params = part if step.group is None else {**learner.params, step.group: part}
             return split_loss(step.loss(agent, params, learner.target_params, batch, key))
 
-        def differentiate(part: PyTree) -> tuple[Array, Metrics, PyTree]:
+        def differentiate(part: PyTree) -> tuple[Array, Metrics, PyTree, Array | None]:
             (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(part)
+            error = metrics.pop(ERROR, None)  # of this device's own batch
             found = loss, metrics, gradients
-            return found if axis_name is None else jax.lax.pmean(found, axis_name)
+            return *(found if axis_name is None else jax.lax.pmean(found, axis_name)), error
 
         def value_fn(part: PyTree, progress: Array | None = None) -> Array:
             del progress  # optax insists that this function takes all extra arguments that are not its own
             return loss_fn(part)[0] if axis_name is None else _with_gradient(part, differentiate)
 
-        loss, metrics, gradients = differentiate(part)
+        loss, metrics, gradients, error = differentiate(part)
         extra = {
             "progress": learner.progress,
             "value": loss,
@@ -147,7 +155,7 @@ class Updater:
         metrics["sum/skipped_updates"] = 1.0 - finite.astype(jnp.float32)
         opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
         params = part if step.group is None else {**learner.params, step.group: part}
-        return learner.replace(params=params, opt_state=opt_states), metrics
+        return learner.replace(params=params, opt_state=opt_states), metrics, error
 
 
 def split_loss(output: Any) -> tuple[Array, Metrics]:
@@ -173,7 +181,13 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
     for name, value in metrics.items():
         if not _is_number(value):
             raise ConfigError(f"a loss returned the metric {name!r} as a {type(value).__name__}; return scalars as metrics")
-        if jnp.shape(value) != ():
+        if name == ERROR:
+            require(
+                jnp.ndim(value) == 1,
+                f"a loss returned {ERROR!r} with shape {jnp.shape(value)}",
+                "return one for each transition of the batch, [M]",
+            )
+        elif jnp.shape(value) != ():
             raise ConfigError(
                 f"a loss returned the metric {name!r} with shape {jnp.shape(value)}; reduce it to a scalar, such as its .mean()"
             )
@@ -184,9 +198,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
 
 
-def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, Metrics, PyTree]]) -> Array:
+def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, Metrics, PyTree, Array | None]]) -> Array:
     """The loss averaged over devices, such that its gradient is averaged as well: that of a `pmean` is each device's own."""
-    loss, _, gradients = jax.lax.stop_gradient(differentiate(jax.lax.stop_gradient(part)))
+    loss, _, gradients, _ = jax.lax.stop_gradient(differentiate(jax.lax.stop_gradient(part)))
     return loss + optax.tree.vdot(gradients, jax.tree.map(lambda x: x - jax.lax.stop_gradient(x), part))
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlkit.algorithms import replay_buffer
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.errors import ConfigError
 from rlkit.types import Transition
@@ -45,7 +46,7 @@ def filled(buffer, rows, num_envs, chunk=1):
 
 
 def window(buffer, memory, age, env):
-    found = buffer.window(memory, jnp.array([age]), jnp.array([env]))
+    found = replay_buffer.window(memory, jnp.array([age]), jnp.array([env]), gamma=buffer.gamma, n_step=buffer.n_step)
     return jax.tree.map(lambda x: np.asarray(x)[0], found)
 
 
@@ -135,8 +136,7 @@ def test_can_sample_once_a_batch_is_there():
 
 
 def test_capacity_is_rounded_up_to_whole_rows():
-    buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA)
-    assert [buffer.num_rows(num_envs) for num_envs in (1, 3, 4, 10, 16)] == [10, 4, 3, 1, 1]
+    assert [replay_buffer.num_rows(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [10, 4, 3, 1, 1]
 
 
 def test_writing_happens_in_place():

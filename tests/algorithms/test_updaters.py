@@ -39,7 +39,7 @@ def updater_of(loss=quadratic, optimizer=None, **rest):
 
 
 def step(updater, learner=None, batch=1.0):
-    return updater.step(None, learner or learner_for(updater), jnp.float32(batch), jax.random.key(0))
+    return updater.step(None, learner or learner_for(updater), jnp.float32(batch), jax.random.key(0))[:2]
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_devices_average_gradients_and_metrics():
 
     updater = updater_of(loss)
     batches = jnp.array([1.0, 3.0])
-    learner, metrics = jax.vmap(lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d"), axis_name="d")(
-        batches
-    )
+    learner, metrics, _ = jax.vmap(
+        lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d"), axis_name="d"
+    )(batches)
     np.testing.assert_allclose(learner.params["a"], [[0.8, 1.8]] * 2, rtol=1e-6)
     np.testing.assert_array_equal(metrics["seen"], [2.0, 2.0])
 

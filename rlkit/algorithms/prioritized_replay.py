@@ -1,0 +1,82 @@
+"""Prioritised experience replay (Schaul et al. 2016), proportional variant."""
+
+import dataclasses
+
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from rlkit.algorithms.replay_buffer import Replayed, num_rows, window
+from rlkit.algorithms.ring import Ring
+from rlkit.ops.sum_tree import SumTree
+from rlkit.types import Key, Rollout, Transition
+
+
+class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
+    """Transitions and how urgent they are."""
+
+    ring: Ring
+    tree: SumTree  # priority^α of row · N + column
+    max_priority: Array  # [] float32: the highest so far, before the exponent
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrioritizedReplay:
+    """As `UniformReplay`, but transitions are drawn in proportion to (|error| + `min_priority`)^`priority_exponent`.
+
+    The error is that of the last time when they were learned from; new ones take the highest priority so far. Batches have
+    `weight` (size · probability)^-β, divided by the largest of the batch, where β rises linearly over the run from
+    `importance_exponent` to 1. Departs from the paper in that largest weight, which there is the largest in the whole memory.
+    """
+
+    capacity: int
+    batch_size: int
+    gamma: float | Array
+    n_step: int = 1
+    priority_exponent: float | Array = 0.6
+    importance_exponent: float | Array = 0.4
+    min_priority: float = 1e-6
+
+    def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
+        """An empty memory."""
+        rows = num_rows(self.capacity, num_envs)
+        return PrioritizedMemory(
+            ring=Ring.create(example, rows, num_envs), tree=SumTree.create(rows * num_envs), max_priority=jnp.float32(1.0)
+        )
+
+    def add(self, memory: PrioritizedMemory, rollout: Rollout) -> PrioritizedMemory:
+        """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
+        ring = memory.ring
+        rows = ring.written(rollout.reward.shape[0])
+        index = (rows[:, None] * ring.num_envs + jnp.arange(ring.num_envs)).ravel()
+        urgency = jnp.full(index.shape, memory.max_priority**self.priority_exponent)
+        return memory.replace(ring=ring.add(rollout), tree=memory.tree.set(index, urgency))
+
+    def can_sample(self, memory: PrioritizedMemory) -> Array:
+        """Whether the memory holds a batch."""
+        return memory.ring.size * memory.ring.num_envs >= self.batch_size
+
+    def cut(self, memory: PrioritizedMemory) -> PrioritizedMemory:
+        """See `ReplayBuffer`."""
+        return memory.replace(ring=memory.ring.cut())
+
+    def sample(self, memory: PrioritizedMemory, key: Key, progress: Array) -> Replayed:
+        """`batch_size` transitions, with replacement."""
+        ring = memory.ring
+        index = memory.tree.draw(key, self.batch_size)
+        row, env = index // ring.num_envs, index % ring.num_envs
+        batch = window(ring, ring.age(row), env, gamma=self.gamma, n_step=self.n_step)
+        probability = memory.tree.leaves[index] / memory.tree.total
+        beta = self.importance_exponent + progress * (1.0 - self.importance_exponent)
+        weight = (ring.size * ring.num_envs * probability) ** -beta
+        return batch.replace(weight=weight / weight.max())
+
+    def reprioritize(self, memory: PrioritizedMemory, batch: Replayed, error: Array) -> PrioritizedMemory:
+        """With the priorities of a sampled batch renewed by its errors [M]; one that is not finite changes nothing."""
+        is_finite = jnp.isfinite(error)
+        priority = jnp.where(is_finite, jnp.abs(error) + self.min_priority, 0.0)
+        urgency = jnp.where(is_finite, priority**self.priority_exponent, memory.tree.leaves[batch.index])
+        return memory.replace(
+            tree=memory.tree.set(batch.index, urgency),
+            max_priority=jnp.maximum(memory.max_priority, priority.max()),
+        )

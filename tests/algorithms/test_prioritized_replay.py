@@ -1,0 +1,164 @@
+"""Prioritised replay: what is drawn, how it is weighed, and what errors change."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.agents.configs import QNetworkConfig
+from rlkit.agents.q_network import q_network
+from rlkit.algorithms.configs import DQNConfig
+from rlkit.algorithms.dqn import dqn, dqn_loss
+from rlkit.algorithms.prioritized_replay import PrioritizedReplay
+from rlkit.algorithms.replay_buffer import UniformReplay
+from rlkit.envs.registry import make_env
+from rlkit.errors import ConfigError
+from rlkit.training.module import RLModule, iteration
+from rlkit.types import Transition
+
+ALPHA, BETA = 0.5, 0.4
+
+
+def rollout(values, num_envs=2):
+    """Rows [T, N] whose reward is a running number."""
+    rewards = jnp.asarray(values, jnp.float32).reshape(-1, num_envs)
+    no = jnp.zeros(rewards.shape, bool)
+    obs = rewards[..., None]
+    return Transition(
+        obs=obs, action=rewards.astype(jnp.int32), reward=rewards, terminated=no, truncated=no, next_obs=obs + 1, extras={}
+    )
+
+
+def buffer_of(**settings):
+    settings = {
+        "capacity": 8,
+        "batch_size": 4,
+        "gamma": 0.5,
+        "priority_exponent": ALPHA,
+        "importance_exponent": BETA,
+    } | settings
+    return PrioritizedReplay(**settings)
+
+
+def empty(buffer):
+    return buffer.init(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rollout([0, 1])), 2)
+
+
+def with_errors(buffer, memory, index, errors):
+    batch = buffer.sample(memory, jax.random.key(0), jnp.float32(0)).replace(index=jnp.asarray(index))
+    return buffer.reprioritize(memory, batch, jnp.asarray(errors, jnp.float32))
+
+
+def test_new_transitions_have_the_highest_priority_so_far():
+    buffer = buffer_of(min_priority=0.0)
+    memory = buffer.add(empty(buffer), rollout([0, 1, 2, 3]))
+    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 1, 1, 1, 0, 0, 0, 0])
+    memory = with_errors(buffer, memory, [1, 3], [-16.0, 0.25])
+    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 4, 1, 0.5, 0, 0, 0, 0])
+    memory = buffer.add(memory, rollout([4, 5]))
+    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 4, 1, 0.5, 4, 4, 0, 0])
+    memory = buffer.add(memory, rollout([6, 7, 8, 9]))  # over the seam: rows 3 and 0
+    np.testing.assert_array_equal(memory.tree.leaves[:8], [4, 4, 1, 0.5, 4, 4, 4, 4])
+
+
+def test_draws_follow_priorities_and_weights_make_up_for_them():
+    """Priorities 1, 4, 1, 0.5 after the exponent: probabilities are those over 6.5, weights (4 · probability)^-β."""
+    buffer = buffer_of(min_priority=0.0, batch_size=20_000)
+    memory = with_errors(buffer, buffer.add(empty(buffer), rollout([0, 1, 2, 3])), [1, 3], [-16.0, 0.25])
+    probability = np.array([1, 4, 1, 0.5]) / 6.5
+    for progress in (0.0, 0.5, 1.0):
+        batch = jax.jit(buffer.sample)(memory, jax.random.key(1), jnp.float32(progress))
+        np.testing.assert_array_equal(batch.index, batch.reward)  # row · N + column, and that number was the reward
+        shares = np.bincount(np.asarray(batch.index), minlength=4) / 20_000
+        np.testing.assert_allclose(shares, probability, atol=0.015)
+        beta = BETA + progress * (1 - BETA)
+        weight = (4 * probability) ** -beta
+        np.testing.assert_allclose(batch.weight, (weight / weight.max())[np.asarray(batch.index)], rtol=1e-5)
+
+
+def test_without_an_exponent_it_is_uniform():
+    buffer = buffer_of(priority_exponent=0.0)
+    memory = with_errors(buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1], [1e6, 1e-6])
+    np.testing.assert_array_equal(memory.tree.leaves[:8], 1.0)
+    np.testing.assert_array_equal(buffer.sample(memory, jax.random.key(0), jnp.float32(0)).weight, 1.0)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_targets_are_those_of_uniform_replay(n_step):
+    """What is read does not depend on how it was chosen, wherever the seam lies."""
+    buffer = buffer_of(n_step=n_step, batch_size=64)
+    memory = empty(buffer)
+    for start in range(0, 12, 2):
+        memory = buffer.add(memory, rollout([start, start + 1]))
+    memory = buffer.cut(memory)
+    found = buffer.sample(memory, jax.random.key(0), jnp.float32(0))
+    uniform = UniformReplay(capacity=8, batch_size=4096, gamma=0.5, n_step=n_step)
+    wanted = uniform.sample(memory.ring, jax.random.key(1), jnp.float32(0))
+    by_index = {int(i): (float(r), float(d)) for i, r, d in zip(wanted.index, wanted.reward, wanted.discount, strict=True)}
+    assert len(by_index) == 8
+    for index, reward, discount in zip(found.index, found.reward, found.discount, strict=True):
+        assert by_index[int(index)] == (float(reward), float(discount))
+
+
+def test_errors_that_are_not_finite_change_nothing():
+    buffer = buffer_of()
+    memory = with_errors(buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1, 2], [4.0, np.nan, np.inf])
+    np.testing.assert_allclose(memory.tree.leaves[:4], [2, 1, 1, 1], rtol=1e-6)
+    assert memory.max_priority < 5
+
+
+def test_can_sample_and_cut():
+    buffer = buffer_of()
+    memory = empty(buffer)
+    assert not buffer.can_sample(memory) and not buffer.can_sample(buffer.add(memory, rollout([0, 1])))
+    memory = buffer.add(memory, rollout([0, 1, 2, 3]))
+    assert buffer.can_sample(memory)
+    assert np.asarray(buffer.cut(memory).ring.transitions.truncated).tolist() == [
+        [False] * 2,
+        [True] * 2,
+        [False] * 2,
+        [False] * 2,
+    ]
+
+
+@pytest.fixture(scope="module")
+def module():
+    env = make_env("probe/Discounting", 2)
+    agent = q_network(env.observation_space, env.action_space, QNetworkConfig(hidden_sizes=(8,)))
+    config = DQNConfig(
+        num_steps=8, prefill_steps=16, capacity=64, batch_size=4, updates_per_step=0.125, priority_exponent=ALPHA
+    )
+    return RLModule(env=env, agent=agent, algorithm=dqn(config), total_steps=1000.0)
+
+
+def test_an_update_renews_the_priorities_of_its_batch(module, key):
+    """Two updates of four transitions; the second one draws by what the first one left."""
+    ts = module.init_train_state(key)
+    after, metrics = jax.jit(lambda ts: iteration(module, ts, jnp.int32(0)))(ts)
+    assert "td_error" not in metrics
+    fresh = ts.local.memory.max_priority**ALPHA
+    leaves = np.asarray(after.local.memory.tree.leaves[:32])
+    assert 1 <= (leaves != fresh).sum() <= 8 and (leaves > 0).all()
+    assert after.learner.updates.to_int() == 2
+
+
+def test_weights_scale_the_loss(module, key):
+    params = module.agent.init(key)
+    ts = module.init_train_state(key)
+    batch = module.algorithm.replay_buffer.sample(ts.local.memory, key, jnp.float32(0))
+    loss = dqn_loss(DQNConfig())
+    one, metrics = loss(module.agent, params, params, batch, key)
+    half, _ = loss(module.agent, params, params, batch.replace(weight=jnp.full(4, 0.5)), key)
+    np.testing.assert_allclose(half, one / 2, rtol=1e-6)
+    np.testing.assert_allclose(jnp.square(metrics["td_error"]).mean(), one, rtol=1e-6)
+
+
+def test_a_loss_without_errors_is_told(module, key):
+    silent = dqn(
+        module.algorithm.spec[1], loss=lambda agent, params, target, batch, key: agent.q_values(params, batch.obs).mean()
+    )
+    broken = dataclasses.replace(module, algorithm=silent)
+    with pytest.raises(ConfigError, match=r"no loss returns it; return .*td_error.*priority_exponent=None"):
+        jax.eval_shape(lambda ts: iteration(broken, ts, jnp.int32(0)), jax.eval_shape(broken.init_train_state, key))
