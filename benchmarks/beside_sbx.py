@@ -2,8 +2,9 @@
 
     RLKIT_PEERS=<directory> python benchmarks/beside_sbx.py [TASK ...]
 
-Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to benchmarks/results/.
-rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set SBX up.
+Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to
+benchmarks/results/. rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set
+SBX up.
 """
 
 import argparse
