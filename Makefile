@@ -19,7 +19,7 @@ help:
 	@echo "make learning   the presets against published returns, 4 or 5 seeds each; about a quarter of an hour"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
-	@echo "make bench      throughput against the peers named by RLKIT_PEERS (benchmarks/README.md)"
+	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"
 	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
 
 $(STAMP): pyproject.toml constraints.txt

@@ -18,27 +18,30 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tasks import TASKS, PPOTask
+from tasks import TASKS, Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A contender that is ready to train, and the seconds that took."""
 
-    train: Callable[[int], Any]
-    """A whole training run from a seed; returns its output when it is done."""
+    train: Callable[[Any], Any]
+    """A whole training run from what `begin` gave; returns its output when it is done."""
     trace_seconds: float | None
     """None where tracing is no step of its own."""
     compile_seconds: float
+    begin: Callable[[int], Any] = lambda seed: seed
+    """What comes before the clock starts, from a seed; for most contenders nothing."""
 
 
-Prepare = Callable[[PPOTask, int], Prepared]
+Prepare = Callable[[Any, int], Prepared]
+"""From a task, of the class that the driver is for, and a seed."""
 
 
-def jitted(build: Callable[[PPOTask], Callable[[Any], Any]]) -> Prepare:
+def jitted(build: Callable[[Any], Callable[[Any], Any]]) -> Prepare:
     """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key."""
 
-    def prepare(task: PPOTask, seed: int) -> Prepared:
+    def prepare(task: Task, seed: int) -> Prepared:
         import jax
 
         started = time.perf_counter()
@@ -54,12 +57,12 @@ def jitted(build: Callable[[PPOTask], Callable[[Any], Any]]) -> Prepare:
     return prepare
 
 
-def plain(build: Callable[[PPOTask], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Prepare:
+def plain(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Prepare:
     """For a contender on the host: `build(task)` gives two plain functions of a seed that return when they are done, a run of
     one update, which compiles whatever there is to compile, and the whole training run.
     """
 
-    def prepare(task: PPOTask, seed: int) -> Prepared:
+    def prepare(task: Task, seed: int) -> Prepared:
         started = time.perf_counter()
         train_briefly, train = build(task)
         train_briefly(seed)
@@ -68,16 +71,34 @@ def plain(build: Callable[[PPOTask], tuple[Callable[[int], Any], Callable[[int],
     return prepare
 
 
+def prefilled(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[Any], Any], Callable[[Any], Any]]]) -> Prepare:
+    """For an off-policy contender on the host: `build(task)` gives three plain functions that return when they are done.
+
+    `prefill(seed)`: a new learner and the steps before learning, which are not timed. `train_briefly(state)`: from what it
+    returned as few updates as compile whatever there is to compile. `train(state)`: all of them.
+    """
+
+    def prepare(task: Task, seed: int) -> Prepared:
+        started = time.perf_counter()
+        prefill, train_briefly, train = build(task)
+        train_briefly(prefill(seed))
+        return Prepared(begin=prefill, train=train, trace_seconds=None, compile_seconds=time.perf_counter() - started)
+
+    return prepare
+
+
 def serve(
     prepare: Prepare,
-    mean_return: Callable[[PPOTask, Any], float | None],
+    mean_return: Callable[[Any, Any], float | None],
     *,
     packages: Sequence[str],
+    gradient_steps: Callable[[Any], int] | None = None,
 ) -> None:
     """Runs a driver.
 
-    `prepare` is `jitted(build)` or `plain(build)`; `mean_return(task, output)` reads what the last run ended with, outside the
-    timing. The versions of `packages` are reported.
+    `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`; `mean_return(task, output)` reads what the last run
+    ended with, outside the timing. The versions of `packages` are reported. `gradient_steps(output)` is what the contender
+    counted itself; a driver that took others than the task says has no result.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=sorted(TASKS))
@@ -89,19 +110,23 @@ def serve(
         task = dataclasses.replace(task, num_updates=args.num_updates)
 
     prepared = prepare(task, args.seed)
+    begun = prepared.begin(args.seed)
     start = time.perf_counter()
-    output = prepared.train(args.seed)
+    output = prepared.train(begun)
     warmup_seconds = time.perf_counter() - start
     _say("READY", {})
 
     walls = []
     for _ in filter(lambda line: line.strip() == "run", iter(sys.stdin.readline, "")):
-        output = None  # frees the last run's buffers
+        output = begun = None  # frees the last run's buffers
+        begun = prepared.begin(args.seed + 1 + len(walls))
         start = time.perf_counter()
-        output = prepared.train(args.seed + 1 + len(walls))
+        output = prepared.train(begun)
         walls.append(time.perf_counter() - start)
         _say("WALL", walls[-1])
 
+    if gradient_steps is not None and (counted := gradient_steps(output)) != task.gradient_steps:
+        raise SystemExit(f"{counted} gradient steps were taken, not {task.gradient_steps}")
     result = {
         "task": dataclasses.asdict(task) | {"env_steps": task.env_steps, "gradient_steps": task.gradient_steps},
         "trace_seconds": prepared.trace_seconds,

@@ -29,6 +29,11 @@ class PPOTask:
     max_grad_norm: float = 0.5
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """What a contender needs a driver for: algorithm and suite."""
+        return "ppo", self.suite
+
+    @property
     def env_steps(self) -> int:
         return self.num_envs * self.num_steps * self.num_updates
 
@@ -37,7 +42,62 @@ class PPOTask:
         return self.num_updates * self.num_epochs * self.num_minibatches
 
 
-TASKS = {
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OffPolicyTask:
+    """SAC or DQN: one gradient step after each step of the environments, Adam, a constant learning rate.
+
+    SAC learns its temperature from 1 on, for an entropy of minus the number of action dimensions. DQN is not double, with the
+    squared error.
+    """
+
+    algorithm: Literal["sac", "dqn"]
+    suite: Literal["gymnax", "gymnasium"] = "gymnax"
+    env: str
+    """The id, without the suite."""
+    num_envs: int = 1
+    num_updates: int
+    """Gradient steps; a few seconds' worth, as for PPO."""
+    prefill_steps: int = 1000
+    """Environment steps before learning, over all environments."""
+    capacity: int
+    """Transitions in the replay memory, over all environments."""
+    batch_size: int = 256
+    learning_rate: float = 3e-4
+    activation: str = "relu"
+    hidden: tuple[int, ...] = (256, 256)
+    gamma: float = 0.99
+    tau: float = 0.005
+    """SAC: share of the way to the critics that their targets go after every gradient step."""
+    target_period: int = 500
+    """DQN: environment steps from one copy of the network for the targets to the next."""
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.05
+    exploration_fraction: float = 0.5
+    """DQN: share of the run, prefill included, over which epsilon falls linearly."""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """As in `PPOTask`."""
+        return self.algorithm, self.suite
+
+    @property
+    def env_steps(self) -> int:
+        """While learning: the prefill is not counted."""
+        return self.num_envs * self.num_updates
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of the whole run."""
+        return self.prefill_steps + self.env_steps
+
+    @property
+    def gradient_steps(self) -> int:
+        return self.num_updates
+
+
+Task = PPOTask | OffPolicyTask
+
+TASKS: dict[str, Task] = {
     # PureJaxRL's own settings.
     "cartpole-4x128": PPOTask(
         env="CartPole-v1", num_envs=4, num_steps=128, num_updates=970, num_minibatches=4, learning_rate=2.5e-4
@@ -65,5 +125,23 @@ TASKS = {
         num_minibatches=4,
         learning_rate=2.5e-4,
         clip_value_loss=False,
+    ),
+    "sac-pendulum": OffPolicyTask(algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=20_000),
+    # What a memory of the usual size costs, little of it in use.
+    "sac-pendulum-1m": OffPolicyTask(algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=1_000_000),
+    # CleanRL's and PureJaxRL's own settings.
+    "dqn-cartpole": OffPolicyTask(
+        algorithm="dqn",
+        env="CartPole-v1",
+        num_envs=10,
+        num_updates=49_000,
+        prefill_steps=10_000,
+        capacity=10_000,
+        batch_size=128,
+        learning_rate=2.5e-4,
+        hidden=(120, 84),
+    ),
+    "sac-halfcheetah": OffPolicyTask(
+        algorithm="sac", suite="gymnasium", env="HalfCheetah-v5", num_updates=2000, capacity=1_000_000
     ),
 }

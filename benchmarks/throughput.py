@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from tasks import TASKS
+from tasks import TASKS, OffPolicyTask
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 900.0
@@ -33,8 +33,8 @@ TIMEOUT_SECONDS = 900.0
 class Contender:
     name: str
     python: Path
-    drivers: dict[str, str]
-    """A driver for each suite that it has one for."""
+    drivers: dict[tuple[str, str], str]
+    """A driver for each (algorithm, suite) that it has one for."""
     paths: dict[str, Path] = dataclasses.field(default_factory=dict)
     """What it reads from the environment and has to exist."""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -50,24 +50,48 @@ class Contender:
 
 def contenders() -> Iterator[Contender]:
     """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
-    own = {"gymnax": "rlkit_ppo.py", "gymnasium": "rlkit_host_ppo.py"}
+    own = {
+        ("ppo", "gymnax"): "rlkit_ppo.py",
+        ("ppo", "gymnasium"): "rlkit_host_ppo.py",
+        ("sac", "gymnax"): "rlkit_off_policy.py",
+        ("dqn", "gymnax"): "rlkit_off_policy.py",
+        ("sac", "gymnasium"): "rlkit_host_sac.py",
+    }
+    beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
+    yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
     if "RLKIT_PEERS" not in os.environ:
         print("peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr)
         return
     home = Path(os.environ["RLKIT_PEERS"])
-    sb3 = Contender(name="sb3", python=home / "venv-sb3/bin/python", drivers={"gymnasium": "sb3_ppo.py"})
+    sb3 = Contender(
+        name="sb3",
+        python=home / "venv-sb3/bin/python",
+        drivers={("ppo", "gymnasium"): "sb3_ppo.py", ("sac", "gymnasium"): "sb3_sac.py"},
+    )
     peers = [
         Contender(
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
-            drivers={"gymnax": "purejaxrl_ppo.py"},
+            drivers={("ppo", "gymnax"): "purejaxrl_ppo.py", ("dqn", "gymnax"): "purejaxrl_dqn.py"},
             paths={"PUREJAXRL_PATH": home / "src/purejaxrl"},
         ),
-        Contender(name="rejax", python=home / "venv-rejax/bin/python", drivers={"gymnax": "rejax_ppo.py"}),
+        Contender(
+            name="rejax",
+            python=home / "venv-rejax/bin/python",
+            drivers={
+                ("ppo", "gymnax"): "rejax_ppo.py",
+                ("sac", "gymnax"): "rejax_sac.py",
+                ("dqn", "gymnax"): "rejax_dqn.py",
+            },
+        ),
         sb3,
         dataclasses.replace(sb3, name="sb3-1thread", env={"OMP_NUM_THREADS": "1"}),
-        Contender(name="sbx", python=home / "venv-sbx/bin/python", drivers={"gymnasium": "sbx_ppo.py"}),
+        Contender(
+            name="sbx",
+            python=home / "venv-sbx/bin/python",
+            drivers={("ppo", "gymnasium"): "sbx_ppo.py", ("sac", "gymnasium"): "sbx_sac.py"},
+        ),
     ]
     for peer in peers:
         if problem := peer.missing():
@@ -95,7 +119,7 @@ class Driver:
             }
         )
         self._process = subprocess.Popen(
-            [str(contender.python), str(HERE / "drivers" / contender.drivers[TASKS[task].suite]), task, *arguments],
+            [str(contender.python), str(HERE / "drivers" / contender.drivers[TASKS[task].kind]), task, *arguments],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -178,36 +202,48 @@ def measure(task: str, runners: list[Contender], rounds: int, arguments: list[st
     return [{"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error} for d in drivers]
 
 
-def speeds(record: dict[str, Any]) -> list[float]:
-    """Environment steps per second of each repeat; empty if the contender failed."""
+def speeds(record: dict[str, Any], counted: str) -> list[float]:
+    """`counted`, "env_steps" or "gradient_steps", per second of each repeat; empty if the contender failed."""
     if record["error"]:
         return []
-    return [record["result"]["task"]["env_steps"] / repeat["wall_seconds"] for repeat in record["repeats"]]
+    return [record["result"]["task"][counted] / repeat["wall_seconds"] for repeat in record["repeats"]]
 
 
 def table(task: str, records: list[dict[str, Any]]) -> str:
-    medians = {record["contender"]: statistics.median(speeds(record)) for record in records if speeds(record)}
-    best_peer = max((speed for name, speed in medians.items() if name != "rlkit"), default=None)
-    lines = [
-        f"### {task}",
+    """Of environment steps; off policy of gradient steps, with the environment steps beside them."""
+    off_policy = isinstance(TASKS[task], OffPolicyTask)
+    counted = "gradient_steps" if off_policy else "env_steps"
+    medians = {record["contender"]: statistics.median(speeds(record, counted)) for record in records if speeds(record, counted)}
+    best_peer = max((speed for name, speed in medians.items() if not name.startswith("rlkit")), default=None)
+    heads = [
         "",
-        "| | env steps/s, median | min–max | × best peer | trace + compile s | peak RSS MB | return | other load |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "updates/s, median" if off_policy else "env steps/s, median",
+        "min–max",
+        *(["env steps/s"] if off_policy else []),
+        "× best peer",
+        "trace + compile s",
+        "peak RSS MB",
+        "return",
+        "other load",
     ]
+    lines = [f"### {task}", "", f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     for record in records:
         if record["contender"] in medians:
-            lines.append(_row(record, medians[record["contender"]], best_peer))
+            lines.append(_row(record, counted, best_peer))
         else:
-            lines.append(f"| {record['contender']} | failed: {record['error']} | | | | | | |")
+            lines.append(f"| {record['contender']} | failed: {record['error']} |{' |' * (len(heads) - 2)}")
     return "\n".join(lines)
 
 
-def _row(record: dict[str, Any], median: float, best_peer: float | None) -> str:
+def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> str:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
+    found = speeds(record, counted)
+    median = statistics.median(found)
     cells = (
         record["contender"],
         f"{median:,.0f}",
-        f"{min(speeds(record)):,.0f}–{max(speeds(record)):,.0f}",
+        f"{min(found):,.0f}–{max(found):,.0f}",
+        *([f"{statistics.median(speeds(record, 'env_steps')):,.0f}"] if counted == "gradient_steps" else []),
         f"{median / best_peer:.2f}" if best_peer else "",
         " + ".join(f"{result[name]:.1f}" for name in ("trace_seconds", "compile_seconds") if result[name] is not None),
         f"{result['peak_rss_mb']:,.0f}",
@@ -242,7 +278,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
     parser.add_argument("--rounds", type=int, default=5, help="timed executions of each contender")
-    names = "rlkit, purejaxrl, rejax, sb3, sb3-1thread, sbx"
+    names = "rlkit, rlkit-overlap, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
     parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")
     parser.add_argument(
@@ -252,10 +288,10 @@ def main() -> int:
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
     chosen = [contender for contender in contenders() if not args.only or contender.name in args.only]
-    able = {task: [contender for contender in chosen if TASKS[task].suite in contender.drivers] for task in args.tasks or TASKS}
+    able = {task: [contender for contender in chosen if TASKS[task].kind in contender.drivers] for task in args.tasks or TASKS}
     runners = {task: found for task, found in able.items() if found}
     for task in (task for task in able if task not in runners):
-        print(f"{task} skipped: no contender of its suite, {TASKS[task].suite}", file=sys.stderr)
+        print(f"{task} skipped: no contender for {' on '.join(TASKS[task].kind)}", file=sys.stderr)
     if not runners:
         parser.error("nothing to run; see the lines above and --only")
     arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []

@@ -1,5 +1,6 @@
 """PureJaxRL's ppo.py, from a checkout at PUREJAXRL_PATH (a set of scripts; there is no package)."""
 
+import importlib
 import os
 import sys
 from types import ModuleType
@@ -7,17 +8,15 @@ from types import ModuleType
 from common import jitted, serve
 
 
-def import_ppo() -> ModuleType:
-    """Its wrappers import brax and navix for environments that are not measured here: empty modules stand in."""
-    for name in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix"):
-        sys.modules[name] = ModuleType(name)
+def import_script(name: str) -> ModuleType:
+    """One of its scripts. They import brax, navix and wandb for what is not measured here: empty modules stand in."""
+    for absent in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix", "wandb"):
+        sys.modules[absent] = ModuleType(absent)
     sys.modules["brax"].envs = sys.modules["brax.envs"]
     sys.modules["brax.envs.wrappers.training"].EpisodeWrapper = object
     sys.modules["brax.envs.wrappers.training"].AutoResetWrapper = object
     sys.path.insert(0, os.path.join(os.environ["PUREJAXRL_PATH"], "purejaxrl"))
-    import ppo
-
-    return ppo
+    return importlib.import_module(name)
 
 
 def build(task):
@@ -40,7 +39,7 @@ def build(task):
         "DEBUG": False,  # its host callback would almost double the time
     }
     assert task.hidden == (64, 64), "PureJaxRL's networks have fixed sizes"
-    return import_ppo().make_train(config)
+    return import_script("ppo").make_train(config)
 
 
 def mean_return(task, output):

@@ -1,0 +1,44 @@
+"""PureJaxRL's dqn.py, from a checkout at PUREJAXRL_PATH; its training program prefills."""
+
+import jax
+from purejaxrl_ppo import import_script
+
+from common import jitted, serve
+
+
+def build(task):
+    config = {
+        "ENV_NAME": task.env,
+        "NUM_ENVS": task.num_envs,
+        "BUFFER_SIZE": task.capacity,
+        "BUFFER_BATCH_SIZE": task.batch_size,
+        "TOTAL_TIMESTEPS": task.total_steps,
+        "LEARNING_STARTS": task.prefill_steps,
+        "TRAINING_INTERVAL": task.num_envs,
+        "LR": task.learning_rate,
+        "LR_LINEAR_DECAY": False,
+        "GAMMA": task.gamma,
+        "TAU": 1.0,
+        "TARGET_UPDATE_INTERVAL": task.target_period,
+        "EPSILON_START": task.epsilon_start,
+        "EPSILON_FINISH": task.epsilon_end,
+        "EPSILON_ANNEAL_TIME": task.total_steps * task.exploration_fraction,
+    }
+    assert task.hidden == (120, 84) and task.activation == "relu", "PureJaxRL's Q-network has fixed sizes"
+    if not hasattr(jax, "tree_map"):  # gone from newer jax; dqn.py calls it once
+        jax.tree_map = jax.tree.map
+    return import_script("dqn").make_train(config)
+
+
+def mean_return(task, output):
+    """Of the last finished training episode of each environment, averaged over the last tenth of the updates."""
+    return float(output["metrics"]["returns"][-max(1, task.num_updates // 10) :].mean())
+
+
+def gradient_steps(output):
+    return int(output["metrics"]["updates"][-1])
+
+
+if __name__ == "__main__":
+    packages = ("jax", "jaxlib", "flax", "optax", "flashbax", "gymnax", "numpy")
+    serve(jitted(build), mean_return, packages=packages, gradient_steps=gradient_steps)

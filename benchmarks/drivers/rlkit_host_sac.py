@@ -1,0 +1,47 @@
+"""rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
+
+import jax
+from rlkit_off_policy import parts
+
+import rlkit
+from common import prefilled, serve
+
+
+def build(task, overlap="none"):
+    env, agent, algorithm = parts(task)
+    config = rlkit.TrainerConfig(
+        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False, overlap=overlap
+    )
+    trainer = rlkit.Trainer(env, None, agent, algorithm, config)
+
+    def prefill(seed):
+        trainer.state = None  # its memory goes before there is a new one
+        return jax.block_until_ready(trainer.init(seed))
+
+    def train_briefly(state):
+        trainer.train_step()
+
+    def train(state):
+        metrics = trainer.train_epoch()
+        return trainer, metrics
+
+    return prefill, train_briefly, train
+
+
+def mean_return(task, output):
+    """Over the training episodes that ended while it learned."""
+    metrics = output[1]
+    return float(metrics["sum/episode_return"] / metrics["sum/episodes"]) if metrics["sum/episodes"] else None
+
+
+def gradient_steps(output):
+    return output[0].state.learner.updates.to_int()
+
+
+def run(build):
+    packages = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnasium", "mujoco", "numpy")
+    serve(prefilled(build), mean_return, packages=packages, gradient_steps=gradient_steps)
+
+
+if __name__ == "__main__":
+    run(build)
