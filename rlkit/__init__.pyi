@@ -6,9 +6,11 @@ from . import training as training
 from .agents import ActorCritic as ActorCritic
 from .agents import ActorCriticConfig as ActorCriticConfig
 from .agents import Agent as Agent
+from .agents import DeterministicActorCriticConfig as DeterministicActorCriticConfig
 from .agents import QNetworkConfig as QNetworkConfig
 from .agents import SoftActorCriticConfig as SoftActorCriticConfig
 from .agents import actor_critic as actor_critic
+from .agents import deterministic_actor_critic as deterministic_actor_critic
 from .agents import make_agent as make_agent
 from .agents import q_network as q_network
 from .agents import register_agent as register_agent
@@ -18,12 +20,14 @@ from .algorithms import Algorithm as Algorithm
 from .algorithms import DQNConfig as DQNConfig
 from .algorithms import PPOConfig as PPOConfig
 from .algorithms import SACConfig as SACConfig
+from .algorithms import TD3Config as TD3Config
 from .algorithms import a2c as a2c
 from .algorithms import dqn as dqn
 from .algorithms import make_algorithm as make_algorithm
 from .algorithms import ppo as ppo
 from .algorithms import register_algorithm as register_algorithm
 from .algorithms import sac as sac
+from .algorithms import td3 as td3
 from .envs import EnvAdapter as EnvAdapter
 from .envs import EnvPoolAdapter as EnvPoolAdapter
 from .envs import GymnasiumAdapter as GymnasiumAdapter

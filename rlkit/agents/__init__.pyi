@@ -2,8 +2,11 @@ from .actor_critic import ActorCritic as ActorCritic
 from .actor_critic import actor_critic as actor_critic
 from .base import Agent as Agent
 from .configs import ActorCriticConfig as ActorCriticConfig
+from .configs import DeterministicActorCriticConfig as DeterministicActorCriticConfig
 from .configs import QNetworkConfig as QNetworkConfig
 from .configs import SoftActorCriticConfig as SoftActorCriticConfig
+from .deterministic import DeterministicActorCritic as DeterministicActorCritic
+from .deterministic import deterministic_actor_critic as deterministic_actor_critic
 from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head

@@ -56,3 +56,17 @@ class SoftActorCriticConfig:
     """How images are read: convolutions, or flattened as any other vector."""
     initial_temperature: Annotated[float, Gt(0)] = 1.0
     """Weight of the entropy at the start, where it is learned."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeterministicActorCriticConfig:
+    """Networks of a deterministic actor-critic agent, and how it explores. Defaults are those of the code of TD3's paper."""
+
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
+    """Widths of the fully connected layers (behind the convolutions, where observations are images)."""
+    activation: Activation = "relu"
+    """Non-linearity between layers."""
+    image_encoder: Literal["cnn", "flatten"] = "cnn"
+    """How images are read: convolutions, or flattened as any other vector."""
+    exploration_noise: Annotated[float, Ge(0)] = 0.1
+    """Standard deviation of the Gaussian noise on actions while collecting, of actions in [-1, 1]."""

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.agents.configs import ActorCriticConfig, QNetworkConfig, SoftActorCriticConfig
+from rlkit.agents.configs import ActorCriticConfig, DeterministicActorCriticConfig, QNetworkConfig, SoftActorCriticConfig
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -37,6 +37,11 @@ AGENTS: dict[str, AgentEntry] = {
         config=SoftActorCriticConfig,
         factory="rlkit.agents.soft_actor_critic:soft_actor_critic",
         summary="squashed Gaussian policy and two action values; MLP or CNN; bounded Box actions",
+    ),
+    "deterministic_actor_critic": AgentEntry(
+        config=DeterministicActorCriticConfig,
+        factory="rlkit.agents.deterministic:deterministic_actor_critic",
+        summary="deterministic policy and two action values; MLP or CNN; bounded Box actions",
     ),
 }
 

@@ -10,6 +10,7 @@ from .configs import DQNConfig as DQNConfig
 from .configs import OffPolicyConfig as OffPolicyConfig
 from .configs import PPOConfig as PPOConfig
 from .configs import SACConfig as SACConfig
+from .configs import TD3Config as TD3Config
 from .dqn import dqn as dqn
 from .dqn import dqn_loss as dqn_loss
 from .ppo import ppo as ppo
@@ -21,6 +22,7 @@ from .replay_buffer import ReplayBuffer as ReplayBuffer
 from .replay_buffer import Replayed as Replayed
 from .replay_buffer import UniformReplay as UniformReplay
 from .sac import sac as sac
+from .td3 import td3 as td3
 from .updaters import GradientStep as GradientStep
 from .updaters import TargetUpdate as TargetUpdate
 from .updaters import Updater as Updater

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from rlkit import spaces
@@ -269,8 +270,20 @@ def acting_randomly(action_space: spaces.Space, num_envs: int) -> Explore:
 
 
 def reduce_metrics(stacked: Metrics) -> Metrics:
-    """Metrics over their first axis: those named `sum/…` add up, all others are averaged."""
-    return {name: x.sum(0) if name.startswith("sum/") else x.mean(0) for name, x in stacked.items()}
+    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what is not NaN.
+
+    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays where nothing was measured.
+    Arrays of NumPy give arrays of NumPy.
+    """
+    return {name: x.sum(0) if name.startswith("sum/") else _mean_of_known(x) for name, x in stacked.items()}
+
+
+def _mean_of_known(x: Any) -> Any:
+    library: Any = np if isinstance(x, np.ndarray) else jnp
+    known = ~library.isnan(x)
+    count = known.sum(0)
+    mean = library.where(known, x, 0).sum(0) / library.maximum(count, 1)
+    return library.where(count > 0, mean, library.nan)
 
 
 def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:

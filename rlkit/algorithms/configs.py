@@ -163,6 +163,24 @@ class SACConfig(OffPolicyConfig):
     """Entropy that the temperature is learned for, of actions in [-1, 1]; None: minus the number of action dimensions."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TD3Config(OffPolicyConfig):
+    """Twin Delayed DDPG. Defaults are Stable-Baselines3's but for the longer prefill, which is that of our SAC."""
+
+    prefill_steps: Annotated[int, Ge(0)] = 5000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
+    """Step size of the optimiser at the start."""
+    tau: Annotated[float, Gt(0), Le(1)] = 0.005
+    """Share of the way to actor and critics that their targets go, in the updates in which the actor steps."""
+    policy_delay: PositiveInt = 2
+    """Updates of the critics for each one of the actor and of all targets."""
+    target_noise: Annotated[float, Ge(0)] = 0.2
+    """Standard deviation of the noise on the actions that targets value, of actions in [-1, 1]."""
+    target_noise_clip: Annotated[float, Ge(0)] = 0.5
+    """How far that noise may go."""
+
+
 def check_minibatches(config: PPOConfig, num_envs: int) -> None:
     """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs` environments."""
     size = num_envs * config.num_steps

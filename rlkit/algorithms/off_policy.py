@@ -14,7 +14,7 @@ from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.optimizers import make_optimizer
 
 
@@ -78,6 +78,17 @@ def optimizer_of(config: OffPolicyConfig) -> optax.GradientTransformation:
         schedule=config.learning_rate_schedule,
         max_grad_norm=config.max_grad_norm,
         epsilon=config.optimizer_epsilon,
+    )
+
+
+def check_bounds(agent: Any, env: EnvAdapter) -> None:
+    """Raises `SpaceError` where the agent was built for other bounds of actions than those of `env`."""
+    known = getattr(agent, "action_space", env.action_space)
+    require(
+        known == env.action_space,
+        f"the agent acts in {known}, the environments in {env.action_space}",
+        "build the agent with the action space of this environment",
+        SpaceError,
     )
 
 

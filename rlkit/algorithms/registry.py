@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig
+from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -46,6 +46,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         factory="rlkit.algorithms.sac:sac",
         agent="soft_actor_critic",
         summary="Soft Actor-Critic, off-policy; continuous actions",
+    ),
+    "td3": AlgorithmEntry(
+        config=TD3Config,
+        factory="rlkit.algorithms.td3:td3",
+        agent="deterministic_actor_critic",
+        summary="Twin Delayed Deep Deterministic policy gradient, off-policy; continuous actions",
     ),
 }
 

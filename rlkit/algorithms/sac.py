@@ -16,12 +16,10 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import SACConfig
-from rlkit.algorithms.off_policy import off_policy, optimizer_of
+from rlkit.algorithms.off_policy import check_bounds, off_policy, optimizer_of
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
-from rlkit.envs.base import EnvAdapter
-from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
@@ -112,14 +110,3 @@ def temperature(config: SACConfig, params: Params) -> Array:
     if config.temperature is not None:
         return jnp.asarray(config.temperature, jnp.float32)
     return jax.lax.stop_gradient(jnp.exp(params["log_temperature"]))
-
-
-def check_bounds(agent: Any, env: EnvAdapter) -> None:
-    """Raises `SpaceError` where the agent was built for other bounds of actions than those of `env`."""
-    known = getattr(agent, "action_space", env.action_space)
-    require(
-        known == env.action_space,
-        f"the agent acts in {known}, the environments in {env.action_space}",
-        "build the agent with the action space of this environment",
-        SpaceError,
-    )

@@ -10,6 +10,7 @@ import optax
 from jax import Array
 
 from rlkit.errors import ConfigError, require
+from rlkit.ops.counters import StepCounter
 from rlkit.optimizers import current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
@@ -17,8 +18,8 @@ LossFn = Callable[[Any, Params, Params, Any, Key], Any]
 """(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics}; loss and metrics are
 scalars, but for the metric "td_error" [M]: the errors by which prioritised replay chooses, not logged.
 """
-
 ERROR = "td_error"
+MOST_SELDOM = 2**16  # the largest `every`, see `StepCounter.remainder`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,12 +27,18 @@ class GradientStep:
     """One descent of a loss: in all parameters, or in the top-level `group` of them.
 
     If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`.
+    With `every=n` it is taken in each n-th update alone, counted over the whole run by `LearnerState.updates`: with 2 in the
+    second, the fourth and so on. The metrics of a step that is not taken are NaN, those named `sum/…` 0.
     """
 
     loss: LossFn
     optimizer: optax.GradientTransformation
     group: str | None = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        _check_every("GradientStep", self.every)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,12 +46,21 @@ class TargetUpdate:
     """Target parameters: a copy of the parameters, or of the top-level `groups` of them, that follows slowly.
 
     With `period`, it is renewed whole every so many environment steps; else it moves by `tau` of the distance after every
-    update.
+    update, or with `every=n` after each n-th one, as for a `GradientStep`.
     """
 
     groups: tuple[str, ...] | None = None
     tau: float | Array = 0.005
     period: int | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        _check_every("TargetUpdate", self.every)
+        require(
+            self.period is None or self.every == 1,
+            f"TargetUpdate was given both period={self.period} and every={self.every}",
+            "leave one out: period counts environment steps, every counts updates",
+        )
 
     def select(self, params: Params) -> Params:
         """What targets are kept of."""
@@ -55,7 +71,8 @@ class TargetUpdate:
 class Updater:
     """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier steps left.
 
-    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`.
+    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`. A step that is not
+    taken (`every`) is not computed either; only under `vmap`, which makes a select of the choice, it is, and thrown away.
     """
 
     steps: tuple[GradientStep, ...]
@@ -87,34 +104,60 @@ class Updater:
         Gradients are averaged over devices. The key is consumed.
         """
         metrics: Metrics = {}
-        error = None
+        learner = learner.replace(updates=learner.updates.add(1))
         keys = jax.random.split(key, len(self.steps))
-        for index, gradient_step in enumerate(self.steps):
-            learner, found, found_error = self._descend(index, gradient_step, agent, learner, batch, keys[index], axis_name)
-            error = error if found_error is None else found_error
+        for index in range(len(self.steps)):
+            learner, found = self._take(index, agent, learner, batch, keys[index], axis_name)
             skipped = metrics.get("sum/skipped_updates", 0.0) + found["sum/skipped_updates"]
             metrics |= found | {"sum/skipped_updates": skipped}
-        return self._follow(learner.replace(updates=learner.updates.add(1))), metrics, error
+        error = metrics.pop(ERROR, None)
+        return self._follow(learner), metrics, error
+
+    def _take(
+        self, index: int, agent: Any, learner: LearnerState, batch: Any, key: Key, axis_name: str | None
+    ) -> tuple[LearnerState, Metrics]:
+        """The step of that index, if it is due in this update, which is counted already.
+
+        The counter is equal on all devices, so that they agree on whether there are gradients to average.
+        """
+        step = self.steps[index]
+
+        def taken() -> tuple[PyTree, PyTree, Metrics]:
+            part, opt_state, metrics = self._descend(index, agent, learner, batch, key, axis_name)
+            floats = {
+                name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float)) for name, x in metrics.items()
+            }
+            return part, opt_state, floats
+
+        def left_out() -> tuple[PyTree, PyTree, Metrics]:
+            shapes = jax.eval_shape(taken)[2]
+            metrics = {
+                name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype) for name, x in shapes.items()
+            }
+            return _select(learner.params, step.group), learner.opt_state[index], metrics
+
+        part, opt_state, metrics = _only_every(step.every, learner.updates, taken, left_out)
+        opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
+        params = part if step.group is None else {**learner.params, step.group: part}
+        return learner.replace(params=params, opt_state=opt_states), metrics
 
     def _follow(self, learner: LearnerState) -> LearnerState:
-        """Moves the targets towards the parameters, where they follow step by step."""
+        """Moves the targets towards the parameters, where they follow step by step and are due in this update."""
         if self.target is None or self.target.period is not None:
             return learner
         tau = jnp.asarray(self.target.tau, jnp.float32)
-        source = self.target.select(learner.params)
-        moved = jax.tree.map(lambda old, new: old + tau.astype(old.dtype) * (new - old), learner.target_params, source)
-        return learner.replace(target_params=moved)
+        source, targets = self.target.select(learner.params), learner.target_params
+
+        def moved() -> Params:
+            return jax.tree.map(lambda old, new: old + tau.astype(old.dtype) * (new - old), targets, source)
+
+        return learner.replace(target_params=_only_every(self.target.every, learner.updates, moved, lambda: targets))
 
     def _descend(
-        self,
-        index: int,
-        step: GradientStep,
-        agent: Any,
-        learner: LearnerState,
-        batch: Any,
-        key: Key,
-        axis_name: str | None,
-    ) -> tuple[LearnerState, Metrics, Array | None]:
+        self, index: int, agent: Any, learner: LearnerState, batch: Any, key: Key, axis_name: str | None
+    ) -> tuple[PyTree, PyTree, Metrics]:
+        """(parameters of the step's group, its optimiser state, metrics) after the step."""
+        step = self.steps[index]
         part, opt_state = _select(learner.params, step.group), learner.opt_state[index]
 
         def loss_fn(part: PyTree) -> tuple[Array, Metrics]:
@@ -148,14 +191,12 @@ class Updater:
             lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
         )
         prefix = "" if step.group is None else f"{step.group}_"
-        metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm}
+        metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})
         rate = current_learning_rate(opt_state)
         if rate is not None:
             metrics[f"{prefix}learning_rate"] = rate
         metrics["sum/skipped_updates"] = 1.0 - finite.astype(jnp.float32)
-        opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
-        params = part if step.group is None else {**learner.params, step.group: part}
-        return learner.replace(params=params, opt_state=opt_states), metrics, error
+        return part, opt_state, metrics
 
 
 def split_loss(output: Any) -> tuple[Array, Metrics]:
@@ -192,6 +233,19 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
                 f"a loss returned the metric {name!r} with shape {jnp.shape(value)}; reduce it to a scalar, such as its .mean()"
             )
     return jnp.asarray(loss), metrics
+
+
+def _only_every(every: int, updates: StepCounter, taken: Callable[[], PyTree], left_out: Callable[[], PyTree]) -> PyTree:
+    """What `taken` returns if `every` divides the count of updates, else what `left_out` does; the other is not computed."""
+    return taken() if every == 1 else jax.lax.cond(updates.remainder(every) == 0, taken, left_out)
+
+
+def _check_every(name: str, every: Any) -> None:
+    require(
+        isinstance(every, int) and not isinstance(every, bool) and 1 <= every <= MOST_SELDOM,
+        f"{name}.every is a whole number of updates from 1 to {MOST_SELDOM}, got {every!r}",
+        "use 1 for every update, 2 for every second one",
+    )
 
 
 def _is_number(value: Any) -> bool:

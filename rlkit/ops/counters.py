@@ -22,6 +22,15 @@ class StepCounter(struct.PyTreeNode):
         low = self.low + jnp.uint32(amount)
         return StepCounter(high=self.high + (low < self.low).astype(jnp.uint32), low=low)
 
+    def remainder(self, divisor: int) -> Array:
+        """What is left of the exact count when divided by `divisor`, [] uint32; 1 <= divisor <= 2**16.
+
+        With larger divisors the products of remainders would not fit into a word.
+        """
+        by = jnp.uint32(divisor)
+        of_high = self.high % by * jnp.uint32(2**32 % divisor) % by
+        return (of_high + self.low % by) % by
+
     def to_float(self) -> Array:
         """The count as float32 (relative error below 1e-7), for schedules."""
         return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)

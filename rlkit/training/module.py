@@ -154,9 +154,15 @@ def iteration(module: Iterates, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
 
 
 def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree, Metrics]:
-    """`num_steps` iterations in one program; metrics are averaged over them, `sum/…` added up."""
+    """`num_steps` iterations in one program; metrics as `reduce_metrics` says.
+
+    The loss of a module that does not count skipped updates is NaN if it ever was: that is what ends such a run.
+    """
     ts, metrics = jax.lax.scan(lambda ts, i: iteration(module, ts, i), ts, jnp.arange(num_steps))
-    return ts, reduce_metrics(metrics)
+    found = reduce_metrics(metrics)
+    if "loss" in metrics and "sum/skipped_updates" not in metrics:
+        found["loss"] = metrics["loss"].mean(0)
+    return ts, found
 
 
 def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+from collections.abc import Container
 from typing import Any
 
 import jax
@@ -27,10 +28,13 @@ class Moment:
 def train_records(metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float) -> list[Record]:
     """One record, and with several seeds one for each beside their mean.
 
-    Sums over finished episodes become averages; where no episode finished there is no entry. `steps_per_second` counts all
-    seeds.
+    Sums over finished episodes become averages. A metric that is NaN has no entry: no episode finished, or no step was taken
+    that measures it. `steps_per_second` counts all seeds.
     """
-    rows = [{f"train/{name}": value for name, value in row.items()} for row in _per_seed(_averages(metrics), num_seeds)]
+    averages = _averages(metrics)
+    rows = [
+        {f"train/{name}": value for name, value in row.items()} for row in _per_seed(averages, num_seeds, optional=averages)
+    ]
     mean = {**_mean(rows), "train/steps_per_second": steps_per_second}
     return _records("train", moment, rows, mean)
 
@@ -42,7 +46,10 @@ def eval_records(evaluation: dict[str, Any], moment: Moment, *, num_seeds: int) 
         value = np.asarray(value, np.float64)
         over_episodes = value.mean(axis=tuple(range(1, value.ndim)) if num_seeds > 1 else None) if value.ndim else value
         means[EVALUATION_NAMES.get(name, name)] = over_episodes
-    rows = [{f"eval/{name}": value for name, value in row.items()} for row in _per_seed(means, num_seeds)]
+    rows = [
+        {f"eval/{name}": value for name, value in row.items()}
+        for row in _per_seed(means, num_seeds, optional=("avg_return", "avg_length"))
+    ]
     return _records("eval", moment, rows, _mean(rows))
 
 
@@ -159,8 +166,8 @@ def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
     return {**found, **sums}
 
 
-def _per_seed(metrics: dict[str, Any], num_seeds: int) -> list[dict[str, float]]:
-    """One dict of floats for each seed; averages over no episode are left out.
+def _per_seed(metrics: dict[str, Any], num_seeds: int, *, optional: Container[str]) -> list[dict[str, float]]:
+    """One dict of floats for each seed; `optional` ones that are NaN are left out.
 
     Raises `ConfigError` for a metric that is neither a scalar nor, of several seeds, [S].
     """
@@ -171,12 +178,11 @@ def _per_seed(metrics: dict[str, Any], num_seeds: int) -> list[dict[str, float]]
             f"the metric {name!r} has shape {shape[1:] if num_seeds > 1 else shape}, not ()",
             "reduce it to a scalar in training_step, such as its .mean()",
         )
-    absent = {"avg_return", "avg_length"}
     rows = [
         {name: float(np.ravel(value)[seed if np.size(value) > 1 else 0]) for name, value in metrics.items()}
         for seed in range(num_seeds)
     ]
-    return [{name: value for name, value in row.items() if not (name in absent and np.isnan(value))} for row in rows]
+    return [{name: value for name, value in row.items() if not (name in optional and np.isnan(value))} for row in rows]
 
 
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:

@@ -165,6 +165,19 @@ def test_reduce_metrics():
     assert {name: float(x) for name, x in found.items()} == {"loss": 2.0, "sum/skipped_updates": 2.0}
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize("library", [np, jnp])
+def test_reduce_metrics_averages_what_was_measured(library):
+    """NaN is no measurement; of two seeds each has its own. Infinities and the NaN of sums stay."""
+    rows = [[1.0, np.nan], [np.nan, np.nan], [4.0, np.nan]]
+    stacked = {"loss": rows, "size": [1, 2, 4], "high": [1.0, np.inf, 0.0], "sum/count": [1.0, np.nan, 1.0]}
+    reduce = reduce_metrics if library is np else jax.jit(reduce_metrics)
+    found = reduce({name: library.asarray(x) for name, x in stacked.items()})
+    np.testing.assert_array_equal(found["loss"], [2.5, np.nan])
+    np.testing.assert_allclose([found[name] for name in ("size", "high", "sum/count")], [7 / 3, np.inf, np.nan], rtol=1e-6)
+    assert all(isinstance(x, jax.Array) == (library is jnp) for x in found.values())
+
+
 def test_prefill_steps_are_rounded_up_to_rollouts(make_env):
     env = make_env()
     algorithm = ppo(TINY)

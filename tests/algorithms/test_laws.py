@@ -12,12 +12,13 @@ from gymnasium import spaces
 from rlkit.agents.registry import agent_entry
 from rlkit.agents.registry import make_agent as make_agent_by_name
 from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig
+from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
 from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.ring import Ring
 from rlkit.algorithms.sac import sac
+from rlkit.algorithms.td3 import td3
 from rlkit.envs import probes, space_probes
 from rlkit.envs.vectorized import vectorize
 from rlkit.training.module import RLModule, fit, iteration, strong_types
@@ -26,6 +27,7 @@ ALGORITHMS = {
     "ppo": lambda **fields: ppo(PPOConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
     "a2c": lambda **fields: a2c(A2CConfig(**{"num_steps": 8, "learning_rate": 0.01, "optimizer": "adam"} | fields)),
     "sac": lambda **fields: sac(SACConfig(**SMALL_SAC | fields)),
+    "td3": lambda **fields: td3(TD3Config(**SMALL_SAC | fields)),
     "dqn": lambda **fields: dqn(
         DQNConfig(
             **{
@@ -53,6 +55,7 @@ SMALL_SAC = {
 }
 SPACES = {
     "sac": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
+    "td3": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
     "ppo": spaces.Discrete(2),
     "a2c": spaces.Box(-1.0, 1.0, (2,)),
     "dqn": spaces.Discrete(3, start=-1),
@@ -180,7 +183,7 @@ def test_one_trace(key, module, quick_jit):
 
 
 def fresh_updates(module) -> int:
-    return {"ppo": 8, "a2c": 1, "dqn": 8, "sac": 8}[module.algorithm.spec[0]]
+    return {"ppo": 8, "a2c": 1, "dqn": 8, "sac": 8, "td3": 8}[module.algorithm.spec[0]]
 
 
 def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_jit):
@@ -259,3 +262,17 @@ def test_probe_of_soft_actions(key, quick_jit):
     np.testing.assert_allclose(best, single.best_action(), atol=0.15)
     temperature = metrics["train"]["temperature"]
     assert temperature[-1] < temperature[0] / 2 and np.isfinite(temperature).all()
+
+
+def test_probe_of_deterministic_actions(key, quick_jit):
+    """TD3 finds the best action of a one-step task, and its critics what it and others are worth."""
+    single = space_probes.ContinuousAction(target=0.4)
+    env = vectorize(single, 8)
+    module = RLModule(env=env, agent=agent_of("td3", env), algorithm=ALGORITHMS["td3"](), total_steps=1e5)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
+    obs, params = jnp.asarray(single.observations()), ts.learner.params
+    best, _ = module.agent.exploit(params, obs, (), key)
+    np.testing.assert_allclose(best, single.best_action(), atol=0.1)
+    for action in (0.2, 0.4, 0.6):  # where exploration goes
+        worth = module.agent.q_values(params["critic"], obs, jnp.full((1, 1), action))
+        np.testing.assert_allclose(worth, -((action - 0.4) ** 2), atol=0.1)

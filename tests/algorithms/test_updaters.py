@@ -1,14 +1,17 @@
 """From a loss to new parameters: forms of losses, any optimiser, parameter groups, steps that must not be taken."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AxisType, PartitionSpec
 
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.ppo import ppo
-from rlkit.algorithms.updaters import GradientStep, Updater, split_loss
+from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater, split_loss
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
 from rlkit.types import LearnerState
@@ -16,7 +19,7 @@ from rlkit.types import LearnerState
 PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0])}
 
 
-def learner_for(updater, params=PARAMS, env_steps=0):
+def learner_for(updater, params=PARAMS, env_steps=0, updates=0):
     opt_state, target_params = updater.init(params)
     return LearnerState(
         params=params,
@@ -25,7 +28,7 @@ def learner_for(updater, params=PARAMS, env_steps=0):
         obs_stats=None,
         reward_stats=None,
         env_steps=StepCounter.create(env_steps),
-        updates=StepCounter.create(),
+        updates=StepCounter.create(updates),
         total_steps=jnp.float32(100.0),
     )
 
@@ -234,3 +237,139 @@ def test_one_update_of_ppo_with_lbfgs(make_env, make_agent, one_iteration, key):
     moved = jax.tree.map(lambda x, y: jnp.abs(x - y).max(), learner.params, before.learner.params)
     assert max(jax.tree.leaves(moved)) > 1e-4 and np.isfinite(metrics["loss"])
     assert float(metrics["sum/skipped_updates"]) == 0.0
+
+
+# Steps and targets that are not due in every update
+
+
+def noisy_loss(name):
+    """Its gradient is its key's number, and it reports one of its own metrics as an integer."""
+
+    def loss(agent, params, target_params, batch, key):
+        return jnp.sum(params[name]) * jax.random.normal(key) * batch, {f"{name}_size": 2}
+
+    return loss
+
+
+def delayed(a_every=1, b_every=2, target_every=2, optimizer=None):
+    optimizer = optimizer or optax.adam(0.1)
+    steps = tuple(
+        GradientStep(loss=noisy_loss(name), optimizer=optimizer, group=name, every=every)
+        for name, every in (("a", a_every), ("b", b_every))
+    )
+    return Updater(steps=steps, target=TargetUpdate(tau=0.5, every=target_every))
+
+
+def run(updater, learner, keys, batch=1.0, axis_name=None):
+    """Learner and metrics after each update, [U, ...]."""
+
+    def update(learner, key):
+        learner, metrics = updater.step(None, learner, jnp.float32(batch), key, axis_name)
+        return learner, (learner, metrics)
+
+    return jax.lax.scan(update, learner, keys)[1]
+
+
+def moved(tree):
+    """Whether anything in `tree` [U, ...] is other than in the row before; the first row is the start."""
+    leaves = [np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)]
+    return [any((x[i] != x[i - 1]).any() for x in leaves) for i in range(1, len(leaves[0]))]
+
+
+@pytest.mark.parametrize("start", [0, 1, 2, 2**32 - 3, 2**40 + 1])
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_delayed_step_is_taken_in_each_nth_update_of_the_run(key, start, every):
+    """By the exact count, whatever it was when the program began; parameters, optimiser and targets rest in between."""
+    updater = delayed(b_every=every, target_every=every)
+    before = learner_for(updater, updates=start)
+    learners, metrics = jax.jit(functools.partial(run, updater))(before, jax.random.split(key, 7))
+    rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), before, learners)
+    due = [count % every == 0 for count in range(start + 1, start + 8)]
+    assert 2 <= sum(due) <= 4
+    assert moved(rows.params["b"]) == moved(rows.opt_state[1]) == moved(rows.target_params) == due
+    assert moved(rows.params["a"]) == moved(rows.opt_state[0]) == [True] * 7
+    of_b = {"b_loss", "b_grad_norm", "b_size"}
+    assert of_b < set(metrics)
+    for name, values in metrics.items():
+        assert (~np.isnan(values)).tolist() == (due if name in of_b else [True] * 7), name
+    assert not metrics["sum/skipped_updates"].any()
+    assert jax.tree.map(lambda x: x[-1], learners.updates).to_int() == start + 7
+
+
+def test_targets_move_after_the_steps_of_their_update(key):
+    updater = delayed()
+    learners, _ = run(updater, learner_for(updater), jax.random.split(key, 2))
+    for name, start in PARAMS.items():
+        np.testing.assert_array_equal(learners.target_params[name][0], start)
+        np.testing.assert_allclose(learners.target_params[name][1], (start + learners.params[name][1]) / 2, rtol=1e-6)
+
+
+def test_what_is_not_taken_draws_its_key_all_the_same(key):
+    """The second update is the same whether or not the first one took the step."""
+    keys, sgd = jax.random.split(key, 2), optax.sgd(0.1)
+    (seldom, _), (often, _) = (
+        run(updater, learner_for(updater), keys) for updater in (delayed(optimizer=sgd), delayed(b_every=1, optimizer=sgd))
+    )
+    np.testing.assert_array_equal(seldom.params["a"], often.params["a"])
+    change = often.params["b"][1] - often.params["b"][0]
+    np.testing.assert_allclose(seldom.params["b"][1] - PARAMS["b"], change, rtol=1e-5)
+
+
+def test_what_is_not_taken_is_not_computed(key):
+    computed = []
+
+    def counted(agent, params, target_params, batch, key):
+        jax.debug.callback(lambda: computed.append(1))
+        return jnp.sum(params["b"])
+
+    updater = Updater(steps=(GradientStep(loss=counted, optimizer=optax.sgd(0.1), group="b", every=3),))
+    jax.block_until_ready(jax.jit(functools.partial(run, updater))(learner_for(updater), jax.random.split(key, 7)))
+    jax.effects_barrier()
+    assert len(computed) == 2
+
+
+def test_seeds_at_different_counts_equal_a_loop(key):
+    updater, keys = delayed(b_every=3), jax.random.split(key, 5)
+    learners = [learner_for(updater, updates=start) for start in (0, 1, 2**32 - 2)]
+    together = jax.vmap(lambda learner: run(updater, learner, keys))(jax.tree.map(lambda *x: jnp.stack(x), *learners))
+    for i, learner in enumerate(learners):
+        jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y, rtol=1e-5), together, run(updater, learner, keys))
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_devices_agree_on_what_is_due(key, mapped):
+    """On two devices (or mapped over two, a counter each) the steps that are due average their gradients."""
+    updater, keys, batches = delayed(optimizer=optax.sgd(0.1)), jax.random.split(key, 4), jnp.array([1.0, 3.0])
+
+    def device(learner, batch):
+        return run(updater, learner, keys, batch, "d")
+
+    if mapped:
+        learner = jax.tree.map(lambda x: jnp.stack([x, x]), learner_for(updater))
+        found = jax.jit(jax.vmap(device, axis_name="d"))(learner, batches)
+        jax.tree.map(lambda x: np.testing.assert_array_equal(x[0], x[1]), found)
+        found = jax.tree.map(lambda x: x[0], found)
+    else:
+        mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+        specs = {"in_specs": (PartitionSpec(), PartitionSpec("d")), "out_specs": PartitionSpec(), "check_vma": False}
+        shared = jax.shard_map(lambda learner, batch: device(learner, batch[0]), mesh=mesh, **specs)
+        found = jax.jit(shared)(learner_for(updater), batches)
+    wanted = run(updater, learner_for(updater), keys, 2.0)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), found, wanted)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.0, True, None, 2**16 + 1])
+def test_an_every_that_is_no_count_is_refused(every):
+    for name, make in (
+        ("GradientStep", lambda: GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), every=every)),
+        ("TargetUpdate", lambda: TargetUpdate(every=every)),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"{name}\.every is a whole number of updates from 1 to 65536, got {every}; use 1"
+        ):
+            make()
+
+
+def test_targets_count_in_one_way():
+    with pytest.raises(ConfigError, match="both period=5 and every=2; leave one out"):
+        TargetUpdate(period=5, every=2)

@@ -16,6 +16,7 @@ THRESHOLDS = [
     ("ppo", "gymnax/Acrobot-v1", -90.0, 5),
     ("ppo", "gymnax/Pendulum-v1", -180.0, 5),
     ("ppo", "gymnax/Breakout-MinAtar", 25.0, 5),
+    ("td3", "gymnax/Pendulum-v1", -200.0, 5),
 ]
 
 # (algorithm, environment, mean that CleanRL published for its v4, seeds); 0.9 of it is asked for.

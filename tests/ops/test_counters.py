@@ -41,6 +41,14 @@ def test_ten_billion_steps_lose_none():
     assert counter.to_int() == 10_000_000_070
 
 
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 100, 2**16 - 1, 2**16])
+def test_remainder_is_exact(divisor):
+    counts = [*EDGES, 2**64 - 1]
+    counters = jax.tree.map(lambda *x: jnp.stack(x), *map(StepCounter.create, counts))
+    found = jax.vmap(lambda counter: counter.remainder(divisor))(counters)
+    assert found.dtype == jnp.uint32 and found.tolist() == [count % divisor for count in counts]
+
+
 def test_python_integers_are_amounts_too():
     assert StepCounter.create(2**32 - 1).add(1).to_int() == 2**32
     assert np.asarray(StepCounter.create().add(7).low).dtype == np.uint32

@@ -22,7 +22,7 @@ from rlkit.training.module import RLModule
 from rlkit.training.program import DeviceProgram
 
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-CONTINUOUS = ("sac",)  # algorithms that need actions in a Box
+CONTINUOUS = ("sac", "td3")  # algorithms that need actions in a Box
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
 
 

@@ -57,6 +57,7 @@ RUNS = {
     "a2c-2": ("a2c", "probe/Counter", {}, 2),
     "dqn-1": ("dqn", "probe/Counter", {**REPLAY, "target_period": 40, "n_step": 3}, 1),
     "sac-2": ("sac", "probe/ContinuousAction", REPLAY, 2),
+    "td3-1": ("td3", "probe/ContinuousAction", {**REPLAY, "policy_delay": 3}, 1),  # 4 updates in an iteration
 }
 OUTER = 4
 
