@@ -9,11 +9,11 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ReplayBatchBuilder
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
-from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.on_policy import Overrides, check_methods
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
 from rlkit.optimizers import make_optimizer
 
 
@@ -34,12 +34,7 @@ def off_policy(
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
-        missing = [method for method in needs if not hasattr(given, method)]
-        if missing:
-            raise ConfigError(
-                f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got {type(given).__name__}; "
-                f"use rlkit.{agent}(env.observation_space, env.action_space)"
-            )
+        check_methods(name, given, needs, agent)
         if check is not None:
             check(given, env)
         check_sizes(config, env.num_envs)

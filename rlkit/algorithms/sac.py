@@ -15,7 +15,7 @@ from jax import Array
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
-from rlkit.algorithms.configs import SACConfig
+from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
 from rlkit.algorithms.off_policy import off_policy, optimizer_of
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
@@ -40,24 +40,33 @@ def sac(
     """
     config = validate(config or SACConfig())
     overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
-    by_group = {"critic": critic_loss(config), "actor": actor_loss(config)}
-    if config.temperature is None:
-        by_group["log_temperature"] = temperature_loss(config)
-    optimizer = optimizer or optimizer_of(config)
+    by_group = {"critic": critic_loss(config), "actor": actor_loss(config), "log_temperature": temperature_loss(config)}
+    needs = ("policy", "q_values", "to_unit")
+    return soft_off_policy("sac", config, by_group, overrides, needs=needs, agent="soft_actor_critic", check=check_bounds)
+
+
+def soft_off_policy(
+    name: str,
+    config: SACConfig | DiscreteSACConfig,
+    by_group: dict[str, LossFn],
+    overrides: Overrides,
+    *,
+    needs: tuple[str, ...],
+    agent: str,
+    check: Callable[[Any, EnvAdapter], None] | None = None,
+) -> Algorithm:
+    """The `off_policy` algorithm that descends a loss in each group of the parameters, in this order.
+
+    The group `log_temperature` is left out where the config fixes the temperature; targets of the critics follow by `tau`.
+    """
+    optimizer = overrides.optimizer or optimizer_of(config)
     steps = tuple(
-        GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=process_gradients)
+        GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=overrides.process_gradients)
         for group, loss in by_group.items()
+        if group != "log_temperature" or config.temperature is None
     )
-    return off_policy(
-        "sac",
-        config,
-        steps,
-        TargetUpdate(groups=("critic",), tau=config.tau),
-        overrides,
-        needs=("policy", "q_values", "to_unit"),
-        agent="soft_actor_critic",
-        check=check_bounds,
-    )
+    target = TargetUpdate(groups=("critic",), tau=config.tau)
+    return off_policy(name, config, steps, target, overrides, needs=needs, agent=agent, check=check)
 
 
 def critic_loss(config: SACConfig) -> LossFn:
@@ -105,7 +114,7 @@ def temperature_loss(config: SACConfig) -> LossFn:
     return loss
 
 
-def temperature(config: SACConfig, params: Params) -> Array:
+def temperature(config: SACConfig | DiscreteSACConfig, params: Params) -> Array:
     """The weight of the entropy, [] float32; a constant to whoever differentiates."""
     if config.temperature is not None:
         return jnp.asarray(config.temperature, jnp.float32)
