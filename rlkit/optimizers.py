@@ -15,7 +15,7 @@ SCHEDULES: dict[str, Callable[[Array], Array]] = {
     "linear": lambda progress: 1.0 - progress,
     "cosine": lambda progress: 0.5 * (1.0 + jnp.cos(jnp.pi * progress)),
 }
-OptimizerName = Literal["adam", "rmsprop", "sgd"]
+OptimizerName = Literal["adam", "radam", "rmsprop", "sgd"]
 
 
 class LearningRateState(NamedTuple):
@@ -55,6 +55,7 @@ def make_optimizer(
     """
     rules = {
         "adam": lambda: optax.scale_by_adam(eps=epsilon),
+        "radam": lambda: optax.scale_by_radam(eps=epsilon),
         "rmsprop": lambda: optax.scale_by_rms(decay=0.99, eps=epsilon, eps_in_sqrt=False),
         "sgd": optax.identity,
     }

@@ -1,13 +1,17 @@
 """Optimisers: rules by hand, schedules of progress, global-norm clipping."""
 
+import math
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from rlkit.algorithms import configs
 from rlkit.errors import UnknownNameError
-from rlkit.optimizers import current_learning_rate, make_optimizer, scale_by_progress
+from rlkit.optimizers import OptimizerName, current_learning_rate, make_optimizer, scale_by_progress
 
 pytestmark = pytest.mark.fast
 PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}
@@ -59,6 +63,25 @@ def test_adam_epsilon_is_that_of_the_baselines_by_default():
     tiny = jax.tree.map(lambda x: jnp.full_like(x, 1e-5), GRADS)
     updates, _ = change(make_optimizer("adam", learning_rate=1.0), tiny)
     np.testing.assert_allclose(updates["b"], -0.5, rtol=1e-4)
+
+
+def test_radam_by_hand():
+    """Its first steps are plain momentum, for the variance of v is not known yet; from the sixth on it is Adam, rectified."""
+    optimizer = make_optimizer("radam", learning_rate=0.1, epsilon=1e-8)
+    state = optimizer.init(PARAMS)
+    sizes = []
+    for _ in range(8):
+        updates, state = optimizer.update(GRADS, state, PARAMS, progress=jnp.float32(0.0))
+        sizes.append(-float(updates["b"]))
+    limit = 2 / (1 - 0.999) - 1  # the paper's ρ (Liu et al. 2020, algorithm 2)
+    rho = [limit - 2 * t * 0.999**t / (1 - 0.999**t) for t in range(1, 9)]
+    rectified = [math.sqrt((r - 4) * (r - 2) * limit / ((limit - 4) * (limit - 2) * r)) if r > 5 else 4.0 for r in rho]
+    np.testing.assert_allclose(sizes, 0.1 * np.array(rectified), rtol=0.02)  # 0.999**t is coarse in float32
+    assert rectified[4] == 4.0 > rectified[5]
+
+
+def test_the_config_knows_every_optimizer():
+    assert get_args(configs.Optimizer) == get_args(OptimizerName)
 
 
 def test_rmsprop_by_hand():

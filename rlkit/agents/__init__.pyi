@@ -3,10 +3,13 @@ from .actor_critic import actor_critic as actor_critic
 from .base import Agent as Agent
 from .configs import ActorCriticConfig as ActorCriticConfig
 from .configs import DeterministicActorCriticConfig as DeterministicActorCriticConfig
+from .configs import NormalizedQNetworkConfig as NormalizedQNetworkConfig
 from .configs import QNetworkConfig as QNetworkConfig
 from .configs import SoftActorCriticConfig as SoftActorCriticConfig
 from .deterministic import DeterministicActorCritic as DeterministicActorCritic
 from .deterministic import deterministic_actor_critic as deterministic_actor_critic
+from .discrete_soft_actor_critic import DiscreteSoftActorCritic as DiscreteSoftActorCritic
+from .discrete_soft_actor_critic import discrete_soft_actor_critic as discrete_soft_actor_critic
 from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head
@@ -14,6 +17,7 @@ from .initializers import orthogonal as orthogonal
 from .networks import Network as Network
 from .networks import make_network as make_network
 from .q_network import QNetwork as QNetwork
+from .q_network import normalized_q_network as normalized_q_network
 from .q_network import q_network as q_network
 from .registry import AGENTS as AGENTS
 from .registry import make_agent as make_agent

@@ -34,6 +34,8 @@ class QNetworkConfig:
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
     """How images are read: convolutions, or flattened as any other vector."""
+    layer_norm: bool = False
+    """Normalise what each layer but the last gives, before the non-linearity (of images each pixel's channels)."""
     dueling: bool = False
     """Add up a value of the state and the advantages of its actions."""
     epsilon_start: Annotated[float, Ge(0), Le(1)] = 1.0
@@ -42,6 +44,14 @@ class QNetworkConfig:
     """Share of random actions at the end."""
     exploration_fraction: Annotated[float, Gt(0), Le(1)] = 0.5
     """Share of the run over which it falls, linearly."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NormalizedQNetworkConfig(QNetworkConfig):
+    """A network that values discrete actions and learns without a target network. Defaults are CleanRL's `pqn.py`."""
+
+    layer_norm: bool = True
+    """Normalise what each layer but the last gives, before the non-linearity (of images each pixel's channels)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -60,17 +60,33 @@ def make_network(build: ModuleBuilder) -> Network:
     return Network(init, apply)
 
 
+class Activation(nnx.Module):
+    """What follows a layer of `features`: the non-linearity, with `layer_norm` behind a normalisation over the last axis.
+
+    Of images that is each pixel's channels, as in purejaxql (CleanRL's PQN for Atari normalises over pixels as well).
+    """
+
+    def __init__(self, name: str, features: int, *, layer_norm: bool, rngs: nnx.Rngs):
+        self.name = name
+        self.norm = nnx.LayerNorm(features, rngs=rngs) if layer_norm else None
+
+    def __call__(self, x: Array) -> Array:
+        return ACTIVATIONS[self.name](self.norm(x) if self.norm else x)
+
+
 class MLP(nnx.Module):
     """Fully connected layers, each followed by the activation: [..., in_features] -> [..., hidden_sizes[-1]]."""
 
-    def __init__(self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, rngs: nnx.Rngs):
+    def __init__(
+        self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, layer_norm: bool = False, rngs: nnx.Rngs
+    ):
         sizes = [in_features, *hidden_sizes]
         self.layers = nnx.List([linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)])
-        self.activation = activation
+        self.activations = nnx.List([Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes])
 
     def __call__(self, x: Array) -> Array:
-        for layer in self.layers:
-            x = ACTIVATIONS[self.activation](layer(x))
+        for layer, activation in zip(self.layers, self.activations, strict=True):
+            x = activation(layer(x))
         return x
 
 
@@ -118,7 +134,7 @@ class CNN(nnx.Module):
     for MinAtar (Young & Tian 2019).
     """
 
-    def __init__(self, image_shape: tuple[int, ...], activation: str, *, rngs: nnx.Rngs):
+    def __init__(self, image_shape: tuple[int, ...], activation: str, *, layer_norm: bool = False, rngs: nnx.Rngs):
         height, width, channels = image_shape
         large = min(height, width) >= 36
         plan = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)  # (channels, kernel, stride)
@@ -132,12 +148,12 @@ class CNN(nnx.Module):
             layers.append(Conv(channels, out_channels, kernel, stride, rngs=rngs))
             height, width, channels = (height - kernel) // stride + 1, (width - kernel) // stride + 1, out_channels
         self.layers = nnx.List(layers)
-        self.activation = activation
+        self.activations = nnx.List([Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n, _, _ in plan])
         self.out_features = height * width * channels
 
     def __call__(self, x: Array) -> Array:
-        for layer in self.layers:
-            x = ACTIVATIONS[self.activation](layer(x))
+        for layer, activation in zip(self.layers, self.activations, strict=True):
+            x = activation(layer(x))
         return x.reshape(x.shape[0], -1)
 
 
@@ -145,22 +161,29 @@ class Torso(nnx.Module):
     """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B, ...] -> [B, hidden_sizes[-1]].
 
     Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]), Discrete values become one-hot
-    vectors, everything else is flattened.
+    vectors, everything else is flattened. With `layer_norm`, all layers are normalised before their activation.
     """
 
     def __init__(
-        self, space: Space, hidden_sizes: Sequence[int], activation: str, *, image_encoder: str = "cnn", rngs: nnx.Rngs
+        self,
+        space: Space,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        *,
+        image_encoder: str = "cnn",
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
     ):
         self.leaves = tuple(leaves(space))
         convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
         self.cnns = nnx.List(
             [
-                CNN(leaf.shape or (), activation, rngs=rngs) if conv else None
+                CNN(leaf.shape or (), activation, layer_norm=layer_norm, rngs=rngs) if conv else None
                 for leaf, conv in zip(self.leaves, convolved, strict=True)
             ]
         )
         features = sum(cnn.out_features if cnn else _flat_size(leaf) for leaf, cnn in zip(self.leaves, self.cnns, strict=True))
-        self.mlp = MLP(features, hidden_sizes, activation, rngs=rngs)
+        self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm, rngs=rngs)
 
     def __call__(self, obs: Obs) -> Array:
         parts = []

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.actor_critic import TorsoBuilder
-from rlkit.agents.configs import QNetworkConfig
+from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.networks import Network, Torso, linear, make_network, out_features
 from rlkit.errors import SpaceError
 from rlkit.spaces import Space, check_observation_space, example
@@ -62,6 +62,10 @@ class QNetwork:
         """The value of every action, [B, A]."""
         return self.network.apply(params, obs)
 
+    def value(self, params: Params, obs: Obs) -> Array:
+        """The value of the best action, [B]."""
+        return self.q_values(params, obs).max(axis=-1)
+
     def _best(self, params: Params, obs: Obs) -> Action:
         return self.start + self.q_values(params, obs).argmax(axis=-1).astype(jnp.int32)
 
@@ -87,7 +91,14 @@ def q_network(
         raise SpaceError(f"a Q-network values discrete actions, the action space is {action_space}; use a Discrete one, or sac")
 
     def default_torso(rngs: nnx.Rngs) -> nnx.Module:
-        return Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+        return Torso(
+            observation_space,
+            config.hidden_sizes,
+            config.activation,
+            image_encoder=config.image_encoder,
+            layer_norm=config.layer_norm,
+            rngs=rngs,
+        )
 
     build, num_actions = torso or default_torso, int(action_space.n)
     features = out_features(build, example(observation_space, (2,)))
@@ -101,6 +112,14 @@ def q_network(
         custom=("torso",) if torso else (),
         action_space=action_space,
     )
+
+
+def normalized_q_network(
+    observation_space: Space, action_space: Space, config: NormalizedQNetworkConfig | None = None
+) -> QNetwork:
+    """A `q_network` with layer normalisation, which keeps learning stable where there is no target network (PQN)."""
+    config = config or NormalizedQNetworkConfig()
+    return dataclasses.replace(q_network(observation_space, action_space, config), spec=("normalized_q_network", config))
 
 
 class QValues(nnx.Module):

@@ -4,7 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.agents.configs import ActorCriticConfig, DeterministicActorCriticConfig, QNetworkConfig, SoftActorCriticConfig
+from rlkit.agents.configs import (
+    ActorCriticConfig,
+    DeterministicActorCriticConfig,
+    NormalizedQNetworkConfig,
+    QNetworkConfig,
+    SoftActorCriticConfig,
+)
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -33,6 +39,11 @@ AGENTS: dict[str, AgentEntry] = {
         factory="rlkit.agents.q_network:q_network",
         summary="a value for each discrete action, dueling or not; MLP or CNN",
     ),
+    "normalized_q_network": AgentEntry(
+        config=NormalizedQNetworkConfig,
+        factory="rlkit.agents.q_network:normalized_q_network",
+        summary="the same with layer normalisation",
+    ),
     "soft_actor_critic": AgentEntry(
         config=SoftActorCriticConfig,
         factory="rlkit.agents.soft_actor_critic:soft_actor_critic",
@@ -42,6 +53,11 @@ AGENTS: dict[str, AgentEntry] = {
         config=DeterministicActorCriticConfig,
         factory="rlkit.agents.deterministic:deterministic_actor_critic",
         summary="deterministic policy and two action values; MLP or CNN; bounded Box actions",
+    ),
+    "discrete_soft_actor_critic": AgentEntry(
+        config=SoftActorCriticConfig,
+        factory="rlkit.agents.discrete_soft_actor_critic:discrete_soft_actor_critic",
+        summary="categorical policy and two values for each discrete action; MLP or CNN",
     ),
 }
 

@@ -37,7 +37,7 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
     if not isinstance(space, spaces.Box):
         raise SpaceError(
             f"{agent} needs a Box of continuous actions, got {space}; "
-            "use actor_critic (PPO, A2C), or q_network (DQN) for Discrete"
+            "use actor_critic (PPO, A2C), or for Discrete discrete_soft_actor_critic (discrete SAC) or q_network (DQN)"
         )
     check_action_space(space)
     require(

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
+from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
-from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.on_policy import Overrides, policy_gradient
 from rlkit.algorithms.updaters import LossFn
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
@@ -30,7 +30,7 @@ def a2c(
     """A2C as an `Algorithm`; arguments as for `ppo`."""
     config = validate(config or A2CConfig())
     overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
-    return on_policy("a2c", config, a2c_loss(config), overrides)
+    return policy_gradient("a2c", config, a2c_loss(config), overrides, Minibatches())
 
 
 def a2c_loss(config: A2CConfig) -> LossFn:

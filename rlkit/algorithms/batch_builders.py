@@ -59,16 +59,35 @@ class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Minibatches:
+    """`num_epochs` shuffles of a dataset [T·N, ...] into `num_minibatches` batches each."""
+
+    num_epochs: int = 1
+    num_minibatches: int = 1
+
+    def draw(self, dataset: PyTree, key: Key) -> Array:
+        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch; the key is consumed."""
+        size = jax.tree.leaves(dataset)[0].shape[0]
+        if self.num_minibatches == 1:  # the order within a batch changes nothing
+            return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
+        orders = jax.vmap(lambda k: shuffled_indices(k, size))(jax.random.split(key, self.num_epochs))
+        return orders.reshape(self.num_epochs * self.num_minibatches, -1)
+
+    def gather(self, dataset: PyTree, plan: Array) -> Any:
+        """The batch of the samples that `plan` [M] indexes."""
+        return dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class OnPolicyBatchBuilder:
-    """GAE once per rollout, then `num_epochs` shuffles of it into `num_minibatches` batches.
+    """GAE once per rollout, then `minibatches` of it.
 
     Values and log-probs are computed here, in one batch, rather than step by step while collecting.
     """
 
     gamma: float | Array
     gae_lambda: float | Array
-    num_epochs: int = 1
-    num_minibatches: int = 1
+    minibatches: Minibatches
     normalize_advantages: bool = False
     process_batch: ProcessBatch | None = None
 
@@ -111,16 +130,12 @@ class OnPolicyBatchBuilder:
         return memory, dataset, {"explained_variance": explained_variance(value, target)}
 
     def draw(self, dataset: OnPolicyBatch, key: Key) -> Array:
-        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch."""
-        size = dataset.value.shape[0]
-        if self.num_minibatches == 1:  # the order within a batch changes nothing
-            return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
-        orders = jax.vmap(lambda k: shuffled_indices(k, size))(jax.random.split(key, self.num_epochs))
-        return orders.reshape(self.num_epochs * self.num_minibatches, -1)
+        """See `Minibatches`."""
+        return self.minibatches.draw(dataset, key)
 
     def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> Any:
         """The batch of the samples that `plan` [M] indexes."""
-        batch = dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
+        batch = self.minibatches.gather(dataset, plan)
         if self.normalize_advantages:
             batch = batch.replace(advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name)))
         return self.process_batch(batch) if self.process_batch else batch

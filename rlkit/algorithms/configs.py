@@ -14,7 +14,7 @@ from rlkit.errors import ConfigError
 PositiveInt = Annotated[int, Gt(0)]
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Schedule = Literal["constant", "linear", "cosine"]
-Optimizer = Literal["adam", "rmsprop", "sgd"]
+Optimizer = Literal["adam", "radam", "rmsprop", "sgd"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,36 @@ class A2CConfig:
     """Weight of the value loss."""
     normalize_advantages: bool = False
     """Standardise advantages within each rollout."""
+    normalize_observations: bool = False
+    """Standardise observations by running statistics, clipped to +-10."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PQNConfig:
+    """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`; exploration is the agent's affair, see `QNetworkConfig`."""
+
+    num_steps: PositiveInt = 128
+    """Steps that each environment takes in one iteration."""
+    num_epochs: PositiveInt = 4
+    """Passes over each rollout."""
+    num_minibatches: PositiveInt = 4
+    """Minibatches in each pass; must divide num_envs x num_steps."""
+    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    """Step size of the optimiser at the start."""
+    learning_rate_schedule: Schedule = "linear"
+    """How the step size falls over the run: linear and cosine end at 0."""
+    optimizer: Optimizer = "radam"
+    """Update rule."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """Added to the denominator of adaptive update rules."""
+    max_grad_norm: Annotated[float, Gt(0)] | None = 10.0
+    """Largest global norm of the gradient; None: no clipping."""
+    gamma: UnitInterval = 0.99
+    """Discount factor."""
+    q_lambda: UnitInterval = 0.65
+    """Mix of short and long returns; 0: one step of Q-learning, 1: the rewards of the rest of the rollout."""
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
@@ -181,7 +211,27 @@ class TD3Config(OffPolicyConfig):
     """How far that noise may go."""
 
 
-def check_minibatches(config: PPOConfig, num_envs: int) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DiscreteSACConfig(OffPolicyConfig):
+    """Soft Actor-Critic for discrete actions. Defaults are CleanRL's `sac_atari.py` but for targets that follow slowly."""
+
+    prefill_steps: Annotated[int, Ge(0)] = 20_000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    batch_size: PositiveInt = 64
+    """Transitions in a gradient step."""
+    updates_per_step: Annotated[float, Gt(0)] = 0.25
+    """Gradient steps for each environment step, over all environments."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-4
+    """Added to the denominator of adaptive update rules."""
+    tau: Annotated[float, Gt(0), Le(1)] = 0.005
+    """Share of the way to the critics that their targets go after every update."""
+    temperature: Annotated[float, Ge(0)] | None = None
+    """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
+    target_entropy_ratio: UnitInterval = 0.89
+    """Entropy that the temperature is learned for, as a share of that of uniformly random actions."""
+
+
+def check_minibatches(config: PPOConfig | PQNConfig, num_envs: int) -> None:
     """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs` environments."""
     size = num_envs * config.num_steps
     if size % config.num_minibatches == 0:

@@ -20,6 +20,7 @@ from rlkit.algorithms.off_policy import off_policy, optimizer_of
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.ops.losses import at_index
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -47,11 +48,10 @@ def dqn_loss(config: DQNConfig) -> LossFn:
 
     def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Any, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
-        chosen = agent.index(batch.action)[:, None]
-        value = jnp.take_along_axis(q_values, chosen, axis=1)[:, 0]
+        value = at_index(q_values, agent.index(batch.action))
         next_values = agent.q_values(target_params, batch.next_obs)
         best = (agent.q_values(params, batch.next_obs) if config.double else next_values).argmax(axis=1)
-        target = batch.reward + batch.discount * jnp.take_along_axis(next_values, best[:, None], axis=1)[:, 0]
+        target = batch.reward + batch.discount * at_index(next_values, best)
         target = jax.lax.stop_gradient(target)
         metrics = {"q_value": value.mean(), "target": target.mean(), "td_error": target - value}
         return (batch.weight * errors(value, target)).mean(), metrics

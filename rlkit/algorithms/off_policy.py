@@ -3,19 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
+from jax import Array
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ReplayBatchBuilder
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
-from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.on_policy import Overrides, check_methods
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.errors import SpaceError, require
+from rlkit.ops import losses
 from rlkit.optimizers import make_optimizer
+from rlkit.types import Metrics
 
 
 def off_policy(
@@ -35,12 +40,7 @@ def off_policy(
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
-        missing = [method for method in needs if not hasattr(given, method)]
-        if missing:
-            raise ConfigError(
-                f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got {type(given).__name__}; "
-                f"use rlkit.{agent}(env.observation_space, env.action_space)"
-            )
+        check_methods(name, given, needs, agent)
         if check is not None:
             check(given, env)
         check_sizes(config, env.num_envs)
@@ -68,6 +68,17 @@ def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedRe
     return PrioritizedReplay(
         priority_exponent=config.priority_exponent, importance_exponent=config.importance_exponent, **common
     )
+
+
+def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Metrics]:
+    """Half the squared errors of two critics [2, M] against the same target [M], summed over the critics, and metrics.
+
+    Prioritised replay goes by the mean of both absolute errors.
+    """
+    target = jax.lax.stop_gradient(target)
+    errors = losses.squared_error(q_values, target).sum(0)
+    metrics = {"q_value": q_values.mean(), "target": target.mean(), "td_error": jnp.abs(q_values - target).mean(0)}
+    return (weight * errors).mean(), metrics
 
 
 def optimizer_of(config: OffPolicyConfig) -> optax.GradientTransformation:

@@ -1,4 +1,4 @@
-"""The wiring that on-policy actor-critic algorithms share: they differ in their loss and in how often they see a rollout."""
+"""The wiring that on-policy algorithms share: they differ in loss, targets and passes over a rollout."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from typing import Any
 import optax
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import OnPolicyBatchBuilder, ProcessBatch
+from rlkit.algorithms.batch_builders import BatchBuilder, Minibatches, OnPolicyBatchBuilder, ProcessBatch
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
@@ -34,29 +34,26 @@ class Overrides:
 
 def on_policy(
     name: str,
-    config: PPOConfig | A2CConfig,
+    config: PPOConfig | A2CConfig | PQNConfig,
     loss: LossFn,
+    batch_builder: BatchBuilder,
     overrides: Overrides,
     *,
-    num_epochs: int = 1,
-    num_minibatches: int = 1,
+    needs: tuple[str, ...],
+    agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The algorithm `name`: collect, estimate advantages by GAE, descend `loss` `num_epochs` times over the rollout."""
+    """The algorithm `name`: collect, then descend `loss` on the batches that `batch_builder` makes of the rollout.
 
-    def check_parts(agent: Any, env: EnvAdapter) -> None:
-        if not (hasattr(agent, "policy_and_value") and hasattr(agent, "value")):
-            raise ConfigError(
-                f"{name} needs an agent with `policy_and_value` and `value`, got {type(agent).__name__}; "
-                "use rlkit.actor_critic(env.observation_space, env.action_space)"
-            )
+    `needs` and `agent` as for `off_policy`.
+    """
+
+    def check_parts(given: Any, env: EnvAdapter) -> None:
+        check_methods(name, given, needs, agent)
+        if not isinstance(config, A2CConfig):
+            check_minibatches(config, env.num_envs)
         if check is not None:
-            check(agent, env)
-        require(
-            not config.normalize_advantages or config.num_steps * env.num_envs // num_minibatches > 1,
-            "normalize_advantages needs at least two samples in a minibatch, got one",
-            "use fewer minibatches, more environments or steps, or normalize_advantages=False",
-        )
+            check(given, env)
 
     optimizer = overrides.optimizer or make_optimizer(
         config.optimizer,
@@ -68,14 +65,7 @@ def on_policy(
     descent = GradientStep(loss=overrides.loss or loss, optimizer=optimizer, process_gradients=overrides.process_gradients)
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, reward_discount=config.gamma if config.normalize_rewards else None),
-        batch_builder=OnPolicyBatchBuilder(
-            gamma=config.gamma,
-            gae_lambda=config.gae_lambda,
-            num_epochs=num_epochs,
-            num_minibatches=num_minibatches,
-            normalize_advantages=config.normalize_advantages,
-            process_batch=overrides.process_batch,
-        ),
+        batch_builder=batch_builder,
         updater=Updater(steps=(descent,)),
         normalize_observations=config.normalize_observations,
         normalize_rewards=config.normalize_rewards,
@@ -83,3 +73,37 @@ def on_policy(
         custom=overrides.names,
         check=check_parts,
     )
+
+
+def policy_gradient(
+    name: str, config: PPOConfig | A2CConfig, loss: LossFn, overrides: Overrides, minibatches: Minibatches
+) -> Algorithm:
+    """The `on_policy` algorithm of an actor-critic, whose advantages are estimated by GAE."""
+
+    def check(agent: Any, env: EnvAdapter) -> None:
+        require(
+            not config.normalize_advantages or config.num_steps * env.num_envs // minibatches.num_minibatches > 1,
+            "normalize_advantages needs at least two samples in a minibatch, got one",
+            "use fewer minibatches, more environments or steps, or normalize_advantages=False",
+        )
+
+    builder = OnPolicyBatchBuilder(
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+        minibatches=minibatches,
+        normalize_advantages=config.normalize_advantages,
+        process_batch=overrides.process_batch,
+    )
+    needs = ("policy_and_value", "value")
+    return on_policy(name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check)
+
+
+def check_methods(name: str, given: Any, needs: tuple[str, ...], agent: str) -> None:
+    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls; `agent` names one that
+    has them.
+    """
+    if any(not hasattr(given, method) for method in needs):
+        raise ConfigError(
+            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got {type(given).__name__}; "
+            f"use rlkit.{agent}(env.observation_space, env.action_space)"
+        )

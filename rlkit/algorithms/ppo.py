@@ -10,9 +10,9 @@ from typing import Any
 import optax
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import OnPolicyBatch, ProcessBatch
-from rlkit.algorithms.configs import PPOConfig, check_minibatches
-from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.on_policy import Overrides, policy_gradient
 from rlkit.algorithms.updaters import LossFn
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
@@ -35,15 +35,8 @@ def ppo(
     """
     config = validate(config or PPOConfig())
     overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
-    return on_policy(
-        "ppo",
-        config,
-        ppo_loss(config),
-        overrides,
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        check=lambda agent, env: check_minibatches(config, env.num_envs),
-    )
+    minibatches = Minibatches(num_epochs=config.num_epochs, num_minibatches=config.num_minibatches)
+    return policy_gradient("ppo", config, ppo_loss(config), overrides, minibatches)
 
 
 def ppo_loss(config: PPOConfig) -> LossFn:

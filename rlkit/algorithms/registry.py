@@ -4,7 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
+from rlkit.algorithms.configs import (
+    A2CConfig,
+    DiscreteSACConfig,
+    DQNConfig,
+    PPOConfig,
+    PQNConfig,
+    SACConfig,
+    TD3Config,
+)
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
 from rlkit.lazy import resolve
 
@@ -35,6 +43,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         agent="actor_critic",
         summary="Advantage Actor-Critic, on-policy; discrete and continuous actions",
     ),
+    "pqn": AlgorithmEntry(
+        config=PQNConfig,
+        factory="rlkit.algorithms.pqn:pqn",
+        agent="normalized_q_network",
+        summary="Parallelised Q-Network, on-policy; discrete actions",
+    ),
     "dqn": AlgorithmEntry(
         config=DQNConfig,
         factory="rlkit.algorithms.dqn:dqn",
@@ -52,6 +66,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         factory="rlkit.algorithms.td3:td3",
         agent="deterministic_actor_critic",
         summary="Twin Delayed Deep Deterministic policy gradient, off-policy; continuous actions",
+    ),
+    "discrete_sac": AlgorithmEntry(
+        config=DiscreteSACConfig,
+        factory="rlkit.algorithms.discrete_sac:discrete_sac",
+        agent="discrete_soft_actor_critic",
+        summary="Soft Actor-Critic, off-policy; discrete actions",
     ),
 }
 

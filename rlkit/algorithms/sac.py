@@ -1,7 +1,7 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for continuous actions.
 
-Follows Stable-Baselines3's SAC, with the temperature learned; the three gradient steps come in CleanRL's order: critics, actor,
-temperature, each by what the one before it left.
+Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in the order:
+the critics' step comes first, and the actor learns by what it left.
 """
 
 import math
@@ -15,12 +15,12 @@ from jax import Array
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
-from rlkit.algorithms.configs import SACConfig
-from rlkit.algorithms.off_policy import check_bounds, off_policy, optimizer_of
+from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
+from rlkit.algorithms.off_policy import check_bounds, off_policy, optimizer_of, twin_loss
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
-from rlkit.ops import losses
+from rlkit.envs.base import EnvAdapter
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -34,23 +34,15 @@ def sac(
 ) -> Algorithm:
     """SAC as an `Algorithm`, for agents like `soft_actor_critic`; batches are `Replayed`, else as for `ppo`.
 
-    Critics, actor and temperature have an optimiser state each; `optimizer` and `process_gradients` serve all of them.
+    The critics have one optimiser state, actor and temperature another; `optimizer` and `process_gradients` serve both.
     """
     config = validate(config or SACConfig())
     overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
-    by_group = {"critic": critic_loss(config), "actor": actor_loss(config)}
-    if config.temperature is None:
-        by_group["log_temperature"] = temperature_loss(config)
-    optimizer = optimizer or optimizer_of(config)
-    steps = tuple(
-        GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=process_gradients)
-        for group, loss in by_group.items()
-    )
-    return off_policy(
+    return soft_off_policy(
         "sac",
         config,
-        steps,
-        TargetUpdate(groups=("critic",), tau=config.tau),
+        critic_loss(config),
+        actor_loss(config),
         overrides,
         needs=("policy", "q_values", "to_unit"),
         agent="soft_actor_critic",
@@ -58,11 +50,37 @@ def sac(
     )
 
 
+def soft_off_policy(
+    name: str,
+    config: SACConfig | DiscreteSACConfig,
+    critic: LossFn,
+    actor: LossFn,
+    overrides: Overrides,
+    *,
+    needs: tuple[str, ...],
+    agent: str,
+    check: Callable[[Any, EnvAdapter], None] | None = None,
+) -> Algorithm:
+    """The `off_policy` algorithm that descends the critics' loss, then that of the actor, and of the temperature if learned.
+
+    Targets of the critics follow by `tau`.
+    """
+    optimizer = overrides.optimizer or optimizer_of(config)
+
+    def step(loss: LossFn, *group: str) -> GradientStep:
+        return GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=overrides.process_gradients)
+
+    learned = ("log_temperature",) if config.temperature is None else ()
+    steps = (step(critic, "critic"), step(actor, "actor", *learned))
+    target = TargetUpdate(groups=("critic",), tau=config.tau)
+    return off_policy(name, config, steps, target, overrides, needs=needs, agent=agent, check=check)
+
+
 def critic_loss(config: SACConfig) -> LossFn:
     """Half the squared error of both critics against the soft value of what follows (eq. 5), summed over the critics.
 
     That value has the entropy in it, so neither is bootstrapped behind a termination. Over several steps (`n_step`), the
-    entropies on the way are left out. Prioritised replay goes by the mean of both critics' absolute errors.
+    entropies on the way are left out.
     """
 
     def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
@@ -70,42 +88,41 @@ def critic_loss(config: SACConfig) -> LossFn:
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * (next_q - temperature(config, params) * log_prob)
         q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))  # [2, M]
-        target = jax.lax.stop_gradient(target)
-        errors = losses.squared_error(q_values, target).sum(0)
-        metrics = {"q_value": q_values.mean(), "target": target.mean(), "td_error": jnp.abs(q_values - target).mean(0)}
-        return (batch.weight * errors).mean(), metrics
+        return twin_loss(q_values, target, batch.weight)
 
     return loss
 
 
 def actor_loss(config: SACConfig) -> LossFn:
-    """temperature · log-prob - the lesser critic, at actions of the policy (eq. 9 of the paper)."""
+    """temperature · log-prob - the lesser critic, at actions of the policy (eq. 9 of the paper); and `temperature_loss`."""
 
     def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
         action, log_prob = agent.policy(params["actor"], batch.obs).sample_and_log_prob(key)
         q_value = agent.q_values(jax.lax.stop_gradient(params["critic"]), batch.obs, action).min(0)
-        alpha = temperature(config, params)
-        return (alpha * log_prob - q_value).mean(), {"entropy": -log_prob.mean(), "temperature": alpha}
-
-    return loss
-
-
-def temperature_loss(config: SACConfig) -> LossFn:
-    """-log temperature · (log-prob + target entropy), as in Stable-Baselines3.
-
-    The paper (eq. 18) has the temperature itself in front, which scales the gradient by it; the sign is the same.
-    """
-
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> Array:
-        _, log_prob = agent.policy(params["actor"], batch.obs).sample_and_log_prob(key)
         num_dimensions = math.prod(batch.action.shape[1:])
         wanted = -float(num_dimensions) if config.target_entropy is None else config.target_entropy
-        return -params["log_temperature"] * jax.lax.stop_gradient(log_prob + wanted).mean()
+        actor = (temperature(config, params) * log_prob - q_value).mean()
+        return with_temperature_loss(config, params, actor, entropy=-log_prob.mean(), wanted=wanted)
 
     return loss
 
 
-def temperature(config: SACConfig, params: Params) -> Array:
+def with_temperature_loss(
+    config: SACConfig | DiscreteSACConfig, params: Params, actor: Array, *, entropy: Array, wanted: float
+) -> tuple[Array, Metrics]:
+    """The actor's loss plus, where the temperature is learned, log temperature · (entropy - wanted entropy), and metrics.
+
+    As in Stable-Baselines3. The paper (eq. 18) has the temperature itself in front, which scales the gradient by it; the sign
+    is the same. Neither loss moves the other's parameters.
+    """
+    metrics = {"actor_loss": actor, "entropy": entropy, "temperature": temperature(config, params)}
+    if config.temperature is not None:
+        return actor, metrics
+    of_temperature = params["log_temperature"] * jax.lax.stop_gradient(entropy - wanted)
+    return actor + of_temperature, metrics | {"temperature_loss": of_temperature}
+
+
+def temperature(config: SACConfig | DiscreteSACConfig, params: Params) -> Array:
     """The weight of the entropy, [] float32; a constant to whoever differentiates."""
     if config.temperature is not None:
         return jnp.asarray(config.temperature, jnp.float32)

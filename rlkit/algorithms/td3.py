@@ -18,11 +18,10 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import TD3Config
-from rlkit.algorithms.off_policy import check_bounds, off_policy, optimizer_of
+from rlkit.algorithms.off_policy import check_bounds, off_policy, optimizer_of, twin_loss
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
-from rlkit.ops import losses
 from rlkit.types import Action, Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -68,8 +67,7 @@ def critic_loss(config: TD3Config) -> LossFn:
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * next_q
         q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))  # [2, M]
-        errors = losses.squared_error(q_values, jax.lax.stop_gradient(target))
-        return errors.sum(0).mean(), {"q_value": q_values.mean(), "target": target.mean()}
+        return twin_loss(q_values, target, batch.weight)
 
     return loss
 

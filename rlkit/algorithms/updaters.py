@@ -24,7 +24,7 @@ MOST_SELDOM = 2**16  # the largest `every`, see `StepCounter.remainder`
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientStep:
-    """One descent of a loss: in all parameters, or in the top-level `group` of them.
+    """One descent of a loss: in all parameters, or in one or several top-level groups of them.
 
     If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`.
     With `every=n` it is taken in each n-th update alone, counted over the whole run by `LearnerState.updates`: with 2 in the
@@ -33,7 +33,7 @@ class GradientStep:
 
     loss: LossFn
     optimizer: optax.GradientTransformation
-    group: str | None = None
+    group: str | tuple[str, ...] | None = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
     every: int = 1
 
@@ -138,7 +138,7 @@ class Updater:
 
         part, opt_state, metrics = _only_every(step.every, learner.updates, taken, left_out)
         opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
-        params = part if step.group is None else {**learner.params, step.group: part}
+        params = _with(learner.params, step.group, part)
         return learner.replace(params=params, opt_state=opt_states), metrics
 
     def _follow(self, learner: LearnerState) -> LearnerState:
@@ -161,7 +161,7 @@ class Updater:
         part, opt_state = _select(learner.params, step.group), learner.opt_state[index]
 
         def loss_fn(part: PyTree) -> tuple[Array, Metrics]:
-            params = part if step.group is None else {**learner.params, step.group: part}
+            params = _with(learner.params, step.group, part)
             return split_loss(step.loss(agent, params, learner.target_params, batch, key))
 
         def differentiate(part: PyTree) -> tuple[Array, Metrics, PyTree, Array | None]:
@@ -190,7 +190,7 @@ class Updater:
         part, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
         )
-        prefix = "" if step.group is None else f"{step.group}_"
+        prefix = "" if step.group is None else f"{step.group if isinstance(step.group, str) else step.group[0]}_"
         metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})
         rate = current_learning_rate(opt_state)
         if rate is not None:
@@ -258,5 +258,15 @@ def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, 
     return loss + optax.tree.vdot(gradients, jax.tree.map(lambda x: x - jax.lax.stop_gradient(x), part))
 
 
-def _select(params: Params, group: str | None) -> PyTree:
-    return params if group is None else params[group]
+def _select(params: Params, group: str | tuple[str, ...] | None) -> PyTree:
+    """The parameters of a group, or by name of several."""
+    if group is None:
+        return params
+    return params[group] if isinstance(group, str) else {name: params[name] for name in group}
+
+
+def _with(params: Params, group: str | tuple[str, ...] | None, part: PyTree) -> Params:
+    """`params` with what `_select` took from them replaced."""
+    if group is None:
+        return part
+    return {**params, **({group: part} if isinstance(group, str) else part)}

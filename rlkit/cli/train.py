@@ -10,7 +10,7 @@ from typing import Any
 
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
-from rlkit.algorithms.configs import PPOConfig, check_minibatches
+from rlkit.algorithms.configs import PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
     require(has_seed, f"{file} is of a run that was started from a key, not from a seed", "choose one with --seed N")
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
-    if isinstance(config.hyperparameters, PPOConfig):
+    if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
         own_env.register(_typed_env(names))

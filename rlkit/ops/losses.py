@@ -20,6 +20,15 @@ def outside_clip(log_ratio: Array, clip_epsilon: float | Array) -> Array:
     return (jnp.abs(jnp.expm1(log_ratio)) > clip_epsilon).astype(jnp.float32)
 
 
+def at_index(values: Array, index: Array) -> Array:
+    """Of values [..., M, A] those at index [M] of the last axis: [..., M].
+
+    >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
+    [2.0, 3.0]
+    """
+    return jnp.take_along_axis(values, jnp.broadcast_to(index[:, None], (*values.shape[:-1], 1)), axis=-1)[..., 0]
+
+
 def squared_error(prediction: Array, target: Array) -> Array:
     """½ (prediction - target)²."""
     return 0.5 * jnp.square(prediction - target)

@@ -12,9 +12,11 @@ from gymnasium import spaces
 from rlkit.agents.registry import agent_entry
 from rlkit.agents.registry import make_agent as make_agent_by_name
 from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.configs import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
+from rlkit.algorithms.configs import A2CConfig, DiscreteSACConfig, DQNConfig, PPOConfig, PQNConfig, SACConfig, TD3Config
+from rlkit.algorithms.discrete_sac import discrete_sac
 from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
+from rlkit.algorithms.pqn import pqn
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.ring import Ring
 from rlkit.algorithms.sac import sac
@@ -26,8 +28,10 @@ from rlkit.training.module import RLModule, fit, iteration, strong_types
 ALGORITHMS = {
     "ppo": lambda **fields: ppo(PPOConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
     "a2c": lambda **fields: a2c(A2CConfig(**{"num_steps": 8, "learning_rate": 0.01, "optimizer": "adam"} | fields)),
+    "pqn": lambda **fields: pqn(PQNConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
     "sac": lambda **fields: sac(SACConfig(**SMALL_SAC | fields)),
     "td3": lambda **fields: td3(TD3Config(**SMALL_SAC | fields)),
+    "discrete_sac": lambda **fields: discrete_sac(DiscreteSACConfig(**SMALL_SAC | fields)),
     "dqn": lambda **fields: dqn(
         DQNConfig(
             **{
@@ -57,6 +61,8 @@ SPACES = {
     "sac": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
     "td3": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
     "ppo": spaces.Discrete(2),
+    "pqn": spaces.Discrete(3, start=-1),
+    "discrete_sac": spaces.Discrete(3, start=-1),
     "a2c": spaces.Box(-1.0, 1.0, (2,)),
     "dqn": spaces.Discrete(3, start=-1),
 }
@@ -67,11 +73,6 @@ def agent_of(name, env, hidden_sizes=(8,)):
     agent = algorithm_entry(name).agent
     config = agent_entry(agent).config(hidden_sizes=hidden_sizes)
     return make_agent_by_name(agent, env.observation_space, env.action_space, config)
-
-
-def values(agent, params, obs):
-    """State values, of a Q-network those of the best actions."""
-    return agent.value(params, obs) if hasattr(agent, "value") else agent.q_values(params, obs).max(-1)
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
@@ -183,7 +184,7 @@ def test_one_trace(key, module, quick_jit):
 
 
 def fresh_updates(module) -> int:
-    return {"ppo": 8, "a2c": 1, "dqn": 8, "sac": 8, "td3": 8}[module.algorithm.spec[0]]
+    return {"ppo": 8, "a2c": 1, "pqn": 8, "dqn": 8, "sac": 8, "discrete_sac": 8, "td3": 8}[module.algorithm.spec[0]]
 
 
 def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_jit):
@@ -213,12 +214,19 @@ PROBES = {
     "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),
     "dict_observation": (space_probes.DictObservation(), 0.9),
 }
-FIELDS = {"ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0}, "a2c": {}, "dqn": {}}
-ITERATIONS = {"ppo": 300, "a2c": 400, "dqn": 150}
+FIELDS = {
+    "ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0},
+    "a2c": {},
+    "pqn": {},
+    "dqn": {},
+}
+ITERATIONS = {"ppo": 300, "a2c": 400, "pqn": 150, "dqn": 150}
 HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
 FOR_A2C = ("time_limit", "observation_dependent_action")
+FOR_PQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action")
 FOR_DQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action", "dict_observation")
 CASES = [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C), *(("dqn", probe) for probe in FOR_DQN)]
+CASES += [("pqn", probe) for probe in FOR_PQN]
 
 
 @pytest.mark.parametrize(("name", "probe"), CASES)
@@ -234,7 +242,7 @@ def test_probe(key, quick_jit, name, probe):
     if single.best_action() is not None:
         best, _ = agent.exploit(params, obs, (), key)
         np.testing.assert_array_equal(best, single.best_action())
-    np.testing.assert_allclose(values(agent, params, obs), single.expected_value(gamma), atol=0.1)
+    np.testing.assert_allclose(agent.value(params, obs), single.expected_value(gamma), atol=0.1)
 
 
 def test_probe_of_continuous_actions(key, make_agent, quick_jit):

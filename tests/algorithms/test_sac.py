@@ -16,7 +16,7 @@ from rlkit.agents.soft_actor_critic import soft_actor_critic
 from rlkit.algorithms.base import check_fit
 from rlkit.algorithms.configs import SACConfig
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.sac import actor_loss, critic_loss, sac, temperature_loss
+from rlkit.algorithms.sac import actor_loss, critic_loss, sac
 from rlkit.errors import ConfigError, SpaceError
 
 GROUPS = ("critic", "actor", "log_temperature")
@@ -29,6 +29,9 @@ BATCH = Replayed(
     reward=jnp.array([1.0, 2.0, 3.0]),
     discount=jnp.array([0.9, 0.9, 0.0]),
     next_obs=jnp.ones((3, 1)),
+    extras={},
+    weight=jnp.ones(3),
+    index=jnp.arange(3),
 )
 LOG_PROB = jnp.array([-1.0, 2.0, 5.0])
 
@@ -64,7 +67,10 @@ Q_VALUES = np.array([[1.0, 0.0, -2.0], [2.0, 0.0, -4.0]])
 def test_critic_loss_by_hand():
     loss, metrics = critic_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
     np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - TARGET).sum(0).mean(), rtol=1e-5)
-    assert set(metrics) == {"q_value", "target"}
+    assert set(metrics) == {"q_value", "target", "td_error"}
+    np.testing.assert_allclose(metrics["td_error"], np.abs(Q_VALUES - TARGET).mean(0), rtol=1e-5)
+    weighted, _ = critic_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH.replace(weight=jnp.array([0.0, 0.0, 0.5])), None)
+    np.testing.assert_allclose(weighted, 0.25 * np.square(Q_VALUES - TARGET).sum(0)[2] / 3, rtol=1e-5)
     np.testing.assert_allclose(metrics["q_value"], Q_VALUES.mean(), rtol=1e-5)
     np.testing.assert_allclose(metrics["target"], TARGET.mean(), rtol=1e-5)
 
@@ -74,24 +80,25 @@ def test_a_fixed_temperature_replaces_the_learned_one():
     np.testing.assert_allclose(metrics["target"], np.mean([91.0, 92.0, 3.0]), rtol=1e-6)
     _, metrics = actor_loss(SACConfig(temperature=0.25))(Stub(), PARAMS, TARGETS, BATCH, None)
     assert metrics["temperature"] == 0.25
-    assert [step.group for step in sac(SACConfig(temperature=0.25)).updater.steps] == ["critic", "actor"]
-    assert [step.group for step in sac().updater.steps] == list(GROUPS)
+    assert [step.group for step in sac(SACConfig(temperature=0.25)).updater.steps] == [("critic",), ("actor",)]
+    assert [step.group for step in sac().updater.steps] == [("critic",), ("actor", "log_temperature")]
 
 
 def test_actor_loss_by_hand():
     """Unit actions sum to 1, 1, -1: the lesser critic says 1, 1, -2."""
     loss, metrics = actor_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
-    np.testing.assert_allclose(loss, ((-0.5 - 1.0) + (1.0 - 1.0) + (2.5 + 2.0)) / 3, rtol=1e-5)
-    assert set(metrics) == {"entropy", "temperature"}
+    np.testing.assert_allclose(metrics["actor_loss"], ((-0.5 - 1.0) + (1.0 - 1.0) + (2.5 + 2.0)) / 3, rtol=1e-5)
+    np.testing.assert_allclose(loss, metrics["actor_loss"] + metrics["temperature_loss"], rtol=1e-6)
+    assert set(metrics) == {"actor_loss", "temperature_loss", "entropy", "temperature"}
     np.testing.assert_allclose((metrics["entropy"], metrics["temperature"]), (-2.0, 0.5), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("target_entropy", "wanted"), [(None, -2.0), (0.5, 0.5), (-3.0, -3.0)])
 def test_temperature_loss_by_hand(target_entropy, wanted):
     """The default wants minus the number of action dimensions; too little entropy raises the temperature."""
-    loss = temperature_loss(SACConfig(target_entropy=target_entropy))
-    value, gradient = jax.value_and_grad(lambda params: loss(Stub(), params, TARGETS, BATCH, None))(PARAMS)
-    np.testing.assert_allclose(value, -math.log(0.5) * (2.0 + wanted), rtol=1e-5, atol=1e-6)
+    loss = actor_loss(SACConfig(target_entropy=target_entropy))
+    gradient, metrics = jax.grad(lambda params: loss(Stub(), params, TARGETS, BATCH, None), has_aux=True)(PARAMS)
+    np.testing.assert_allclose(metrics["temperature_loss"], -math.log(0.5) * (2.0 + wanted), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(gradient["log_temperature"], -(2.0 + wanted), rtol=1e-5, atol=1e-6)
     assert (wanted > -2.0) == bool(gradient["log_temperature"] < 0)
 
@@ -103,24 +110,36 @@ def real_agent():
 
 
 @pytest.mark.parametrize(
-    ("group", "make_loss"), [("critic", critic_loss), ("actor", actor_loss), ("log_temperature", temperature_loss)]
+    ("groups", "make_loss", "temperature"),
+    [(["critic"], critic_loss, None), (["actor", "log_temperature"], actor_loss, None), (["actor"], actor_loss, 0.5)],
 )
-def test_each_loss_moves_its_group_alone(key, group, make_loss):
+def test_each_loss_moves_its_groups_alone(key, groups, make_loss, temperature):
     """Even if all parameters and targets are differentiated."""
     agent = real_agent()
     params = agent.init(key)
     targets = {"critic": agent.init(jax.random.key(1))["critic"]}
 
     def loss(everything):
-        output = make_loss(SACConfig())(agent, *everything, BATCH, jax.random.key(2))
-        return output[0] if isinstance(output, tuple) else output
+        return make_loss(SACConfig(temperature=temperature))(agent, *everything, BATCH, jax.random.key(2))[0]
 
     gradients, of_targets = jax.grad(loss)((params, targets))
     norms = {name: float(optax.tree.norm(part)) for name, part in gradients.items()}
-    assert [name for name, norm in norms.items() if norm > 0] == [group]
+    assert [name for name, norm in norms.items() if norm > 0] == groups
     assert float(optax.tree.norm(of_targets)) == 0.0
-    parts = [gradients["critic"][name] for name in ("first", "second")] if group == "critic" else [gradients[group]]
-    assert all(float(optax.tree.norm(part)) > 0 for part in parts)
+    assert all(float(optax.tree.norm(gradients["critic"][name])) > 0 for name in ("first", "second") if "critic" in groups)
+
+
+def test_actor_and_temperature_do_not_move_each_other(key):
+    """Each has the gradient that its own loss alone gives."""
+    agent = real_agent()
+    params = agent.init(key)
+
+    def gradient(name):
+        return jax.grad(lambda p: actor_loss(SACConfig())(agent, p, (), BATCH, jax.random.key(2))[1][name])(params)
+
+    of_actor, of_temperature = gradient("actor_loss"), gradient("temperature_loss")
+    assert float(of_actor["log_temperature"]) == 0.0 and float(optax.tree.norm(of_temperature["actor"])) == 0.0
+    assert float(optax.tree.norm(of_actor["actor"])) > 0 and float(of_temperature["log_temperature"]) != 0.0
 
 
 def test_the_actor_learns_through_the_sample(key):
@@ -171,7 +190,7 @@ def test_one_iteration(key, make_env, quick_jit):
         before.params["critic"],
         after.target_params["critic"],
     )
-    wanted = {"critic_loss", "actor_loss", "log_temperature_loss", "q_value", "target", "entropy", "temperature"}
+    wanted = {"critic_loss", "actor_loss", "temperature_loss", "q_value", "target", "entropy", "temperature"}
     assert wanted <= set(metrics)
     assert all(np.isfinite(value).all() for value in metrics.values())
     assert (metrics["sum/skipped_updates"], int(after.updates.low)) == (0.0, 1)

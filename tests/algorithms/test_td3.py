@@ -27,6 +27,9 @@ BATCH = Replayed(
     reward=jnp.array([1.0, 2.0, 3.0]),
     discount=jnp.array([0.9, 0.9, 0.0]),
     next_obs=jnp.ones((3, 1)),
+    extras={},
+    weight=jnp.ones(3),
+    index=jnp.arange(3),
 )
 
 

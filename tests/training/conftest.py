@@ -11,8 +11,10 @@ import pytest
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"num_steps": 8, "num_epochs": 1, "num_minibatches": 2},
     "a2c": {"num_steps": 8},
+    "pqn": {"num_steps": 8, "num_epochs": 1, "num_minibatches": 2},
     "sac": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
     "td3": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
+    "discrete_sac": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
     "dqn": {
         "num_steps": 8,
         "prefill_steps": 20,

@@ -56,6 +56,8 @@ RUNS = {
     "a2c-1": ("a2c", "probe/Counter", {}, 1),
     "a2c-2": ("a2c", "probe/Counter", {}, 2),
     "dqn-1": ("dqn", "probe/Counter", {**REPLAY, "target_period": 40, "n_step": 3}, 1),
+    "pqn-1": ("pqn", "probe/Counter", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
+    "discrete_sac-2": ("discrete_sac", "probe/Counter", REPLAY, 2),
     "sac-2": ("sac", "probe/ContinuousAction", REPLAY, 2),
     "td3-1": ("td3", "probe/ContinuousAction", {**REPLAY, "policy_delay": 3}, 1),  # 4 updates in an iteration
 }

@@ -1,0 +1,105 @@
+"""Soft actor-critic agent for discrete actions: a categorical policy, two values for each action and a temperature."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.networks import Network, Torso, WithHead, make_network
+from rlkit.errors import SpaceError
+from rlkit.spaces import Space, check_observation_space
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.validation import validate
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteSoftActorCritic:
+    """Build it with `discrete_soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
+
+    `log_probs` and `q_values` list all actions, so that losses can sum over them where `SoftActorCritic` samples.
+    """
+
+    actor: Network
+    critic: Network
+    start: int  # the least action
+    spec: tuple[str, SoftActorCriticConfig]
+    action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+
+    def init(self, key: Key) -> Params:
+        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
+        actor_key, critic_key = jax.random.split(key)
+        return {
+            "actor": self.actor.init(actor_key),
+            "critic": self.critic.init(critic_key),
+            "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
+        }
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """(): the agent keeps nothing between steps."""
+        return ()
+
+    def explore(
+        self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
+    ) -> tuple[Action, Carry, dict[str, PyTree]]:
+        """Samples of the policy."""
+        return self.start + jax.random.categorical(key, self.log_probs(params["actor"], obs)).astype(jnp.int32), carry, {}
+
+    def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """The most likely actions."""
+        return self.start + self.log_probs(params["actor"], obs).argmax(axis=-1).astype(jnp.int32), carry
+
+    def log_probs(self, actor_params: Params, obs: Obs) -> Array:
+        """The log-prob of every action, [B, A]."""
+        return jax.nn.log_softmax(self.actor.apply(actor_params, obs))
+
+    def q_values(self, critic_params: Params, obs: Obs) -> Array:
+        """What both critics say of every action, [2, B, A]."""
+        return self.critic.apply(critic_params, obs)
+
+    def index(self, action: Action) -> Array:
+        """Where each action stands among all, [B]."""
+        return action - self.start
+
+
+def discrete_soft_actor_critic(
+    observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
+) -> DiscreteSoftActorCritic:
+    """A `DiscreteSoftActorCritic` for the spaces of ONE environment.
+
+    Networks and initial weights are those of `soft_actor_critic`, so that the policy starts out nearly uniform. Raises
+    `SpaceError` or `ConfigError` for spaces and settings that do not fit.
+    """
+    config = validate(config or SoftActorCriticConfig())
+    check_observation_space(observation_space)
+    if not isinstance(action_space, spaces.Discrete):
+        raise SpaceError(
+            f"discrete_soft_actor_critic needs Discrete actions, got {action_space}; "
+            "use soft_actor_critic (SAC) for a Box, or actor_critic (PPO, A2C)"
+        )
+    num_actions = int(action_space.n)
+
+    def network(rngs: nnx.Rngs, scale: float) -> nnx.Module:
+        torso = Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+        return WithHead(torso, config.hidden_sizes[-1], num_actions, scale, rngs=rngs)
+
+    return DiscreteSoftActorCritic(
+        actor=make_network(lambda rngs: network(rngs, 0.01)),
+        critic=make_network(lambda rngs: TwinQValues(network(rngs, 1.0), network(rngs, 1.0))),
+        start=int(action_space.start),
+        spec=("discrete_soft_actor_critic", config),
+        action_space=action_space,
+    )
+
+
+class TwinQValues(nnx.Module):
+    """Two networks that share nothing: obs [B, ...] -> values of all actions [2, B, A]."""
+
+    def __init__(self, first: nnx.Module, second: nnx.Module):
+        self.first, self.second = first, second
+
+    def __call__(self, obs: Obs) -> Array:
+        return jnp.stack([critic(obs) for critic in (self.first, self.second)])  # pyright: ignore

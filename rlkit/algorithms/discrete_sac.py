@@ -1,0 +1,89 @@
+"""Soft Actor-Critic for discrete actions (Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings").
+
+Expectations over actions are sums over all of them, so that no loss samples. Follows CleanRL's `sac_atari.py`, whose target
+entropy is a share of the greatest one. Departs from it in summing the actor's and the temperature's loss over actions, as the
+paper does, where CleanRL averages; in targets that follow step by step, as `sac`'s do; and in the form of the temperature's
+loss, which is that of `sac`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import ProcessBatch
+from rlkit.algorithms.configs import DiscreteSACConfig
+from rlkit.algorithms.off_policy import twin_loss
+from rlkit.algorithms.on_policy import Overrides
+from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
+from rlkit.algorithms.updaters import LossFn
+from rlkit.ops import losses
+from rlkit.types import Key, Metrics, Params, PyTree
+from rlkit.validation import validate
+
+
+def discrete_sac(
+    config: DiscreteSACConfig | None = None,
+    *,
+    optimizer: optax.GradientTransformation | None = None,
+    process_batch: ProcessBatch | None = None,
+    process_gradients: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """Discrete SAC as an `Algorithm`, for agents like `discrete_soft_actor_critic`; arguments as for `sac`."""
+    config = validate(config or DiscreteSACConfig())
+    overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    return soft_off_policy(
+        "discrete_sac",
+        config,
+        critic_loss(config),
+        actor_loss(config),
+        overrides,
+        needs=("log_probs", "q_values", "index"),
+        agent="discrete_soft_actor_critic",
+    )
+
+
+def critic_loss(config: DiscreteSACConfig) -> LossFn:
+    """Half the squared error of both critics against the soft value of what follows (eq. 10), summed over the critics.
+
+    Neither value nor entropy is bootstrapped behind a termination. Over several steps (`n_step`), the entropies on the way are
+    left out.
+    """
+
+    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+        log_probs = agent.log_probs(params["actor"], batch.next_obs)  # [M, A]
+        next_q = agent.q_values(target_params["critic"], batch.next_obs).min(0)
+        next_value = expected(log_probs, next_q - temperature(config, params) * log_probs)
+        target = batch.reward + batch.discount * next_value
+        q_values = losses.at_index(agent.q_values(params["critic"], batch.obs), agent.index(batch.action))  # [2, M]
+        return twin_loss(q_values, target, batch.weight)
+
+    return loss
+
+
+def actor_loss(config: DiscreteSACConfig) -> LossFn:
+    """The expectation of temperature · log-prob - the lesser critic over actions of the policy (eq. 12).
+
+    And the temperature's loss (eq. 11), see `with_temperature_loss`.
+    """
+
+    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+        log_probs = agent.log_probs(params["actor"], batch.obs)
+        q_values = jax.lax.stop_gradient(agent.q_values(params["critic"], batch.obs).min(0))
+        actor = expected(log_probs, temperature(config, params) * log_probs - q_values).mean()
+        entropy = -expected(log_probs, log_probs).mean()
+        wanted = config.target_entropy_ratio * math.log(log_probs.shape[-1])
+        return with_temperature_loss(config, params, actor, entropy=entropy, wanted=wanted)
+
+    return loss
+
+
+def expected(log_probs: Array, values: Array) -> Array:
+    """The mean of values [M, A] over actions of the policy, [M]."""
+    return (jnp.exp(log_probs) * values).sum(axis=-1)

@@ -1,0 +1,109 @@
+"""Parallelised Q-Network (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"): Q-learning without replay and
+without a target network, on rollouts of many environments.
+
+Follows CleanRL's `pqn.py`. Departs from it at the ends of episodes: a truncated one bootstraps from its true final
+observation, and no return runs on into the next episode (there q_lambda of it does). Layer normalisation, which stands in for
+the target network, and exploration are the agent's affair, see `NormalizedQNetworkConfig`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jax import Array
+
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.batch_builders import Minibatches, ProcessBatch, flatten, next_values, scale_rewards
+from rlkit.algorithms.configs import PQNConfig
+from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.updaters import LossFn
+from rlkit.ops.losses import at_index, explained_variance
+from rlkit.ops.returns import lambda_returns
+from rlkit.ops.running_stats import normalize
+from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, Params, PolicyState, PyTree, Rollout
+from rlkit.validation import validate
+
+
+def pqn(
+    config: PQNConfig | None = None,
+    *,
+    loss: LossFn | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    process_batch: ProcessBatch | None = None,
+    process_gradients: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """PQN as an `Algorithm`, for agents like `normalized_q_network`; batches are `QBatch`, else as for `ppo`."""
+    config = validate(config or PQNConfig())
+    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    builder = QLambdaBatchBuilder(
+        gamma=config.gamma,
+        q_lambda=config.q_lambda,
+        minibatches=Minibatches(num_epochs=config.num_epochs, num_minibatches=config.num_minibatches),
+        process_batch=process_batch,
+    )
+    needs = ("q_values", "value", "index")
+    return on_policy("pqn", config, pqn_loss, builder, overrides, needs=needs, agent="normalized_q_network")
+
+
+class QBatch(struct.PyTreeNode, kw_only=True):
+    """What the loss sees, leaves [M, ...]; in a dataset [T·N, ...]."""
+
+    obs: Obs  # normalised
+    action: Array
+    target: Array  # the λ-return
+
+
+def pqn_loss(agent: Any, params: Params, target_params: Params, batch: QBatch, key: Key) -> tuple[Array, Metrics]:
+    """The squared error of Q(s, a) against the λ-return, averaged over the batch."""
+    value = at_index(agent.q_values(params, batch.obs), agent.index(batch.action))
+    return jnp.square(value - batch.target).mean(), {"q_value": value.mean(), "target": batch.target.mean()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QLambdaBatchBuilder:
+    """λ-returns once per rollout, by the network as it stands then; then `minibatches` of it.
+
+    Values of the best actions are mixed in and no step is corrected for exploration, as in Peng's Q(λ).
+    """
+
+    gamma: float | Array
+    q_lambda: float | Array
+    minibatches: Minibatches
+    process_batch: ProcessBatch | None = None
+
+    def ingest(
+        self,
+        agent: Any,
+        learner: LearnerState,
+        memory: Memory,
+        rollout: Rollout,
+        axis_name: str | None = None,
+        behaviour: PolicyState | None = None,
+    ) -> tuple[Memory, QBatch, Metrics]:
+        """See `BatchBuilder`; the memory is passed on, and who collected the rollout does not matter."""
+        shape = rollout.reward.shape  # [T, N]
+        obs, action = flatten(normalize(learner.obs_stats, rollout.obs)), flatten(rollout.action)
+        q_values = agent.q_values(learner.params, obs)  # [T·N, A]
+        target = lambda_returns(
+            scale_rewards(learner, rollout.reward),
+            next_values(agent, learner, rollout, q_values.max(axis=-1).reshape(shape)),
+            rollout.terminated,
+            rollout.truncated,
+            gamma=self.gamma,
+            td_lambda=self.q_lambda,
+        ).reshape(-1)
+        chosen = at_index(q_values, agent.index(action))
+        dataset = QBatch(obs=obs, action=action, target=target)
+        return memory, dataset, {"explained_variance": explained_variance(chosen, target)}
+
+    def draw(self, dataset: QBatch, key: Key) -> Array:
+        """See `Minibatches`."""
+        return self.minibatches.draw(dataset, key)
+
+    def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> Any:
+        """The batch of the samples that `plan` [M] indexes."""
+        batch = self.minibatches.gather(dataset, plan)
+        return self.process_batch(batch) if self.process_batch else batch

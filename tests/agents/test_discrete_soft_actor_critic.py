@@ -1,0 +1,83 @@
+"""The discrete soft actor-critic: log-probs and values of every action, on every observation space."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlkit.agents.base import Agent
+from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
+from rlkit.agents.registry import make_agent
+from rlkit.errors import ConfigError, SpaceError
+from rlkit.spaces import example
+
+SMALL = SoftActorCriticConfig(hidden_sizes=(8,), initial_temperature=0.2)
+OBS = spaces.Box(-1.0, 1.0, (3,))
+ACTIONS = spaces.Discrete(3, start=-1)
+BATCH = 5
+
+
+@pytest.fixture
+def agent():
+    return discrete_soft_actor_critic(OBS, ACTIONS, SMALL)
+
+
+@pytest.fixture
+def obs(key):
+    return jax.random.uniform(key, (BATCH, 3), minval=-1.0, maxval=1.0)
+
+
+def test_actions_follow_the_policy(key, agent, obs):
+    """Samples come in the frequencies that `log_probs` says, in the environment's own numbers."""
+    assert isinstance(agent, Agent) and isinstance(hash(agent), int)
+    params = agent.init(key)
+    params["actor"]["head"]["bias"] = jnp.log(jnp.array([0.1, 0.7, 0.2]))
+    log_probs = agent.log_probs(params["actor"], obs)
+    np.testing.assert_allclose(jnp.exp(log_probs).sum(-1), 1.0, rtol=1e-6)
+    one = jnp.broadcast_to(obs[:1], (20_000, 3))
+    action, carry, extras = agent.explore(params, one, agent.initial_carry(20_000), key, jnp.float32(0.0))
+    assert (carry, extras, action.dtype) == ((), {}, jnp.int32)
+    shares = [float((action == a).mean()) for a in (-1, 0, 1)]
+    np.testing.assert_allclose(shares, jnp.exp(log_probs[0]), atol=5 * 0.5 / math.sqrt(20_000))
+    best, _ = agent.exploit(params, obs, (), key)
+    np.testing.assert_array_equal(best, np.zeros(BATCH))
+    np.testing.assert_array_equal(agent.index(best), log_probs.argmax(-1))
+
+
+def test_parameters(key, agent, obs):
+    """Two critics that share nothing, a policy that starts nearly uniform, the temperature where the config says."""
+    params = agent.init(key)
+    assert set(params) == {"actor", "critic", "log_temperature"} and set(params["critic"]) == {"first", "second"}
+    np.testing.assert_allclose(params["log_temperature"], math.log(0.2), rtol=1e-6)
+    np.testing.assert_allclose(agent.log_probs(params["actor"], obs), -math.log(3), atol=0.1)
+    first, second = agent.q_values(params["critic"], obs)
+    assert first.shape == (BATCH, 3) and (np.abs(first - second) > 1e-4).all()
+    assert agent.spec == ("discrete_soft_actor_critic", SMALL)
+    assert make_agent(*agent.spec[:1], OBS, ACTIONS, SMALL).spec == agent.spec
+
+
+def test_reads_images_and_dicts(key):
+    space = spaces.Dict({"image": spaces.Box(0, 255, (6, 6, 2), np.uint8), "number": spaces.Discrete(2)})
+    agent = discrete_soft_actor_critic(space, ACTIONS, SMALL)
+    params, obs = agent.init(key), example(space, (BATCH,))
+    assert agent.log_probs(params["actor"], obs).shape == (BATCH, 3)
+    assert agent.q_values(params["critic"], obs).shape == (2, BATCH, 3)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
+def test_other_action_spaces_are_refused(space):
+    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use soft_actor_critic \(SAC\) for a Box"):
+        discrete_soft_actor_critic(OBS, space)
+
+
+@pytest.mark.fast
+def test_bad_observations_and_configs():
+    with pytest.raises(SpaceError, match="not supported; use"):
+        discrete_soft_actor_critic(spaces.Text(3), ACTIONS)
+    with pytest.raises(ConfigError, match=r"SoftActorCriticConfig\.initial_temperature"):
+        discrete_soft_actor_critic(OBS, ACTIONS, SoftActorCriticConfig(initial_temperature=0.0))
