@@ -66,7 +66,7 @@ def test_critic_loss_by_hand(key):
     target = np.array([1 + 0.9 * (100 + 0.3), 2 + 0.9 * (100 - 0.3), 3.0])
     loss, metrics = critic_loss(TD3Config(target_noise=0.0))(Stub(), PARAMS, TARGETS, BATCH, key)
     np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - target).sum(0).mean(), rtol=1e-5)
-    assert set(metrics) == {"q_value", "target"}
+    assert set(metrics) == {"q_value", "target", "td_error"}
     np.testing.assert_allclose(metrics["q_value"], Q_VALUES.mean(), rtol=1e-5)
     np.testing.assert_allclose(metrics["target"], target.mean(), rtol=1e-5)
 
