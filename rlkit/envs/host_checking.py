@@ -152,7 +152,7 @@ def _action_hints(env: gymnasium.Env, name: str) -> Iterator[Finding]:
         return
     if not space.is_bounded():
         what = f"{name}.action_space is not bounded"
-        why = "agents that squash their actions (SAC) need bounds, and random exploration has no range"
+        why = "agents that squash their actions (SAC, TD3) need bounds, and random exploration has no range"
         yield Finding("warning", what, "declare bounds that matter, such as spaces.Box(-1.0, 1.0, shape)", why)
     elif (space.low != -1).any() or (space.high != 1).any():
         what = f"{name}.action_space goes from {_brief(space.low)} to {_brief(space.high)}, not from -1 to 1"
