@@ -220,7 +220,7 @@ FIELDS = {
     "pqn": {},
     "dqn": {},
 }
-ITERATIONS = {"ppo": 300, "a2c": 400, "pqn": 150, "dqn": 150}
+ITERATIONS = {"ppo": 300, "a2c": 400, "pqn": 300, "dqn": 150}
 HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
 FOR_A2C = ("time_limit", "observation_dependent_action")
 FOR_PQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action")

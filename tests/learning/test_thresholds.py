@@ -17,6 +17,10 @@ THRESHOLDS = [
     ("ppo", "gymnax/Pendulum-v1", -180.0, 5),
     ("ppo", "gymnax/Breakout-MinAtar", 25.0, 5),
     ("td3", "gymnax/Pendulum-v1", -200.0, 5),
+    ("dqn", "gymnax/CartPole-v1", 475.0, 5),
+    ("dqn", "gymnax/Acrobot-v1", -100.0, 5),
+    ("pqn", "gymnax/CartPole-v1", 475.0, 5),
+    ("pqn", "gymnax/Acrobot-v1", -100.0, 5),
 ]
 
 # (algorithm, environment, mean that CleanRL published for its v4, seeds); 0.9 of it is asked for.
