@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import algorithm_rows
 import jax
 import jax.numpy as jnp
 import pytest
@@ -18,9 +19,12 @@ import yaml
 import rlkit.training.trainer as trainer_module
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
+from rlkit.training import run_config
 from rlkit.training.building import build, reopen
 from rlkit.training.callbacks import Callback
+from rlkit.training.config import TrainerConfig
 from rlkit.training.leaves import tree_digest
 from rlkit.training.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -48,21 +52,15 @@ for job in json.loads(sys.argv[1]):
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
 """
-NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-REPLAY = {"prefill_steps": 20, "capacity": 40, "batch_size": 8, "updates_per_step": 0.25, "normalize_observations": True}
-RUNS = {
-    "ppo-1": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
-    "ppo-2": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 2),
-    "a2c-1": ("a2c", "probe/Counter", {}, 1),
-    "a2c-2": ("a2c", "probe/Counter", {}, 2),
-    "dqn-1": ("dqn", "probe/Counter", {**REPLAY, "target_period": 40, "n_step": 3}, 1),
-    "sac-2": ("sac", "probe/ContinuousAction", REPLAY, 2),
-}
+# Every algorithm: one seed; and two, with the statistics of normalisation in the state. The ring goes round, sums over n steps.
+RUNS = {f"{name}-{num_seeds}": (name, num_seeds) for name in algorithm_rows.NAMES for num_seeds in (1, 2)}
+RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 OUTER = 4
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
-    algorithm, env, hyper, num_seeds = RUNS[name]
+    algorithm, num_seeds = RUNS[name]
+    hyper = algorithm_rows.config_of(algorithm, RESUMED | algorithm_rows.NORMALIZED if num_seeds > 1 else RESUMED)
     trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
     trainer |= {
         "run_dir": str(run_dir),
@@ -71,8 +69,15 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
         "deterministic": True,
         "max_evaluation_steps": 16,
     }
-    config = {"algorithm": algorithm, "hyperparameters": {"num_steps": 8, **hyper}, "env": {"id": env, "num_envs": 2}}
-    return {"config": config | {"network": {"hidden_sizes": [8]}, "trainer": trainer, "seed": 3}, "stop": stop}
+    config = RunConfig(
+        algorithm=algorithm,
+        hyperparameters=hyper,
+        env=EnvConfig(id=algorithm_rows.training_env(algorithm), num_envs=2),
+        network=algorithm_rows.small_agent(algorithm_entry(algorithm).agent),
+        trainer=TrainerConfig(**trainer),
+        seed=3,
+    )
+    return {"config": run_config.to_dict(config), "stop": stop}
 
 
 def start(jobs):
@@ -217,7 +222,7 @@ def halfway(tiny, tmp_path_factory):
     """A checkpoint after two of three outer iterations, and the digest of the end."""
     folder = tmp_path_factory.mktemp("halfway")
     last = LastMetrics()
-    trainer = tiny.trainer(hyper=NORMALIZED, checkpointer=folder, callbacks=[last])
+    trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, checkpointer=folder, callbacks=[last])
     trainer.run(1)
     trainer.close()
     return folder, (tree_digest(trainer.state), last.metrics)
@@ -242,7 +247,7 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
 
     monkeypatch.setattr(trainer_module, "from_items", forgetful)
     last = LastMetrics()
-    trainer = tiny.trainer(hyper=NORMALIZED, callbacks=[last])
+    trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, callbacks=[last])
     state = trainer.load_checkpoint(folder, 2)
     empty = field is not None and not jax.tree.leaves(getattr(getattr(state, field.split(".")[0]), field.split(".")[1]))
     trainer.run()
