@@ -132,7 +132,7 @@ def test_packages_that_are_broken_are_named(installed):
         ConfigError, match=rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx; repair"
     ):
         chosen.entry("table")
-    with pytest.raises(ConfigError, match="'table' is claimed by several packages: .*; uninstall all but one"):
+    with pytest.raises(ConfigError, match=r"'table' is claimed by several packages: .*; uninstall all but one"):
         installed(chosen.row, times=2).entry("table")
     with pytest.raises(ConfigError, match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A"):
         installed(3).entry("table")

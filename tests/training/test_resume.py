@@ -52,14 +52,15 @@ for job in json.loads(sys.argv[1]):
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
 """
-# Every algorithm: one seed; and two, with the statistics of normalisation in the state. The ring goes round, sums over n steps.
-RUNS = {f"{name}-{num_seeds}": (name, num_seeds) for name in algorithm_rows.NAMES for num_seeds in (1, 2)}
+# Every algorithm: with one seed; with two, and the statistics of normalisation. The ring goes round, sums over n steps.
+SEEDS = (1, 2)
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 OUTER = 4
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
-    algorithm, num_seeds = RUNS[name]
+    """`name`: algorithm-seeds."""
+    algorithm, num_seeds = name.rsplit("-", 1)[0], int(name.rsplit("-", 1)[1])
     hyper = algorithm_rows.config_of(algorithm, RESUMED | algorithm_rows.NORMALIZED if num_seeds > 1 else RESUMED)
     trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
     trainer |= {
@@ -107,30 +108,28 @@ def summary(run_dir):
     return json.loads((run_dir / "summary.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def whole_and_stopped(tmp_path_factory):
-    """Uninterrupted runs and stopped ones, made by one process; and what the uninterrupted ones ended with."""
-    root = tmp_path_factory.mktemp("runs")
-    digests = work([job(name, root / f"{name}-whole") for name in RUNS] + [job(name, root / name, stop=1) for name in RUNS])
-    return root, dict(zip(RUNS, digests, strict=False))
+@pytest.fixture(scope="module", params=algorithm_rows.NAMES)
+def finished(request, tmp_path_factory):
+    """(directory, digests of uninterrupted runs, digests of resumed ones) of an algorithm; each by the number of seeds.
 
-
-@pytest.fixture(scope="module")
-def resumed(whole_and_stopped):
-    """The stopped runs, resumed by another process."""
-    root, _ = whole_and_stopped
-    assert all(0 < summary(root / name)["outer_iterations"] < OUTER for name in RUNS)
-    return dict(zip(RUNS, work([job(name, root / name, restore="auto") for name in RUNS]), strict=True))
+    One process makes the uninterrupted runs and those that are stopped, another one resumes these.
+    """
+    root, names = tmp_path_factory.mktemp("runs"), [f"{request.param}-{num_seeds}" for num_seeds in SEEDS]
+    whole = work([job(name, root / f"{name}-whole") for name in names] + [job(name, root / name, stop=1) for name in names])
+    assert all(0 < summary(root / name)["outer_iterations"] < OUTER for name in names)
+    resumed = work([job(name, root / name, restore="auto") for name in names])
+    return root / request.param, dict(zip(SEEDS, whole, strict=False)), dict(zip(SEEDS, resumed, strict=True))
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", RUNS)
-def test_resumed_is_uninterrupted_in_every_leaf(whole_and_stopped, resumed, name):
-    root, whole = whole_and_stopped
-    assert len(whole[name]) > 20
-    assert {path for path in whole[name] if whole[name][path] != resumed[name].get(path)} == set()
-    assert rows(root / name) == rows(root / f"{name}-whole")
-    ours, theirs = summary(root / name), summary(root / f"{name}-whole")
+@pytest.mark.parametrize("num_seeds", SEEDS)
+def test_resumed_is_uninterrupted_in_every_leaf(finished, num_seeds):
+    path, whole, resumed = finished[0], finished[1][num_seeds], finished[2][num_seeds]
+    one, other = path.with_name(f"{path.name}-{num_seeds}"), path.with_name(f"{path.name}-{num_seeds}-whole")
+    assert len(whole) > 20
+    assert {leaf for leaf in whole if whole[leaf] != resumed.get(leaf)} == set()
+    assert rows(one) == rows(other)
+    ours, theirs = summary(one), summary(other)
     for field in ("params_sha256", "env_steps", "eval_return_mean", "eval_return_std", "outer_iterations"):
         assert ours[field] == theirs[field], field
 
