@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "rlkit"
 
 # Lowest first. A module may import its own unit and lower floors; only on the lowest floor do units import each other.
 FLOORS = (
-    {"errors", "validation", "lazy"},
+    {"errors", "validation", "lazy", "plugins"},
     {"ops"},
     {"types", "spaces", "optimizers"},
     {"envs", "agents"},

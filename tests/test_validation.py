@@ -3,21 +3,26 @@
 import dataclasses
 import json
 import math
+import typing
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from annotated_types import Ge, Gt, Le, Lt
 
 from rlkit.agents.configs import ActorCriticConfig
-from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.agents.registry import agent_entry, list_agents
+from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.ppo import ppo
+from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
 from rlkit.errors import ConfigError
 from rlkit.validation import field_annotations, from_dict, to_dict, validate
 
 pytestmark = pytest.mark.fast
-CONFIGS = [PPOConfig, A2CConfig, ActorCriticConfig]
+ROWS = [algorithm_entry(name) for name in list_algorithms()] + [agent_entry(name) for name in list_agents()]
+CONFIGS = list(dict.fromkeys(row.config for row in ROWS))
 NAN, INF = math.nan, math.inf
 
 POSITIVE_INT = [0, -1, 1.0, True, "8", None]
@@ -41,23 +46,50 @@ COMMON = {
     "normalize_observations": FLAG,
     "normalize_rewards": FLAG,
 }
-BAD = {
-    PPOConfig: COMMON
-    | {"num_epochs": POSITIVE_INT, "num_minibatches": POSITIVE_INT, "clip_epsilon": POSITIVE, "clip_value_loss": FLAG},
-    A2CConfig: COMMON,
-    ActorCriticConfig: {
-        "hidden_sizes": [(), (0,), (8, -1), (8.0,), (True,), 8, [8], None],
-        "activation": ["tahn", 1, None],
-        "image_encoder": ["cn", 1, None],
-        "share_torso": [1, "yes"],
-        "initial_std": POSITIVE,
-    },
+# What a field of this name must refuse, in whichever config it is.
+BY_NAME = COMMON | {
+    "num_epochs": POSITIVE_INT,
+    "num_minibatches": POSITIVE_INT,
+    "clip_epsilon": POSITIVE,
+    "clip_value_loss": FLAG,
+    "prefill_steps": [x for x in POSITIVE_INT if x != 0 or x is False],
+    "capacity": POSITIVE_INT,
+    "batch_size": POSITIVE_INT,
+    "updates_per_step": POSITIVE,
+    "n_step": POSITIVE_INT,
+    "target_period": POSITIVE_INT,
+    "tau": [*POSITIVE, 1.01],
+    "hidden_sizes": [(), (0,), (8, -1), (8.0,), (True,), 8, [8], None],
+    "activation": ["tahn", 1, None],
+    "image_encoder": ["cn", 1, None],
+    "share_torso": [1, "yes"],
+    "initial_std": POSITIVE,
 }
+
+
+def bad_values(kind, field):
+    """Values that the field must refuse: by its name, else by what its annotation says."""
+    return BY_NAME[field] if field in BY_NAME else refused_by(field_annotations(kind)[field])
+
+
+def refused_by(annotation):
+    """Values next to what an annotation allows: beyond each limit, of other types, not finite."""
+    parts = [annotation, *typing.get_args(annotation)]
+    limits = [limit for part in parts for limit in getattr(part, "__metadata__", ())]
+    kinds = {typing.get_origin(part) or part for part in [*parts, *(each for part in parts for each in typing.get_args(part))]}
+    bad = [limit.gt for limit in limits if isinstance(limit, Gt)] + [limit.lt for limit in limits if isinstance(limit, Lt)]
+    bad += [limit.ge - 1 for limit in limits if isinstance(limit, Ge)] + [
+        limit.le + 1 for limit in limits if isinstance(limit, Le)
+    ]
+    bad += [NAN, INF, True, "1"] if float in kinds else [1.5, True, "8"] if int in kinds else []
+    bad += FLAG if bool in kinds else CHOICE if typing.Literal in kinds else []
+    optional = type(None) in kinds
+    return [x for x in bad if x is not None] if optional else list(dict.fromkeys([*bad, None]))
 
 
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
-    [(kind, field, value) for kind, fields in BAD.items() for field, values in fields.items() for value in values],
+    [(kind, field, value) for kind in CONFIGS for field in field_annotations(kind) for value in bad_values(kind, field)],
 )
 def test_every_limit_names_field_and_value(kind, field, value):
     with pytest.raises(ConfigError) as caught:
@@ -70,14 +102,22 @@ def test_every_limit_names_field_and_value(kind, field, value):
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_no_field_is_forgotten(kind):
-    """A new field needs a row in BAD, and so a limit."""
-    assert set(BAD[kind]) == set(field_annotations(kind))
+    """Each has a type that refuses something, and each number a limit or a meaning for all finite values."""
+    assert all(bad_values(kind, field) for field in field_annotations(kind))
 
 
-@pytest.mark.parametrize(("factory", "config"), [(ppo, PPOConfig(gamma=2.0)), (a2c, A2CConfig(gamma=2.0))])
-def test_factories_validate(factory, config):
-    with pytest.raises(ConfigError, match="gamma"):
-        factory(config)
+@pytest.mark.parametrize("name", list_algorithms())
+def test_factories_validate(name):
+    kind = algorithm_entry(name).config
+    for field in field_annotations(kind):
+        with pytest.raises(ConfigError, match=rf"{kind.__name__}\.{field}: "):
+            make_algorithm(name, kind(**{field: bad_values(kind, field)[0]}))
+
+
+def test_what_annotations_refuse():
+    assert refused_by(Annotated[float, Gt(0), Le(1)]) == [0, 2, NAN, INF, True, "1", None]
+    assert refused_by(Annotated[int, Ge(0)] | None) == [-1, 1.5, True, "8"]
+    assert refused_by(typing.Literal["a"]) == ["adm", 1, None] and refused_by(bool) == [1, "true", None]
 
 
 @pytest.mark.parametrize("value", [np.float64(-1.0), np.float32(np.nan), np.array(-1.0), np.array([1e-3, 1e-4])])

@@ -1,9 +1,13 @@
-"""Agents by name. Imports no JAX until one is built."""
+"""Agents by name. Imports no JAX until one is built.
+
+Those of installed packages have an entry point that names an `AgentEntry`, in the group `rlkit.agents`, as algorithms do.
+"""
 
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rlkit import plugins
 from rlkit.agents.configs import (
     ActorCriticConfig,
     DeterministicActorCriticConfig,
@@ -11,11 +15,13 @@ from rlkit.agents.configs import (
     QNetworkConfig,
     SoftActorCriticConfig,
 )
-from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+from rlkit.errors import ConfigError
 from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
     from rlkit.agents.base import Agent
+
+ENTRY_POINT_GROUP = "rlkit.agents"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,10 +69,13 @@ AGENTS: dict[str, AgentEntry] = {
 
 
 def agent_entry(name: str) -> AgentEntry:
-    """The registry's row. Raises `UnknownNameError`."""
-    if name not in AGENTS:
-        raise UnknownNameError(f"unknown agent {name!r}; {did_you_mean(name, AGENTS)}")
-    return AGENTS[name]
+    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a broken package."""
+    return plugins.find_row(name, AGENTS, ENTRY_POINT_GROUP, "agent", AgentEntry)
+
+
+def list_agents() -> dict[str, str]:
+    """Names and summaries of all agents; no package is loaded, and so tells its name for a summary."""
+    return plugins.summaries(AGENTS, ENTRY_POINT_GROUP)
 
 
 def make_agent(name: str, observation_space: Any, action_space: Any, config: Any = None) -> "Agent":

@@ -1,9 +1,17 @@
-"""Algorithms by name. Imports no JAX until one is built."""
+"""Algorithms by name. Imports no JAX until one is built.
+
+Three sources, the first that knows a name has it: the rows below, `register_algorithm`, installed packages with an entry point
+that names an `AlgorithmEntry`; such a package is imported only when the name is used:
+
+    [project.entry-points."rlkit.algorithms"]
+    munchausen_dqn = "my_package.munchausen_dqn:ENTRY"
+"""
 
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rlkit import plugins
 from rlkit.algorithms.configs import (
     A2CConfig,
     DiscreteSACConfig,
@@ -13,11 +21,13 @@ from rlkit.algorithms.configs import (
     SACConfig,
     TD3Config,
 )
-from rlkit.errors import ConfigError, UnknownNameError, did_you_mean
+from rlkit.errors import ConfigError
 from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
     from rlkit.algorithms.base import Algorithm
+
+ENTRY_POINT_GROUP = "rlkit.algorithms"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,10 +87,13 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 
 
 def algorithm_entry(name: str) -> AlgorithmEntry:
-    """The registry's row. Raises `UnknownNameError`."""
-    if name not in ALGORITHMS:
-        raise UnknownNameError(f"unknown algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
-    return ALGORITHMS[name]
+    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a broken package."""
+    return plugins.find_row(name, ALGORITHMS, ENTRY_POINT_GROUP, "algorithm", AlgorithmEntry)
+
+
+def list_algorithms() -> dict[str, str]:
+    """Names and summaries of all algorithms; no package is loaded, and so tells its name for a summary."""
+    return plugins.summaries(ALGORITHMS, ENTRY_POINT_GROUP)
 
 
 def make_algorithm(name: str, config: Any = None) -> "Algorithm":

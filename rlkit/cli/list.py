@@ -28,15 +28,20 @@ def _envs() -> Iterator[str]:
 
 
 def _agents() -> Iterator[str]:
-    from rlkit.agents.registry import AGENTS
+    from rlkit.agents.registry import list_agents
 
-    yield from (f"{name:<14}{entry.summary}" for name, entry in AGENTS.items())
+    yield from _table(list_agents())
 
 
 def _algorithms() -> Iterator[str]:
-    from rlkit.algorithms.registry import ALGORITHMS
+    from rlkit.algorithms.registry import list_algorithms
 
-    yield from (f"{name:<14}{entry.summary}" for name, entry in ALGORITHMS.items())
+    yield from _table(list_algorithms())
+
+
+def _table(summaries: dict[str, str]) -> Iterator[str]:
+    width = max(map(len, summaries))
+    yield from (f"{name:<{width}}  {summary}" for name, summary in summaries.items())
 
 
 def _presets() -> Iterator[str]:

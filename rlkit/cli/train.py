@@ -11,7 +11,7 @@ from typing import Any
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.configs import PPOConfig, PQNConfig, check_minibatches
-from rlkit.algorithms.registry import ALGORITHMS, algorithm_entry
+from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.envs.ids import NEEDS_NETWORK
@@ -25,7 +25,9 @@ COMMAND = "rlkit train"
 
 def usage() -> str:
     """What `rlkit train --help` says; the help of one algorithm and environment lists their settings."""
-    algorithms = "\n".join(f"  {name:<5} {entry.summary}" for name, entry in ALGORITHMS.items())
+    summaries = list_algorithms()
+    width = max(map(len, summaries))
+    algorithms = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
     return f"""usage: {COMMAND} ALGORITHM ENV [--setting value ...]
 
 Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change
@@ -131,7 +133,7 @@ def _positionals(arguments: Sequence[str]) -> list[str]:
 def _base_config(names: list[str], file: str | None, agent: str | None) -> RunConfig:
     """The settings below the flags; `names` are algorithm and environment, which a file may name instead."""
     if len(names) != 2 and (names or file is None):
-        cure = f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms: {', '.join(ALGORITHMS)})"
+        cure = f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms: {', '.join(list_algorithms())})"
         raise ConfigError(f"{COMMAND} needs an algorithm and an environment first, got {' '.join(names) or 'none'}; {cure}")
     if names:
         algorithm_entry(names[0])

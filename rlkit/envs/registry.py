@@ -12,16 +12,16 @@ names itself: ids come out of files.
 
 import dataclasses
 import functools
-import importlib.metadata
 import inspect
 import re
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rlkit import plugins
 from rlkit.envs import suites
 from rlkit.envs.suites import BUILT_IN
-from rlkit.errors import ConfigError, EnvContractError, RlkitError, UnknownNameError, require
+from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, require
 
 if TYPE_CHECKING:
     import gymnasium
@@ -121,14 +121,9 @@ def _find(env_id: str) -> _Entry:
     factory = suites.find(env_id)
     if factory is not None:
         return _Entry(factory, None)
-    plugins = _entry_points().get(env_id, [])
-    require(
-        len(plugins) < 2,
-        f"{env_id!r} is claimed by several packages: {', '.join(_package(plugin) for plugin in plugins)}",
-        "uninstall all but one",
-    )
-    if plugins:
-        return _Entry(_load(plugins[0]), None)
+    claims = _entry_points().get(env_id)
+    if claims:
+        return _Entry(plugins.load_only(claims, "environment"), None)
     raise _unknown(env_id)
 
 
@@ -254,28 +249,9 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -
         raise ConfigError(f"{env_id}: {error}; it takes {names or 'no arguments'}") from error
 
 
-def _entry_points() -> dict[str, list[importlib.metadata.EntryPoint]]:
-    found: dict[str, list[importlib.metadata.EntryPoint]] = {}
-    for plugin in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        suite, _, name = plugin.name.partition("/")
-        if suite and name:
-            found.setdefault(plugin.name, []).append(plugin)
-        else:
-            warnings.warn(f"{_package(plugin)} names an environment {plugin.name!r}, not suite/name: ignored", stacklevel=3)
+def _entry_points() -> dict[str, list[plugins.EntryPoint]]:
+    found = plugins.entry_points(ENTRY_POINT_GROUP)
+    for name in [name for name in found if not all(name.partition("/")[::2])]:
+        origin = plugins.package(found.pop(name)[0])
+        warnings.warn(f"{origin} names an environment {name!r}, not suite/name: ignored", stacklevel=3)
     return found
-
-
-def _load(plugin: importlib.metadata.EntryPoint) -> Factory:
-    try:
-        return plugin.load()
-    except RlkitError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"environment {plugin.name!r} of {_package(plugin)} ({plugin.value}) does not load: "
-            f"{type(error).__name__}: {error}; repair, upgrade or uninstall that package"
-        ) from error
-
-
-def _package(plugin: importlib.metadata.EntryPoint) -> str:
-    return f"package {plugin.dist.name!r}" if plugin.dist is not None else "an unnamed package"

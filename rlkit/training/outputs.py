@@ -12,8 +12,10 @@ import numpy as np
 import yaml
 from gymnasium import spaces
 
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require
 from rlkit.training import run_config as run_configs
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
@@ -192,7 +194,7 @@ def describe(module: Module, eval_env: EnvAdapter | None, config: TrainerConfig,
     if not isinstance(module, RLModule):
         return {"custom": ["module"], "module": plain(module), "trainer": trainer, "seed": seed}
     parts: dict[str, Any] = {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
-    custom = [name for name, part in parts.items() if part.spec is None]
+    custom = [name for name, part in parts.items() if not _has_name(name, part.spec)]
     custom += [f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())]
     if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
         custom.append("eval_env")
@@ -210,6 +212,17 @@ def describe(module: Module, eval_env: EnvAdapter | None, config: TrainerConfig,
         seed=seed,
     )
     return run_configs.to_dict(described)
+
+
+def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
+    """Whether `spec` rebuilds the part: one of a name that was never registered, or that another config goes with, does not."""
+    entry_of = {"algorithm": algorithm_entry, "agent": agent_entry}.get(part)
+    if spec is None or entry_of is None:
+        return spec is not None
+    try:
+        return isinstance(spec[1], entry_of(spec[0]).config)
+    except UnknownNameError:
+        return False
 
 
 def plain(value: Any, depth: int = 6) -> Any:

@@ -1,13 +1,18 @@
 """Agents by name: those of one's own stand beside ours."""
 
 import dataclasses
+import importlib.metadata
+import re
+from typing import Any
 
 import pytest
+import yaml
 from gymnasium import spaces
 
 import rlkit
 from rlkit.agents import registry
 from rlkit.algorithms import registry as algorithm_registry
+from rlkit.cli.main import main
 from rlkit.errors import ConfigError, UnknownNameError
 from rlkit.lazy import resolve
 
@@ -46,6 +51,103 @@ def test_a_registered_algorithm_is_made_by_name(monkeypatch):
     monkeypatch.setattr(algorithm_registry, "ALGORITHMS", dict(algorithm_registry.ALGORITHMS))
     rlkit.register_algorithm("mine", lambda config: config, config=TableConfig)
     assert rlkit.make_algorithm("mine") == TableConfig()
+
+
+class Plugin:
+    """An entry point of the package `other`."""
+
+    dist = type("Dist", (), {"name": "other"})
+
+    def __init__(self, name, row):
+        self.name, self.row, self.value = name, row, "other.module:ENTRY"
+
+    def load(self):
+        if isinstance(self.row, Exception):
+            raise self.row
+        return self.row
+
+
+@dataclasses.dataclass(frozen=True)
+class Registry:
+    """What agents and algorithms have in common."""
+
+    group: str
+    kind: str
+    row: Any
+    entry: Any
+    listing: Any
+
+
+REGISTRIES = {
+    "agents": Registry(
+        "rlkit.agents",
+        "agent",
+        registry.AgentEntry(config=TableConfig, factory=lambda *parts: parts, summary="a table"),
+        registry.agent_entry,
+        registry.list_agents,
+    ),
+    "algorithms": Registry(
+        "rlkit.algorithms",
+        "algorithm",
+        algorithm_registry.AlgorithmEntry(config=TableConfig, factory=lambda c: c, agent="actor_critic", summary="a table"),
+        algorithm_registry.algorithm_entry,
+        algorithm_registry.list_algorithms,
+    ),
+}
+
+
+@pytest.fixture(params=REGISTRIES)
+def installed(request, monkeypatch):
+    """installed(row, name="table", times=1): the registry, with an entry point of that name."""
+    chosen = REGISTRIES[request.param]
+
+    def install(row, name="table", times=1):
+        found = [Plugin(name, row)] * times
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found if group == chosen.group else [])
+        return chosen
+
+    return install
+
+
+def test_rows_of_packages_stand_beside_ours(installed):
+    chosen = installed(None)
+    chosen = installed(chosen.row)
+    assert chosen.entry("table") is chosen.row
+    assert chosen.listing()["table"] == "of package 'other'"
+    with pytest.raises(UnknownNameError, match=f"unknown {chosen.kind} 'tabel'; did you mean 'table'"):
+        chosen.entry("tabel")
+
+
+def test_listing_loads_no_package_and_ours_come_first(installed):
+    chosen = installed(ZeroDivisionError(), name="boom")
+    assert "boom" in chosen.listing()
+    ours = next(name for name in chosen.listing() if name != "boom")
+    chosen = installed(ZeroDivisionError(), name=ours)
+    assert chosen.entry(ours).summary == chosen.listing()[ours]
+
+
+def test_packages_that_are_broken_are_named(installed):
+    chosen = installed(ImportError("no jaxx"))
+    with pytest.raises(
+        ConfigError, match=rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx; repair"
+    ):
+        chosen.entry("table")
+    with pytest.raises(ConfigError, match=r"'table' is claimed by several packages: .*; uninstall all but one"):
+        installed(chosen.row, times=2).entry("table")
+    with pytest.raises(ConfigError, match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A"):
+        installed(3).entry("table")
+
+
+def test_an_algorithm_of_a_package_is_listed_and_parsed_by_the_command_line(monkeypatch, capsys):
+    row = dataclasses.replace(algorithm_registry.ALGORITHMS["ppo"], summary="mine")
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [Plugin("mine", row)] if group == "rlkit.algorithms" else []
+    )
+    assert main(["list", "algorithms"]) == 0
+    assert re.search(r"^mine +of package 'other'$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["train", "mine", "gymnax/CartPole-v1", "--num-steps", "7", "--dry-run"]) == 0
+    settings = yaml.safe_load(capsys.readouterr().out)
+    assert settings["algorithm"] == "mine" and settings["hyperparameters"]["num_steps"] == 7
 
 
 def test_factories_are_resolved_from_text_or_taken_as_they_are():

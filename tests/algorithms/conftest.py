@@ -90,7 +90,7 @@ def one_iteration(quick_jit):
             init_key, update_key = jax.random.split(key)
             before = algorithm.init(agent, env, init_key, total_steps=total_steps)
             after, rollout, episodes = algorithm.collect(agent, env, before)
-            learner, _, metrics = algorithm.update(agent, after.learner, (), rollout, update_key)
+            learner, _, metrics = algorithm.update(agent, after.learner, after.local.memory, rollout, update_key)
             return before, rollout, episodes, learner, metrics
 
         return program(key)

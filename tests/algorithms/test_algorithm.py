@@ -15,8 +15,6 @@ from rlkit.algorithms.base import check_fit, reduce_metrics
 from rlkit.algorithms.batch_builders import OnPolicyBatch, moments, scale_rewards
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.ppo import ppo
-from rlkit.envs import space_probes
-from rlkit.envs.vectorized import vectorize
 from rlkit.errors import ConfigError, SpaceError
 from rlkit.ops.running_stats import fold, init_stats, normalize
 
@@ -244,25 +242,3 @@ def test_an_agent_for_other_spaces_is_refused(make_env, env_actions, agent):
 def test_an_agent_without_values_is_refused(make_env):
     with pytest.raises(ConfigError, match="ppo needs an agent with `policy_and_value`"):
         check_fit(ppo(TINY), object(), make_env())
-
-
-SPACE_ENVS = {
-    "multi_discrete": space_probes.MultiDiscreteAction(),
-    "box": space_probes.ContinuousAction(),
-    "dict_observation": space_probes.DictObservation(),
-    "integer_observation": space_probes.Counter(),
-}
-
-
-@pytest.mark.parametrize(("factory", "name"), [*((ppo, name) for name in SPACE_ENVS), (a2c, "dict_observation")])
-def test_every_kind_of_space_trains_one_iteration(key, make_agent, one_iteration, factory, name):
-    env = vectorize(SPACE_ENVS[name], 4)
-    settings = {"num_steps": 8, "normalize_observations": True, "normalize_rewards": True}
-    algorithm = factory((PPOConfig if factory is ppo else A2CConfig)(**settings))
-    agent = make_agent(env)
-    check_fit(algorithm, agent, env)
-    before, _, _, learner, metrics = one_iteration(algorithm, agent, env, key)
-    assert all(np.isfinite(x).all() for x in jax.tree.leaves(metrics))
-    assert float(metrics["sum/skipped_updates"]) == 0.0
-    moved = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), before.learner.params, learner.params)
-    assert moved["network"]["actor"]["head"]["bias"] > 0

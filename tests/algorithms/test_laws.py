@@ -1,88 +1,33 @@
-"""What must hold for every algorithm: one row in ALGORITHMS brings the whole battery."""
+"""What must hold for every algorithm: its row in the registry brings the whole battery (tests/support/algorithm_rows.py)."""
 
 import dataclasses
+import itertools
 
+import algorithm_rows as rows
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from algorithm_rows import LEARNING, NAMES, NORMALIZED, PLAIN_VALUES, PROBES
 from gymnasium import spaces
 
-from rlkit.agents.registry import agent_entry
-from rlkit.agents.registry import make_agent as make_agent_by_name
-from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.configs import A2CConfig, DiscreteSACConfig, DQNConfig, PPOConfig, PQNConfig, SACConfig, TD3Config
-from rlkit.algorithms.discrete_sac import discrete_sac
-from rlkit.algorithms.dqn import dqn
-from rlkit.algorithms.ppo import ppo
-from rlkit.algorithms.pqn import pqn
-from rlkit.algorithms.registry import algorithm_entry
+from rlkit.agents.registry import list_agents, make_agent
+from rlkit.algorithms.base import check_fit
 from rlkit.algorithms.ring import Ring
-from rlkit.algorithms.sac import sac
-from rlkit.algorithms.td3 import td3
-from rlkit.envs import probes, space_probes
 from rlkit.envs.vectorized import vectorize
+from rlkit.errors import ConfigError, SpaceError
+from rlkit.spaces import clip, example
 from rlkit.training.module import RLModule, fit, iteration, strong_types
 
-ALGORITHMS = {
-    "ppo": lambda **fields: ppo(PPOConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
-    "a2c": lambda **fields: a2c(A2CConfig(**{"num_steps": 8, "learning_rate": 0.01, "optimizer": "adam"} | fields)),
-    "pqn": lambda **fields: pqn(PQNConfig(**{"num_steps": 8, "num_minibatches": 2, "learning_rate": 0.01} | fields)),
-    "sac": lambda **fields: sac(SACConfig(**SMALL_SAC | fields)),
-    "td3": lambda **fields: td3(TD3Config(**SMALL_SAC | fields)),
-    "discrete_sac": lambda **fields: discrete_sac(DiscreteSACConfig(**SMALL_SAC | fields)),
-    "dqn": lambda **fields: dqn(
-        DQNConfig(
-            **{
-                "num_steps": 8,
-                "prefill_steps": 64,
-                "capacity": 512,
-                "batch_size": 64,
-                "updates_per_step": 0.25,
-                "n_step": 2,
-                "target_period": 128,
-                "learning_rate": 0.01,
-            }
-            | fields
-        )
-    ),
-}
-NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-SMALL_SAC = {
-    "num_steps": 8,
-    "prefill_steps": 64,
-    "capacity": 512,
-    "batch_size": 64,
-    "updates_per_step": 0.25,
-    "learning_rate": 0.01,
-}
-SPACES = {
-    "sac": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
-    "td3": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
-    "ppo": spaces.Discrete(2),
-    "pqn": spaces.Discrete(3, start=-1),
-    "discrete_sac": spaces.Discrete(3, start=-1),
-    "a2c": spaces.Box(-1.0, 1.0, (2,)),
-    "dqn": spaces.Discrete(3, start=-1),
-}
 
-
-def agent_of(name, env, hidden_sizes=(8,)):
-    """The agent that the algorithm learns by default, small."""
-    agent = algorithm_entry(name).agent
-    config = agent_entry(agent).config(hidden_sizes=hidden_sizes)
-    return make_agent_by_name(agent, env.observation_space, env.action_space, config)
-
-
-@pytest.fixture(scope="module", params=ALGORITHMS)
+@pytest.fixture(scope="module", params=NAMES)
 def module(request, make_env):
     name = request.param
-    env = make_env(action_space=SPACES[name])
-    fields = {field.name for field in dataclasses.fields(algorithm_entry(name).config)}
-    algorithm = ALGORITHMS[name](**{field: value for field, value in NORMALIZED.items() if field in fields})
+    env = make_env(action_space=rows.law_space(name))
+    algorithm = rows.algorithm_of(name, LEARNING | NORMALIZED)
     return RLModule(
-        env=env, agent=agent_of(name, env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
+        env=env, agent=rows.agent_of(name, env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
     )
 
 
@@ -176,15 +121,12 @@ def test_one_trace(key, module, quick_jit):
     step = quick_jit(traced)
     fresh = strong_types(quick_jit(module.init_train_state)(key))
     ts = step(step(step(fresh)))
-    assert ts.learner.updates.to_int() == 3 * fresh_updates(module)
+    config = module.algorithm.spec[1]
+    assert ts.learner.updates.to_int() == 3 * rows.updates_per_iteration(config, 8 * module.env.num_envs)
     weak = jnp.broadcast_to(jnp.asarray(0.0), fresh.local.discounted_return.shape)
     assert weak.weak_type
     with pytest.raises(AssertionError, match="traced"):
         step(fresh.replace(local=fresh.local.replace(discounted_return=weak)))
-
-
-def fresh_updates(module) -> int:
-    return {"ppo": 8, "a2c": 1, "pqn": 8, "dqn": 8, "sac": 8, "discrete_sac": 8, "td3": 8}[module.algorithm.spec[0]]
 
 
 def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_jit):
@@ -193,7 +135,7 @@ def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_
     agent = make_agent(env)
 
     def run(learning_rate, gamma):
-        algorithm = ALGORITHMS["ppo"](learning_rate=learning_rate, gamma=gamma, normalize_rewards=True)
+        algorithm = rows.algorithm_of("ppo", LEARNING, learning_rate=learning_rate, gamma=gamma, normalize_rewards=True)
         module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
         ts, metrics = fit(module, key, num_iterations=1)
         return ts.learner.params, metrics["train"]["learning_rate"]
@@ -204,83 +146,109 @@ def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_
     assert not np.allclose(leaf[0], leaf[1]) and not np.allclose(leaf[0], leaf[2])
 
 
+# Spaces: an algorithm learns in those that its agent takes, and refuses others before anything is compiled.
+
+
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """An environment that observes a Dict: floats, and integers for the time."""
+
+    env: object
+
+    def __getattr__(self, name):
+        return getattr(self.env, name)
+
+    @property
+    def observation_space(self):
+        return spaces.Dict({"x": self.env.observation_space, "time": spaces.Box(0, 9, (1,), np.int32)})
+
+    def look(self, state, obs):
+        return {"x": obs, "time": state["time"][None]}
+
+    def reset(self, key):
+        state, obs = self.env.reset(key)
+        return state, self.look(state, obs)
+
+    def step(self, key, state, action):
+        state, obs, *rest = self.env.step(key, state, action)
+        return state, self.look(state, obs), *rest
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in NAMES for kind in rows.action_spaces(name)])
+def test_every_kind_of_space_trains_one_iteration(key, make_env, one_iteration, name, kind):
+    """Every parameter moves, all numbers are finite, and actions stay within their space."""
+    env = vectorize(Timed(make_env(action_space=rows.ACTION_SPACES[kind]).env), 4)
+    algorithm, agent = rows.algorithm_of(name, LEARNING | NORMALIZED), rows.agent_of(name, env)
+    check_fit(algorithm, agent, env)
+    before, rollout, _, learner, metrics = one_iteration(algorithm, agent, env, key)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(metrics))
+    assert float(metrics["sum/skipped_updates"]) == 0.0
+    for (path, one), other in zip(
+        jax.tree.leaves_with_path(before.learner.params), jax.tree.leaves(learner.params), strict=True
+    ):
+        assert np.abs(one - other).max() > 0, jax.tree_util.keystr(path)
+    best, _ = agent.exploit(learner.params, jax.tree.map(lambda x: x[-1], rollout.obs), (), key)
+    wanted = example(env.action_space, (env.num_envs,))
+    for action in (best, rollout.action[-1]):
+        assert action.shape == wanted.shape and action.dtype == wanted.dtype
+        taken = np.asarray(clip(env.action_space, action), env.action_space.dtype)
+        assert all(env.action_space.contains(one) for one in taken)
+
+
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(NAMES, rows.ACTION_SPACES)))
+def test_agents_of_other_parts_are_refused_before_compiling(make_env, name, kind):
+    """Every agent in every space is refused, by its factory or by `check_fit`, or else can be learned: nothing fails later."""
+    env, algorithm = make_env(action_space=rows.ACTION_SPACES[kind]), rows.algorithm_of(name, LEARNING)
+    for other in list_agents():
+        try:
+            agent = make_agent(other, env.observation_space, env.action_space, rows.small_agent(other))
+            check_fit(algorithm, agent, env)
+        except ConfigError as error:
+            assert "; " in str(error)  # the cure
+            continue
+        module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
+        jax.eval_shape(lambda k, module=module: fit(module, k, num_iterations=1), jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_agent_and_agents_for_other_spaces_are_refused(make_env, name):
+    algorithm, space = rows.algorithm_of(name, LEARNING), rows.law_space(name)
+    env = make_env(action_space=space)
+    with pytest.raises(ConfigError, match=f"{name} needs an agent with `"):
+        check_fit(algorithm, object(), env)
+    for kind, other in rows.ACTION_SPACES.items():
+        if kind in rows.action_spaces(name) and other != space:
+            with pytest.raises(SpaceError, match="build"):
+                check_fit(algorithm, rows.agent_of(name, make_env(action_space=other)), env)
+    with pytest.raises(SpaceError, match="build"):
+        check_fit(algorithm, rows.agent_of(name, vectorize(Timed(env.env), 4)), env)
+
+
 # Probes: what must have been learned is known, and which one fails says what is broken.
 
-PROBES = {
-    "value_by_observation": (probes.ValueByObservation(), 0.9),
-    "discounting": (probes.Discounting(), 0.5),
-    "time_limit": (probes.TimeLimitProbe(), 0.8),
-    "observation_dependent_action": (probes.ObservationDependentAction(), 0.9),
-    "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),
-    "dict_observation": (space_probes.DictObservation(), 0.9),
-}
-FIELDS = {
-    "ppo": {"learning_rate_schedule": "constant", "clip_value_loss": False, "entropy_coef": 0.0},
-    "a2c": {},
-    "pqn": {},
-    "dqn": {},
-}
-ITERATIONS = {"ppo": 300, "a2c": 400, "pqn": 300, "dqn": 150}
+ITERATIONS = 400  # of 64 environment steps each
 HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
-FOR_A2C = ("time_limit", "observation_dependent_action")
-FOR_PQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action")
-FOR_DQN = ("value_by_observation", "discounting", "time_limit", "observation_dependent_action", "dict_observation")
-CASES = [*(("ppo", probe) for probe in PROBES), *(("a2c", probe) for probe in FOR_A2C), *(("dqn", probe) for probe in FOR_DQN)]
-CASES += [("pqn", probe) for probe in FOR_PQN]
 
 
-@pytest.mark.parametrize(("name", "probe"), CASES)
+@pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)
-    agent = agent_of(name, env, HIDDEN.get(probe, (8,)))
-    algorithm = ALGORITHMS[name](gamma=gamma, **FIELDS[name], **({"learning_rate": 0.003} if probe in HIDDEN else {}))
+    agent = rows.agent_of(name, env, **({"hidden_sizes": HIDDEN[probe]} if probe in HIDDEN else {}))
+    slow = {"learning_rate": 0.003} if probe in HIDDEN else {}
+    algorithm = rows.algorithm_of(name, LEARNING | PLAIN_VALUES | slow, gamma=gamma)
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
-    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS[name]))(key)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS))(key)
     obs = jax.tree.map(jnp.asarray, single.observations())
-    params = ts.learner.params
+    params, values = ts.learner.params, rows.values_of(agent)
+    expected = single.expected_value(gamma)
     if single.best_action() is not None:
         best, _ = agent.exploit(params, obs, (), key)
-        np.testing.assert_array_equal(best, single.best_action())
-    np.testing.assert_allclose(agent.value(params, obs), single.expected_value(gamma), atol=0.1)
-
-
-def test_probe_of_continuous_actions(key, make_agent, quick_jit):
-    single = space_probes.ContinuousAction(target=0.4)
-    env = vectorize(single, 8)
-    agent = make_agent(env, initial_std=0.5)
-    algorithm = ALGORITHMS["ppo"](**FIELDS["ppo"])
-    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
-    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
-    obs = jnp.asarray(single.observations())
-    best, _ = agent.exploit(ts.learner.params, obs, (), key)
-    np.testing.assert_allclose(best, single.best_action(), atol=0.1)
-    std = float(jnp.exp(ts.learner.params["head"]["log_std"][0]))
-    assert std < 0.4
-    np.testing.assert_allclose(agent.value(ts.learner.params, obs), -(std**2), atol=0.1)
-
-
-def test_probe_of_soft_actions(key, quick_jit):
-    """SAC finds the best action of a one-step task between asymmetric bounds, at a temperature that falls."""
-    single = space_probes.ContinuousAction(target=0.4)
-    env = vectorize(single, 8)
-    module = RLModule(env=env, agent=agent_of("sac", env), algorithm=ALGORITHMS["sac"](), total_steps=1e5)
-    ts, metrics = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
-    best, _ = module.agent.exploit(ts.learner.params, jnp.asarray(single.observations()), (), key)
-    np.testing.assert_allclose(best, single.best_action(), atol=0.15)
-    temperature = metrics["train"]["temperature"]
-    assert temperature[-1] < temperature[0] / 2 and np.isfinite(temperature).all()
-
-
-def test_probe_of_deterministic_actions(key, quick_jit):
-    """TD3 finds the best action of a one-step task, and its critics what it and others are worth."""
-    single = space_probes.ContinuousAction(target=0.4)
-    env = vectorize(single, 8)
-    module = RLModule(env=env, agent=agent_of("td3", env), algorithm=ALGORITHMS["td3"](), total_steps=1e5)
-    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
-    obs, params = jnp.asarray(single.observations()), ts.learner.params
-    best, _ = module.agent.exploit(params, obs, (), key)
-    np.testing.assert_allclose(best, single.best_action(), atol=0.1)
-    for action in (0.2, 0.4, 0.6):  # where exploration goes
-        worth = module.agent.q_values(params["critic"], obs, jnp.full((1, 1), action))
-        np.testing.assert_allclose(worth, -((action - 0.4) ** 2), atol=0.1)
+        np.testing.assert_allclose(best, single.best_action(), atol=0.1)  # integers equal
+    if isinstance(env.action_space, spaces.Box):  # one step, one observation: values are those of the policy that explores
+        many = jax.tree.map(lambda x: jnp.repeat(x, 1024, axis=0), obs)
+        taken, _, _ = agent.explore(params, many, agent.initial_carry(1024), key, ts.learner.progress)
+        expected = -np.square(np.asarray(taken) - single.best_action()).mean(0)
+        assert expected > -0.16  # standard deviation below 0.4, which it began at 1
+    if values is not None:
+        np.testing.assert_allclose(values(params, obs), expected, atol=0.1)

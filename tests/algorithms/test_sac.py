@@ -4,6 +4,7 @@ import dataclasses
 import math
 from types import SimpleNamespace
 
+import algorithm_rows as rows
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,10 @@ from rlkit.algorithms.base import check_fit
 from rlkit.algorithms.configs import SACConfig
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import actor_loss, critic_loss, sac
+from rlkit.envs import space_probes
+from rlkit.envs.vectorized import vectorize
 from rlkit.errors import ConfigError, SpaceError
+from rlkit.training.module import RLModule, fit
 
 GROUPS = ("critic", "actor", "log_temperature")
 SMALL = SACConfig(num_steps=3, prefill_steps=24, capacity=100, batch_size=8, updates_per_step=0.5)
@@ -209,3 +213,17 @@ def test_misfits_are_refused(make_env, make_agent):
             sac(SACConfig(**wrong))
     assert sac(SMALL).spec == ("sac", SMALL)
     assert sac(SMALL, optimizer=optax.sgd(1.0)).custom == ("optimizer",)
+
+
+def test_the_temperature_falls_as_the_best_action_is_found(key, quick_jit):
+    """A one-step task between asymmetric bounds."""
+    single = space_probes.ContinuousAction(target=0.4)
+    env = vectorize(single, 8)
+    module = RLModule(
+        env=env, agent=rows.agent_of("sac", env), algorithm=rows.algorithm_of("sac", rows.LEARNING), total_steps=1e5
+    )
+    ts, metrics = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
+    best, _ = module.agent.exploit(ts.learner.params, jnp.asarray(single.observations()), (), key)
+    np.testing.assert_allclose(best, single.best_action(), atol=0.15)
+    temperature = metrics["train"]["temperature"]
+    assert temperature[-1] < temperature[0] / 2 and np.isfinite(temperature).all()

@@ -6,10 +6,9 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from algorithm_rows import agent_of
 from gymnasium import spaces
 
-from rlkit.agents.registry import agent_entry, make_agent
-from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.space_probes import Counter
 
 
@@ -104,8 +103,7 @@ class HostStairs(gymnasium.Env):
 
 
 def agent_for(env, *, counting=False, algorithm="ppo"):
-    name = algorithm_entry(algorithm).agent
-    agent = make_agent(name, env.observation_space, env.action_space, agent_entry(name).config(hidden_sizes=(8,)))
+    agent = agent_of(algorithm, env)
     return CountingAgent(agent) if counting else agent
 
 

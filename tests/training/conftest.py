@@ -7,24 +7,6 @@ from typing import Any
 
 import pytest
 
-# Settings that make each algorithm small; a row for each of the registry.
-SMALL: dict[str, dict[str, Any]] = {
-    "ppo": {"num_steps": 8, "num_epochs": 1, "num_minibatches": 2},
-    "a2c": {"num_steps": 8},
-    "pqn": {"num_steps": 8, "num_epochs": 1, "num_minibatches": 2},
-    "sac": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
-    "td3": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
-    "discrete_sac": {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25},
-    "dqn": {
-        "num_steps": 8,
-        "prefill_steps": 20,
-        "capacity": 60,
-        "batch_size": 8,
-        "updates_per_step": 0.25,
-        "target_period": 40,
-    },
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Tiny:
@@ -33,17 +15,14 @@ class Tiny:
     compiled: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def algorithm(self, name: str = "ppo", **settings: Any) -> Any:
-        from rlkit.algorithms.registry import algorithm_entry, make_algorithm
+        from algorithm_rows import algorithm_of
 
-        return make_algorithm(name, algorithm_entry(name).config(**{**SMALL[name], **settings}))
+        return algorithm_of(name, **settings)
 
     def agent(self, env: Any, algorithm: str = "ppo") -> Any:
-        from rlkit.agents.registry import agent_entry, make_agent
-        from rlkit.algorithms.registry import algorithm_entry
+        from algorithm_rows import agent_of
 
-        name = algorithm_entry(algorithm).agent
-        config = agent_entry(name).config(hidden_sizes=(8,))
-        return make_agent(name, env.observation_space, env.action_space, config)
+        return agent_of(algorithm, env)
 
     def env(self, env_id: str = "probe/Counter", num_envs: int = 2, **arguments: Any) -> Any:
         from rlkit.envs.registry import make_env

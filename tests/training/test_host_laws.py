@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from algorithm_rows import NAMES, NORMALIZED, acts_in, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
 
-from rlkit.algorithms.registry import ALGORITHMS
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.gymnasium import GymnasiumAdapter
 from rlkit.envs.observation_wrappers import CastObservation
 from rlkit.envs.space_probes import Counter
@@ -21,18 +22,16 @@ from rlkit.training.host_program import HostProgram
 from rlkit.training.module import RLModule
 from rlkit.training.program import DeviceProgram
 
-NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-CONTINUOUS = ("sac", "td3")  # algorithms that need actions in a Box
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
 
 
 def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
     """The same run on both kinds: (jittable module, host module)."""
-    if name in CONTINUOUS:
-        device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
-    else:
+    if acts_in(name, Counter.action_space):
         device = vectorize(CastObservation(Counter(), np.float32), num_envs)
         host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
+    else:
+        device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
     algorithm = tiny.algorithm(name, **settings)
     return tuple(
         RLModule(env=env, agent=agent_for(env, counting=counting, algorithm=name), algorithm=algorithm, total_steps=1000.0)
@@ -66,11 +65,10 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_host_equals_jitted(name, tiny, key):
     """Equal initial states, prefill included; the same transitions in every bit; the same parameters after an update."""
-    fields = {field.name for field in dataclasses.fields(ALGORITHMS[name].config)}
-    modules = twins(tiny, name, **{field: True for field in NORMALIZED.keys() & fields})
+    modules = twins(tiny, name, **known(algorithm_entry(name).config, NORMALIZED))
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))

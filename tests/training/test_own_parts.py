@@ -190,3 +190,16 @@ def test_a_damaged_latest_step_is_passed_over(tmp_path):
             path.write_bytes(b"{")
     with pytest.warns(RuntimeWarning, match="step 2 is damaged"):
         assert load_policy(run, "latest").checkpoint_step == 1
+
+
+def test_an_algorithm_that_was_never_registered_trains(tmp_path):
+    """Its name and settings are told, but do not rebuild it; its policy loads all the same."""
+    nameless = dataclasses.replace(ppo(SMALL), spec=("mine", SMALL))
+    env = make_env("probe/ObservationDependentAction", 2)
+    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(4,)))
+    config = TrainerConfig(num_checkpoints=1, epochs_per_checkpoint=1, max_evaluation_steps=4, run_dir=str(tmp_path / "run"))
+    with Trainer(env, None, agent, nameless, dataclasses.replace(config, evaluation_episodes=2, debug=False)) as built:
+        built.run(0)
+    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert stored["custom"] == ["algorithm"] and stored["algorithm"][0] == "mine" and stored["algorithm"][1]["num_steps"] == 8
+    assert load_policy(tmp_path / "run").env_steps == 16

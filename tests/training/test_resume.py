@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import algorithm_rows
 import jax
 import jax.numpy as jnp
 import pytest
@@ -18,9 +19,12 @@ import yaml
 import rlkit.training.trainer as trainer_module
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
+from rlkit.training import run_config
 from rlkit.training.building import build, reopen
 from rlkit.training.callbacks import Callback
+from rlkit.training.config import TrainerConfig
 from rlkit.training.leaves import tree_digest
 from rlkit.training.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -48,24 +52,16 @@ for job in json.loads(sys.argv[1]):
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
 """
-NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-REPLAY = {"prefill_steps": 20, "capacity": 40, "batch_size": 8, "updates_per_step": 0.25, "normalize_observations": True}
-RUNS = {
-    "ppo-1": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
-    "ppo-2": ("ppo", "probe/Discounting", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 2),
-    "a2c-1": ("a2c", "probe/Counter", {}, 1),
-    "a2c-2": ("a2c", "probe/Counter", {}, 2),
-    "dqn-1": ("dqn", "probe/Counter", {**REPLAY, "target_period": 40, "n_step": 3}, 1),
-    "pqn-1": ("pqn", "probe/Counter", {"num_epochs": 2, "num_minibatches": 2, **NORMALIZED}, 1),
-    "discrete_sac-2": ("discrete_sac", "probe/Counter", REPLAY, 2),
-    "sac-2": ("sac", "probe/ContinuousAction", REPLAY, 2),
-    "td3-1": ("td3", "probe/ContinuousAction", {**REPLAY, "policy_delay": 3}, 1),  # 4 updates in an iteration
-}
+# Every algorithm: with one seed; with two, and the statistics of normalisation. The ring goes round, sums over n steps.
+SEEDS = (1, 2)
+RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 OUTER = 4
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
-    algorithm, env, hyper, num_seeds = RUNS[name]
+    """`name`: algorithm-seeds."""
+    algorithm, num_seeds = name.rsplit("-", 1)[0], int(name.rsplit("-", 1)[1])
+    hyper = algorithm_rows.config_of(algorithm, RESUMED | algorithm_rows.NORMALIZED if num_seeds > 1 else RESUMED)
     trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
     trainer |= {
         "run_dir": str(run_dir),
@@ -74,8 +70,15 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
         "deterministic": True,
         "max_evaluation_steps": 16,
     }
-    config = {"algorithm": algorithm, "hyperparameters": {"num_steps": 8, **hyper}, "env": {"id": env, "num_envs": 2}}
-    return {"config": config | {"network": {"hidden_sizes": [8]}, "trainer": trainer, "seed": 3}, "stop": stop}
+    config = RunConfig(
+        algorithm=algorithm,
+        hyperparameters=hyper,
+        env=EnvConfig(id=algorithm_rows.training_env(algorithm), num_envs=2),
+        network=algorithm_rows.small_agent(algorithm_entry(algorithm).agent),
+        trainer=TrainerConfig(**trainer),
+        seed=3,
+    )
+    return {"config": run_config.to_dict(config), "stop": stop}
 
 
 def start(jobs):
@@ -105,30 +108,28 @@ def summary(run_dir):
     return json.loads((run_dir / "summary.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def whole_and_stopped(tmp_path_factory):
-    """Uninterrupted runs and stopped ones, made by one process; and what the uninterrupted ones ended with."""
-    root = tmp_path_factory.mktemp("runs")
-    digests = work([job(name, root / f"{name}-whole") for name in RUNS] + [job(name, root / name, stop=1) for name in RUNS])
-    return root, dict(zip(RUNS, digests, strict=False))
+@pytest.fixture(scope="module", params=algorithm_rows.NAMES)
+def finished(request, tmp_path_factory):
+    """(directory, digests of uninterrupted runs, digests of resumed ones) of an algorithm; each by the number of seeds.
 
-
-@pytest.fixture(scope="module")
-def resumed(whole_and_stopped):
-    """The stopped runs, resumed by another process."""
-    root, _ = whole_and_stopped
-    assert all(0 < summary(root / name)["outer_iterations"] < OUTER for name in RUNS)
-    return dict(zip(RUNS, work([job(name, root / name, restore="auto") for name in RUNS]), strict=True))
+    One process makes the uninterrupted runs and those that are stopped, another one resumes these.
+    """
+    root, names = tmp_path_factory.mktemp("runs"), [f"{request.param}-{num_seeds}" for num_seeds in SEEDS]
+    whole = work([job(name, root / f"{name}-whole") for name in names] + [job(name, root / name, stop=1) for name in names])
+    assert all(0 < summary(root / name)["outer_iterations"] < OUTER for name in names)
+    resumed = work([job(name, root / name, restore="auto") for name in names])
+    return root / request.param, dict(zip(SEEDS, whole, strict=False)), dict(zip(SEEDS, resumed, strict=True))
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", RUNS)
-def test_resumed_is_uninterrupted_in_every_leaf(whole_and_stopped, resumed, name):
-    root, whole = whole_and_stopped
-    assert len(whole[name]) > 20
-    assert {path for path in whole[name] if whole[name][path] != resumed[name].get(path)} == set()
-    assert rows(root / name) == rows(root / f"{name}-whole")
-    ours, theirs = summary(root / name), summary(root / f"{name}-whole")
+@pytest.mark.parametrize("num_seeds", SEEDS)
+def test_resumed_is_uninterrupted_in_every_leaf(finished, num_seeds):
+    path, whole, resumed = finished[0], finished[1][num_seeds], finished[2][num_seeds]
+    one, other = path.with_name(f"{path.name}-{num_seeds}"), path.with_name(f"{path.name}-{num_seeds}-whole")
+    assert len(whole) > 20
+    assert {leaf for leaf in whole if whole[leaf] != resumed.get(leaf)} == set()
+    assert rows(one) == rows(other)
+    ours, theirs = summary(one), summary(other)
     for field in ("params_sha256", "env_steps", "eval_return_mean", "eval_return_std", "outer_iterations"):
         assert ours[field] == theirs[field], field
 
@@ -220,7 +221,7 @@ def halfway(tiny, tmp_path_factory):
     """A checkpoint after two of three outer iterations, and the digest of the end."""
     folder = tmp_path_factory.mktemp("halfway")
     last = LastMetrics()
-    trainer = tiny.trainer(hyper=NORMALIZED, checkpointer=folder, callbacks=[last])
+    trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, checkpointer=folder, callbacks=[last])
     trainer.run(1)
     trainer.close()
     return folder, (tree_digest(trainer.state), last.metrics)
@@ -245,7 +246,7 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
 
     monkeypatch.setattr(trainer_module, "from_items", forgetful)
     last = LastMetrics()
-    trainer = tiny.trainer(hyper=NORMALIZED, callbacks=[last])
+    trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, callbacks=[last])
     state = trainer.load_checkpoint(folder, 2)
     empty = field is not None and not jax.tree.leaves(getattr(getattr(state, field.split(".")[0]), field.split(".")[1]))
     trainer.run()

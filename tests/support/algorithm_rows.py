@@ -1,0 +1,196 @@
+"""What the contract tests need to know of an algorithm, derived from its row in the registry: a new one needs no row here.
+
+Settings go by the names of fields: a config that has one gets the value. So a field of a known meaning should bear its known
+name (docs/new_algorithm.md lists them).
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
+from rlkit.envs import probes, space_probes
+from rlkit.errors import SpaceError
+
+NAMES = tuple(list_algorithms())
+
+# Small, for the training loop: a ring that two environments soon fill, and batches of 8.
+SMALL = {
+    "num_steps": 8,
+    "num_epochs": 1,
+    "num_minibatches": 2,
+    "prefill_steps": 20,
+    "capacity": 60,
+    "batch_size": 8,
+    "updates_per_step": 0.25,
+    "target_period": 40,
+}
+# Small, but enough to learn a probe in 400 iterations of 8 environments; every update moves the parameters visibly.
+LEARNING = SMALL | {
+    "num_epochs": 4,
+    "prefill_steps": 64,
+    "capacity": 512,
+    "batch_size": 64,
+    "n_step": 2,
+    "target_period": 128,
+    "tau": 0.02,
+    "learning_rate": 0.01,
+    "learning_rate_schedule": "constant",
+    "optimizer": "adam",
+}
+# What lets values be compared with those of the best policy: rewards and nothing else.
+PLAIN_VALUES = {"entropy_coef": 0.0, "temperature": 0.01, "clip_value_loss": False}
+NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+SMALL_AGENT = {"hidden_sizes": (8,)}
+
+ACTION_SPACES: dict[str, spaces.Space[Any]] = {
+    "discrete": spaces.Discrete(3, start=-1),
+    "box": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
+    "multi_discrete": spaces.MultiDiscrete([2, 3]),
+}
+# One environment for each kind of action space that the training loop is tested in.
+TRAINING_ENVS = {"probe/Counter": space_probes.Counter(), "probe/ContinuousAction": space_probes.ContinuousAction()}
+
+
+def fields(name: str) -> set[str]:
+    """Fields of the algorithm's config."""
+    return {field.name for field in dataclasses.fields(algorithm_entry(name).config)}
+
+
+def known(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of `table` that the dataclass `kind` has a field for."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in table.items() if name in names}
+
+
+def config_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:
+    """A config of the algorithm: `table` where it applies, and `settings` in any case."""
+    kind = algorithm_entry(name).config
+    return kind(**(known(kind, table) | settings))
+
+
+def algorithm_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:
+    """The algorithm with `config_of` the same arguments."""
+    return make_algorithm(name, config_of(name, table, **settings))
+
+
+def agent_kind(name: str) -> type:
+    """The config of the agent that the algorithm learns by default."""
+    return agent_entry(algorithm_entry(name).agent).config
+
+
+def small_agent(agent: str, **settings: Any) -> Any:
+    """A small config of an agent."""
+    kind = agent_entry(agent).config
+    return kind(**(known(kind, SMALL_AGENT) | settings))
+
+
+def agent_of(name: str, env: Any, **settings: Any) -> Any:
+    """The agent that the algorithm learns by default, small, for the spaces of `env`. Raises `SpaceError`."""
+    agent = algorithm_entry(name).agent
+    return make_agent(agent, env.observation_space, env.action_space, small_agent(agent, **settings))
+
+
+def acts_in(name: str, space: Any) -> bool:
+    """Whether the algorithm's default agent takes `space` as its action space."""
+    return _takes(algorithm_entry(name).agent, _Spaces(space))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spaces:
+    """The spaces of no environment in particular; hashed by what they are."""
+
+    action_space: Any
+
+    observation_space = probes.UNIT
+
+    def __hash__(self) -> int:
+        return hash(repr(self.action_space))
+
+
+@functools.cache
+def _takes(agent: str, env: _Spaces) -> bool:
+    try:
+        make_agent(agent, env.observation_space, env.action_space, small_agent(agent))
+    except SpaceError:
+        return False
+    return True
+
+
+def action_spaces(name: str) -> list[str]:
+    """Keys of `ACTION_SPACES` that the algorithm acts in."""
+    return [key for key, space in ACTION_SPACES.items() if acts_in(name, space)]
+
+
+def sharing(name: str) -> list[str]:
+    """The algorithms with the same default agent, in the order of the registry."""
+    agent = algorithm_entry(name).agent
+    return [other for other in NAMES if algorithm_entry(other).agent == agent]
+
+
+def law_space(name: str) -> Any:
+    """The action space that the laws are checked in: algorithms with the same agent take turns over those that it acts in."""
+    fitting = action_spaces(name)
+    assert fitting, f"{name}: its agent acts in none of {', '.join(ACTION_SPACES)}"
+    return ACTION_SPACES[fitting[sharing(name).index(name) % len(fitting)]]
+
+
+def training_env(name: str) -> str:
+    """The registry id of an environment that the algorithm can be trained in."""
+    return next(env_id for env_id, env in TRAINING_ENVS.items() if acts_in(name, env.action_space))
+
+
+def updates_per_iteration(config: Any, num_steps: int) -> int:
+    """Gradient steps that an iteration of `num_steps` environment steps makes, by the meaning of the settings."""
+    if hasattr(config, "updates_per_step"):
+        return round(config.updates_per_step * num_steps)
+    return getattr(config, "num_epochs", 1) * getattr(config, "num_minibatches", 1)
+
+
+# Probes: what must have been learned is known, and which one fails says what is broken.
+
+LOSS_PROBES: dict[str, tuple[Any, float]] = {  # (environment, discount): what an algorithm computes
+    "value_by_observation": (probes.ValueByObservation(), 0.9),
+    "discounting": (probes.Discounting(), 0.5),
+    "time_limit": (probes.TimeLimitProbe(), 0.8),
+    "observation_dependent_action": (probes.ObservationDependentAction(), 0.9),
+    "continuous_action": (space_probes.ContinuousAction(target=0.4), 0.9),
+}
+AGENT_PROBES: dict[str, tuple[Any, float]] = {  # what an agent reads and chooses from
+    "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),
+    "dict_observation": (space_probes.DictObservation(), 0.9),
+}
+PROBES = LOSS_PROBES | AGENT_PROBES
+
+
+def probe_cases() -> list[tuple[str, str]]:
+    """(algorithm, probe): those of the loss for every algorithm that acts in them, those of an agent once for each agent.
+
+    A probe in which actions do not matter tells something only of agents whose values can be read.
+    """
+    cases = []
+    for name in NAMES:
+        for probe, (env, _) in PROBES.items():
+            fits = acts_in(name, env.action_space) and (probe in LOSS_PROBES or sharing(name)[0] == name)
+            if fits and (env.best_action() is not None or values_of(agent_of(name, env)) is not None):
+                cases.append((name, probe))
+    return cases
+
+
+def values_of(agent: Any) -> Any:
+    """`values(params, obs)`, [B]: of states, or of the best actions; None where the agent tells neither.
+
+    An agent tells by `value(params, obs)` or `q_values(params, obs)`, from all of its parameters; `q_values` of a part of them
+    (`critic_params`), or of given actions, are an affair of its own losses.
+    """
+    if hasattr(agent, "value"):
+        return agent.value
+    if list(inspect.signature(getattr(agent, "q_values", lambda: None)).parameters) == ["params", "obs"]:
+        return lambda params, obs: agent.q_values(params, obs).max(-1)
+    return None
