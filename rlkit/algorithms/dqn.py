@@ -16,14 +16,11 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
-from rlkit.algorithms.off_policy import off_policy, optimizer_of
+from rlkit.algorithms.off_policy import check_values, off_policy, optimizer_of
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
-from rlkit.envs.base import EnvAdapter
-from rlkit.errors import require
 from rlkit.ops.losses import at_index
-from rlkit.spaces import example
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -64,28 +61,3 @@ def dqn_loss(config: DQNConfig) -> LossFn:
         return optax.huber_loss(value, target) if config.loss == "huber" else jnp.square(value - target)
 
     return loss
-
-
-def check_values(agent: Any, env: EnvAdapter) -> None:
-    """Raises `ConfigError` where an agent that acts on these observations does not value every action of them by
-    `q_values(params, obs)`, as critics of given actions do not.
-    """
-    key, obs = jax.random.key(0), example(env.observation_space, (env.num_envs,))
-
-    def act() -> Any:
-        return agent.explore(agent.init(key), obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0))
-
-    require(
-        not traces(act) or traces(lambda: agent.q_values(agent.init(key), obs)),
-        f"dqn needs an agent with values of all actions, `q_values(params, obs)`, got {type(agent).__name__}",
-        "use rlkit.q_network(env.observation_space, env.action_space)",
-    )
-
-
-def traces(function: Callable[[], Any]) -> bool:
-    """Whether `function` can be traced."""
-    try:
-        jax.eval_shape(function)
-    except Exception:
-        return False
-    return True

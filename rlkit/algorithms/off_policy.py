@@ -20,6 +20,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
 from rlkit.optimizers import make_optimizer
+from rlkit.spaces import example
 from rlkit.types import Metrics
 
 
@@ -113,3 +114,28 @@ def check_sizes(config: OffPolicyConfig, num_envs: int) -> None:
         f"iteration (num_envs={num_envs} x num_steps={config.num_steps}), which is no positive whole number",
         f"use a multiple of 1/{each}, such as updates_per_step={max(round(updates), 1) / each:g}, or other num_steps",
     )
+
+
+def check_values(agent: Any, env: EnvAdapter) -> None:
+    """Raises `ConfigError` where an agent that acts on these observations does not value every action of them by
+    `q_values(params, obs)`, as critics of given actions do not.
+    """
+    key, obs = jax.random.key(0), example(env.observation_space, (env.num_envs,))
+
+    def act() -> Any:
+        return agent.explore(agent.init(key), obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0))
+
+    require(
+        not traces(act) or traces(lambda: agent.q_values(agent.init(key), obs)),
+        f"the losses need an agent with values of all actions, `q_values(params, obs)`, got {type(agent).__name__}",
+        "use rlkit.q_network(env.observation_space, env.action_space)",
+    )
+
+
+def traces(function: Callable[[], Any]) -> bool:
+    """Whether `function` can be traced."""
+    try:
+        jax.eval_shape(function)
+    except Exception:
+        return False
+    return True
