@@ -85,6 +85,7 @@ class Tiny:
         trainer = Trainer(made, own.pop("eval_env"), agent, learns, config, **own)
         if share:
             parts = (algorithm, repr(hyper), env, config.num_seeds, config.evaluation_episodes, config.enable_evaluation)
+            parts += (config.checkpointer_config.save_replay,)  # what is copied depends on it
             self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint))
         return trainer
 
