@@ -17,7 +17,7 @@ from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
 from rlkit.training.packing import Packing
-from rlkit.types import Carry, Key, LearnerState, LocalState, Metrics, Obs, PolicyState, Rollout, TrainState
+from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, Rollout, TrainState
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
@@ -89,14 +89,17 @@ class HostProgram:
             learner, memory = algorithm.absorb_prefill(learner, local.memory, rollout)
             return learner, local.replace(memory=memory)
 
-        def with_memory(learner: LearnerState, local: LocalState) -> LocalState:
-            return local.replace(memory=algorithm.empty_memory(agent, env, learner.policy))
-
-        def forget(local: LocalState) -> LocalState:
+        def forget(local: LocalState, memory: Memory) -> LocalState:
             zeros = jax.tree.map(jnp.zeros_like, (local.episodes, local.discounted_return))
-            memory = local.memory if algorithm.replay_buffer is None else algorithm.replay_buffer.cut(local.memory)
             carry = agent.initial_carry(env.num_envs)
             return local.replace(episodes=zeros[0], discounted_return=zeros[1], memory=memory, carry=carry)
+
+        def cut(local: LocalState) -> LocalState:
+            memory = local.memory if algorithm.replay_buffer is None else algorithm.replay_buffer.cut(local.memory)
+            return forget(local, memory)
+
+        def empty(learner: LearnerState, local: LocalState) -> LocalState:
+            return strong_types(forget(local, algorithm.empty_memory(agent, env, learner.policy)))
 
         packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
         over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
@@ -112,8 +115,8 @@ class HostProgram:
         self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
         self._learn = compiler(learn, donate=(0, 1), axes=(0, 0, 1, 0))
         self._absorb = compiler(absorb, donate=(0, 1), axes=(0, 0, 1))
-        self._with_memory = compiler(with_memory)
-        self._forget = compiler(forget)
+        self._cut = compiler(cut)
+        self._empty = compiler(empty)
         self._copy = compiler(lambda state: jax.tree.map(jnp.copy, state))
         self._copy_policy = compiler(lambda policy: jax.tree.map(jnp.copy, policy))
 
@@ -144,12 +147,13 @@ class HostProgram:
     def restart(self, ts: TrainState) -> TrainState:
         """The restored state `ts` with new episodes, seeded from its own key: nobody can restore the simulators."""
         self._reset(self._restart_key(ts.local.key))
-        return self._with_obs(ts.replace(local=self._forget(_bare(ts.local))))
+        return self._with_obs(ts.replace(local=self._cut(_bare(ts.local))))
 
     def refill(self, ts: TrainState) -> TrainState:
         """The restored state `ts`, which lacks its replay memory, with new episodes, of which the first fill a new one."""
         self.unfinished = None  # a memory that is filled in part is nothing to go on with
-        ts = self.restart(ts.replace(local=self._with_memory(ts.learner, _bare(ts.local))))
+        self._reset(self._restart_key(ts.local.key))
+        ts = self._with_obs(ts.replace(local=self._empty(ts.learner, _bare(ts.local))))
         for _ in range(self._module.algorithm.refill_collects(self._module.env)):
             ts = self._collect_to_keep(ts, self._act)
         return ts
