@@ -81,6 +81,11 @@ class Algorithm:
         wanted = math.ceil(self.collector.prefill_steps / self.steps_per_iteration(env))
         return max(wanted, 1 if self.normalize_observations else 0)
 
+    def refill_collects(self, env: EnvAdapter) -> int:
+        """Rollouts that fill an empty replay memory anew: those of the prefill, and a batch at least."""
+        assert self.replay_buffer is not None
+        return max(self.prefill_collects(env), math.ceil(self.replay_buffer.batch_size / self.steps_per_iteration(env)))
+
     def override(self, *, warmup_steps: int | None, replay_buffer_capacity: int | None) -> "Algorithm":
         """The algorithm with another prefill (environment steps) and replay capacity (transitions), where given.
 
@@ -144,10 +149,13 @@ class Algorithm:
             discounted_return=jnp.zeros(env.num_envs),
             key=keys.local,
         )
-        if self.replay_buffer is not None:
-            transition = self._transition(agent, env, learner.policy)
-            local = local.replace(memory=self.replay_buffer.init(transition, env.num_envs))
-        return TrainState(learner=learner, local=local)
+        return TrainState(learner=learner, local=local.replace(memory=self.empty_memory(agent, env, learner.policy)))
+
+    def empty_memory(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Memory:
+        """A replay memory without a transition, () on policy."""
+        if self.replay_buffer is None:
+            return ()
+        return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
         """One rollout by the current policy."""
@@ -212,11 +220,28 @@ class Algorithm:
         return learner
 
     def absorb_prefill(self, learner: LearnerState, memory: Memory, rollout: Rollout) -> tuple[LearnerState, Memory]:
-        """Takes in a rollout of random actions: it counts as environment steps and gives the first statistics."""
-        learner = self._absorb(learner, rollout)
+        """Takes in a rollout without learning: of random actions, or of a refill.
+
+        It counts as environment steps and goes into the statistics.
+        """
+        learner = self.updater.renew_targets(learner, self._absorb(learner, rollout))
         if learner.reward_stats is not None:
             learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
         return learner, memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
+
+    def refill(self, agent: Agent, env: EnvAdapter, state: TrainState) -> TrainState:
+        """A state that was saved without its replay memory, with one that rollouts of its own policy filled.
+
+        They explore, and count as environment steps; nothing is learned from them yet.
+        """
+        memory = self.empty_memory(agent, env, state.learner.policy)
+        state = state.replace(local=state.local.replace(memory=memory))
+
+        def one(state: TrainState, _: None) -> tuple[TrainState, None]:
+            state, rollout = self.collect(agent, env, state)[:2]
+            return self._take_in(state, rollout), None
+
+        return jax.lax.scan(one, state, length=self.refill_collects(env))[0]
 
     def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
         explore = acting_randomly(env.action_space, env.num_envs)
@@ -224,10 +249,13 @@ class Algorithm:
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
-            learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
-            return TrainState(learner=learner, local=state.local.replace(memory=memory)), None
+            return self._take_in(state, rollout), None
 
         return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
+
+    def _take_in(self, state: TrainState, rollout: Rollout) -> TrainState:
+        learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
+        return TrainState(learner=learner, local=state.local.replace(memory=memory))
 
     def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
         """Shapes and dtypes of one transition of one environment."""

@@ -40,7 +40,7 @@ class ProgressBar(Callback):
     def on_run_start(self, trainer: "Trainer") -> None:
         """Opens the bar where the run stands."""
         self._bar = tqdm(
-            total=trainer.plan.total_steps,
+            total=trainer.steps_at(trainer.plan.num_checkpoints),
             initial=trainer.env_steps,
             unit="step",
             unit_scale=True,

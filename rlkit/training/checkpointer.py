@@ -19,7 +19,7 @@ import shutil
 import time
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import jax
@@ -33,6 +33,7 @@ from rlkit.training.config import CheckpointerConfig
 from rlkit.training.leaves import array_bytes, describe_all, entry_text, fetch, leaf_name, rebuild
 
 PyTree = Any
+Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
 _SHOWN = 5  # differing leaves listed in an error
@@ -88,6 +89,11 @@ class Checkpointer:
         _require(os.access(self.directory, os.W_OK), f"{self.directory} is not writable", "choose another")
         self._scores = {step: record["score"] for step, record in self._records()[0].items()}
         self._manager = self._open_manager()
+
+    @property
+    def save_replay(self) -> bool | None:
+        """What its config says of the replay memory: whoever calls `save` decides by it."""
+        return self._config.save_replay
 
     def __enter__(self) -> Self:
         return self
@@ -186,8 +192,10 @@ class Checkpointer:
 
     # Reading
 
-    def restore(self, which: int | Literal["latest", "best"], target: Mapping[str, PyTree]) -> Restored:
+    def restore(self, which: int | Literal["latest", "best"], target: Target) -> Restored:
         """Reads the items named in `target`, whose leaves are arrays or `jax.ShapeDtypeStruct`s, and no others.
+
+        Where not all steps hold the same, `target` is a function from the metadata of a step to such a mapping.
 
         Leaves come back as JAX arrays of the dtype saved (64-bit ones as NumPy arrays while x64 is off), bit for bit, placed by
         the sharding of their target where that has one. "latest" passes over damaged steps with a warning; "best" and a number
@@ -302,8 +310,9 @@ class Checkpointer:
         require(intact, f"{name} was altered", "its checksum differs", _Damaged)
         return body
 
-    def _read(self, step: int, target: Mapping[str, PyTree]) -> Restored:
+    def _read(self, step: int, target: Target) -> Restored:
         record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
+        target = target(record["metadata"]) if callable(target) else target
         for name in target:
             cure = f"it has {', '.join(signature) or 'none'}"
             _require(name in signature, f"step {step} of {self.directory} has no item {name!r}", cure)

@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt
 from rlkit.errors import require
 
 DEFAULT_CHECKPOINTS = 20
+REPLAY_LIMIT = 2 * 1024**3  # bytes of replay memory, over all seeds, that checkpoints hold unasked
 PositiveInt = Annotated[int, Gt(0)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
@@ -45,6 +46,9 @@ class CheckpointerConfig:
     """How many of the newest checkpoints stay."""
     keep_best: bool = True
     """Also keep the checkpoint with the highest evaluation return, the newest of equals."""
+    save_replay: bool | None = None
+    """Save the replay buffer too; a run that is resumed without fills it anew by its policy. None: where it takes at most 2 GiB
+    over all seeds."""
     save_timeout: Annotated[float, Gt(0)] = 600.0
     """Seconds to wait for a write to finish before it counts as failed."""
 

@@ -17,7 +17,7 @@ from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
 from rlkit.training.packing import Packing
-from rlkit.types import Carry, Key, LearnerState, LocalState, Metrics, Obs, PolicyState, Rollout, TrainState
+from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, Rollout, TrainState
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
@@ -89,11 +89,17 @@ class HostProgram:
             learner, memory = algorithm.absorb_prefill(learner, local.memory, rollout)
             return learner, local.replace(memory=memory)
 
-        def forget(local: LocalState) -> LocalState:
+        def forget(local: LocalState, memory: Memory) -> LocalState:
             zeros = jax.tree.map(jnp.zeros_like, (local.episodes, local.discounted_return))
-            memory = local.memory if algorithm.replay_buffer is None else algorithm.replay_buffer.cut(local.memory)
             carry = agent.initial_carry(env.num_envs)
             return local.replace(episodes=zeros[0], discounted_return=zeros[1], memory=memory, carry=carry)
+
+        def cut(local: LocalState) -> LocalState:
+            memory = local.memory if algorithm.replay_buffer is None else algorithm.replay_buffer.cut(local.memory)
+            return forget(local, memory)
+
+        def empty(learner: LearnerState, local: LocalState) -> LocalState:
+            return strong_types(forget(local, algorithm.empty_memory(agent, env, learner.policy)))
 
         packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
         over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
@@ -109,7 +115,8 @@ class HostProgram:
         self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
         self._learn = compiler(learn, donate=(0, 1), axes=(0, 0, 1, 0))
         self._absorb = compiler(absorb, donate=(0, 1), axes=(0, 0, 1))
-        self._forget = compiler(forget)
+        self._cut = compiler(cut)
+        self._empty = compiler(empty)
         self._copy = compiler(lambda state: jax.tree.map(jnp.copy, state))
         self._copy_policy = compiler(lambda policy: jax.tree.map(jnp.copy, policy))
 
@@ -126,10 +133,7 @@ class HostProgram:
         prefill_keys = self._prefill_keys(keys.prefill)
         for index in range(algorithm.prefill_collects(env)):
             local = ts.local.replace(key=prefill_keys[index] if self._seeds == 1 else prefill_keys[:, index])
-            ts, lane_keys = self._take_keys(ts.replace(local=local))
-            ts, rollout = self._collect(ts, ts.learner.policy, lane_keys, self._act_randomly)
-            learner, local = self._absorb(ts.learner, _bare(ts.local), rollout)
-            ts = self._with_obs(TrainState(learner=learner, local=local))
+            ts = self._collect_to_keep(ts.replace(local=local), self._act_randomly)
         return ts
 
     def state_shape(self, key: Key) -> TrainState:
@@ -143,7 +147,16 @@ class HostProgram:
     def restart(self, ts: TrainState) -> TrainState:
         """The restored state `ts` with new episodes, seeded from its own key: nobody can restore the simulators."""
         self._reset(self._restart_key(ts.local.key))
-        return self._with_obs(ts.replace(local=self._forget(_bare(ts.local))))
+        return self._with_obs(ts.replace(local=self._cut(_bare(ts.local))))
+
+    def refill(self, ts: TrainState) -> TrainState:
+        """The restored state `ts`, which lacks its replay memory, with new episodes, of which the first fill a new one."""
+        self.unfinished = None  # a memory that is filled in part is nothing to go on with
+        self._reset(self._restart_key(ts.local.key))
+        ts = self._with_obs(ts.replace(local=self._empty(ts.learner, _bare(ts.local))))
+        for _ in range(self._module.algorithm.refill_collects(self._module.env)):
+            ts = self._collect_to_keep(ts, self._act)
+        return ts
 
     def outer(self, ts: TrainState) -> tuple[TrainState, Found]:
         """An outer iteration, averages as in `outer_iteration`; takes the state over.
@@ -278,6 +291,13 @@ class HostProgram:
             carry = self._join([lane.carry for lane in self._lanes], flat=False)
             ts = ts.replace(local=ts.local.replace(carry=carry))
         return ts, Rollout(**joined)
+
+    def _collect_to_keep(self, ts: TrainState, act: Compiled) -> TrainState:
+        """The state with one more rollout in its memory and statistics, not learned from."""
+        ts, lane_keys = self._take_keys(ts)
+        ts, rollout = self._collect(ts, ts.learner.policy, lane_keys, act)
+        learner, local = self._absorb(ts.learner, _bare(ts.local), rollout)
+        return TrainState(learner=learner, local=local.replace(obs=ts.local.obs, carry=ts.local.carry))
 
     def _receive(self, lane: Lane) -> None:
         try:

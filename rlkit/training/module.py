@@ -125,6 +125,10 @@ class RLModule:
         """The evaluation of the current policy (see `Evaluator`), {} without `eval_env`."""
         return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
 
+    def refill(self, ts: TrainState) -> TrainState:
+        """A state that was saved without its replay memory, fit to learn from, see `Algorithm.refill`."""
+        return self.algorithm.refill(self.agent, self.env, ts)
+
     def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
         """(environment steps, updates) so far."""
         return ts.learner.env_steps, ts.learner.updates

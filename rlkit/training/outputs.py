@@ -252,6 +252,11 @@ def to_items(state: PyTree) -> dict[str, PyTree]:
     return {"state": state}
 
 
+def without_replay(state: TrainState) -> TrainState:
+    """The state without its replay memory, as checkpoints hold it that leave it out."""
+    return state.replace(local=state.local.replace(memory=()))
+
+
 def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
     """The inverse of `to_items`, for a state like `shape`."""
     if isinstance(shape, TrainState):

@@ -18,7 +18,7 @@ from rlkit.types import Key, PyTree
 class Program(Protocol):
     """What the Trainer calls; states have a leading axis S where there are several seeds.
 
-    States passed to `outer` and `single` are taken over: use what they return.
+    States passed to `refill`, `outer` and `single` are taken over: use what they return.
     """
 
     def init(self, key: Key, /) -> PyTree:
@@ -31,6 +31,10 @@ class Program(Protocol):
 
     def restart(self, ts: PyTree, /) -> PyTree:
         """A state that was restored, fit to go on with."""
+        ...
+
+    def refill(self, ts: PyTree, /) -> PyTree:
+        """A state that was restored without its replay memory, fit to go on with: its policy filled a new one."""
         ...
 
     def outer(self, ts: PyTree, /) -> tuple[PyTree, Any]:
@@ -63,7 +67,12 @@ class DeviceProgram:
 
             return with_counters
 
+        def refill(ts: PyTree) -> PyTree:
+            assert isinstance(module, RLModule)  # states of no other module are saved in part
+            return strong_types(module.refill(ts))
+
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
+        self.refill = compiler(refill, donate=(0,))
         self.outer = compiler(step(lambda ts: outer_iteration(module, ts, epochs)), donate=(0,))
         self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))

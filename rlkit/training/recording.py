@@ -12,7 +12,8 @@ import numpy as np
 
 from rlkit.errors import NonFiniteError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.training.config import Plan
+from rlkit.training.config import REPLAY_LIMIT, Plan
+from rlkit.training.loggers import human_bytes
 from rlkit.training.records import Record
 
 
@@ -104,18 +105,29 @@ def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str |
     return found if shares.max() > 0 else None
 
 
-def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
-    """What is about to be trained, in a sentence."""
+def announcement(
+    plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int, *, capacity: int = 0, replay_bytes: int = 0
+) -> str:
+    """What is about to be trained, in a sentence; with a replay buffer of `capacity` transitions, its size over all seeds."""
     left = plan.num_checkpoints - outer_iteration
     if left <= 0:
         return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
     warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps else ""
     each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
     start = f" from step {env_steps:,}" if outer_iteration else ""
+    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
+    replay = f"; replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(replay_bytes)}" if replay_bytes else ""
     return (
-        f"training{start} to {plan.total_steps:,} environment steps{each}{warm_up}: {left} outer iterations "
-        f"of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps"
+        f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment steps{each}{warm_up}: "
+        f"{left} outer iterations of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps{replay}"
     )
+
+
+def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:
+    """Why checkpoints do not hold the replay memory, and what follows from it; `is_asked`: by the config."""
+    size, limit = human_bytes(replay_bytes), human_bytes(REPLAY_LIMIT)
+    reason = "as save_replay=False says" if is_asked else f"for its {size} are more than {limit}; save_replay=True saves it too"
+    return f"checkpoints leave out the replay buffer, {reason} (a resumed run fills it anew by its policy)"
 
 
 def exact_counts(counters: Any) -> tuple[int, int] | None:

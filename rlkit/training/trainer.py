@@ -26,12 +26,13 @@ from rlkit.training import recording
 from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.compiling import Compiler
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.config import REPLAY_LIMIT, CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.lanes import num_at_once, remake
 from rlkit.training.leaves import tree_digest
 from rlkit.training.loggers import Logger
+from rlkit.training.memory import check_replay, device_memory
 from rlkit.training.module import Module, RLModule
-from rlkit.training.outputs import Outputs, Path, describe, from_items, to_items
+from rlkit.training.outputs import Outputs, Path, describe, from_items, to_items, without_replay
 from rlkit.training.program import Evaluation, Program, make_program
 from rlkit.training.recording import Moment
 from rlkit.training.records import Record
@@ -148,6 +149,7 @@ class Trainer:
         self.module = module
         self.config = config
         self.plan = plan
+        self._replay_bytes = check_replay(module, config.num_seeds, device_memory())  # of all seeds
         self.compiler = Compiler(config.num_seeds)
         self.program = self._make_program(plan)
         self._planned_evaluation = Evaluation(module, self.compiler)
@@ -273,7 +275,9 @@ class Trainer:
         before = len(self.history)
         try:
             outputs.logger.start(self.hparams())
-            self._log_text(recording.announcement(self.plan, self.outer_iteration, self.env_steps, self.config.num_seeds))
+            if self.outer_iteration < self.plan.num_checkpoints:
+                self._refill()
+            self._announce(outputs.checkpointer)
             self._each("on_run_start")
             self._loop()
             outputs.write_summary(self.summary(), replace=self._session_steps > 0)
@@ -287,6 +291,7 @@ class Trainer:
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
         self._require_state()
+        self._refill()
         results = self._advance(self.program.single)
         self._steps_beside += self.plan.steps_per_iteration
         return self._fetch(results)
@@ -294,6 +299,7 @@ class Trainer:
     def train_epoch(self) -> dict[str, np.ndarray]:
         """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
         self._require_state()
+        self._refill()
         results = self._advance(self.program.outer)
         self.outer_iteration += 1
         return self._fetch(results)
@@ -338,14 +344,17 @@ class Trainer:
             self._save(checkpointer, self.outer_iteration, self.state, evaluation_score)
             checkpointer.wait()
         else:
-            with Checkpointer(CheckpointerConfig(directory=str(path))) as checkpointer:
+            own = self._open().checkpointer
+            save_replay = self.config.checkpointer_config.save_replay if own is None else own.save_replay
+            with Checkpointer(CheckpointerConfig(directory=str(path), save_replay=save_replay)) as checkpointer:
                 self._save(checkpointer, self.outer_iteration, self.state, evaluation_score)
         return self.outer_iteration
 
     def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
         """Takes over a checkpoint of a checkpoint directory (or of a run directory), whoever wrote it; returns its state.
 
-        `run()` then goes on from there, into this trainer's own logs and checkpoints, which record where they come from.
+        `run()` then goes on from there, into this trainer's own logs and checkpoints, which record where they come from. Of a
+        checkpoint without the replay memory, the state has none (`()`) until training goes on, which first fills one.
         """
         inner = os.path.join(path, "checkpoints")
         directory = inner if os.path.isdir(inner) else os.fspath(path)
@@ -451,13 +460,17 @@ class Trainer:
 
     def _dispatch(self, results: Any, *, evaluated: bool) -> "_Pending":
         """Queues what is to be known of this moment, before the next outer iteration takes the state over."""
-        saved = self._open().checkpointer is not None and (results is None or self._is_due(self.config.checkpoint_every))
+        checkpointer = self._open().checkpointer
+        saved = checkpointer is not None and (results is None or self._is_due(self.config.checkpoint_every))
         host_copy = self._eval_fn is not None and evaluated
+        # What is not saved is not copied either, unless a function of the user's gets to see it.
+        is_partial = self._eval_fn is None and self._leaves_out_replay(checkpointer)
+        copied = without_replay(self.state) if is_partial else self.state
         return _Pending(
             iteration=self.outer_iteration,
             results=results,
             evaluation=self._planned_evaluation(self.state) if evaluated else None,
-            state=self.program.copy(self.state) if saved or host_copy else None,
+            state=self.program.copy(copied) if saved or host_copy else None,
             saved=saved,
         )
 
@@ -522,6 +535,16 @@ class Trainer:
         self._updates = self._updates if counts is None else counts[1]
         return metrics
 
+    def _announce(self, checkpointer: Checkpointer | None) -> None:
+        """Says what is about to be trained, how much memory that takes, and what checkpoints leave out."""
+        buffer = self.module.algorithm.replay_buffer if isinstance(self.module, RLModule) else None
+        size = {} if buffer is None else {"capacity": buffer.capacity, "replay_bytes": self._replay_bytes}
+        numbers = self.plan, self.outer_iteration, self.env_steps, self.config.num_seeds
+        self._log_text(recording.announcement(*numbers, **size))
+        is_left = self.outer_iteration < self.plan.num_checkpoints
+        if is_left and checkpointer is not None and self._leaves_out_replay(checkpointer):
+            self._log_text(recording.replay_left_out(self._replay_bytes, is_asked=checkpointer.save_replay is False))
+
     # What the host steps
 
     def _is_compiled(self) -> bool:
@@ -578,7 +601,18 @@ class Trainer:
             self._outputs = Outputs(self.config, self.description(), **self._open_arguments)
         return self._outputs
 
+    def _leaves_out_replay(self, checkpointer: Checkpointer | None) -> bool:
+        """Whether its checkpoints hold all but the replay memory."""
+        if checkpointer is None or self._replay_bytes == 0:
+            return False
+        return self._replay_bytes > REPLAY_LIMIT if checkpointer.save_replay is None else not checkpointer.save_replay
+
+    def _lacks_replay(self, state: PyTree) -> bool:
+        """Whether it is of a checkpoint without the replay memory that its algorithm needs."""
+        return self._replay_bytes > 0 and not jax.tree.leaves(state.local.memory)
+
     def _save(self, checkpointer: Checkpointer, iteration: int, state: PyTree, score: float | None) -> None:
+        state = without_replay(state) if self._leaves_out_replay(checkpointer) else state
         metadata = {
             "outer_iteration": iteration,
             "plan": dataclasses.asdict(self.plan),
@@ -587,6 +621,7 @@ class Trainer:
             "seed_returns": self._seed_returns,
             "return_std": self._return_std,
             "seed": self.seed,
+            "replay": not self._lacks_replay(state),
             "normalize_observations": isinstance(state, TrainState) and state.learner.obs_stats is not None,
             "keys": self._started_from,
             "num_seeds": self.config.num_seeds,
@@ -605,7 +640,11 @@ class Trainer:
     def _restore(self, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> int:
         """Takes over a checkpoint; returns its step."""
         shape = self.program.state_shape(self.compiler.keys(0))
-        items = {name: item for name, item in to_items(shape).items() if name != "policy"}  # the learner has it too
+
+        def items(metadata: dict[str, Any]) -> dict[str, PyTree]:
+            saved = shape if metadata.get("replay", True) else without_replay(shape)
+            return {name: item for name, item in to_items(saved).items() if name != "policy"}  # the learner has it too
+
         restored = checkpointer.restore(which, items)
         damaged = [step for step, _ in restored.skipped]
         started_from = restored.metadata.get("keys")
@@ -631,7 +670,8 @@ class Trainer:
         self._begin()
         self.state = from_items(restored.items, shape)
         self._adopt(before, same_run=same_run)
-        self.state = self.program.restart(self.state)
+        if not self._lacks_replay(self.state):  # else `_refill` starts it
+            self.state = self.program.restart(self.state)
         self.outer_iteration = metadata.get("outer_iteration", restored.step)
         self._steps_beside = metadata.get("env_steps", self.env_steps) - self.env_steps
         self._updates = metadata.get("updates", 0)
@@ -649,6 +689,19 @@ class Trainer:
         if metadata.get("fingerprint") not in (None, recording.fingerprint()):
             self._log_text("resumed on other hardware, versions or settings: results agree to rounding, not bit for bit")
         return restored.step
+
+    def _refill(self) -> None:
+        """Fills a replay memory that the checkpoint left out, before anything is learned from it."""
+        if not self._lacks_replay(self.state):
+            return
+        assert isinstance(self.module, RLModule)
+        steps = self.module.algorithm.refill_collects(self.module.env) * self.plan.steps_per_iteration
+        self._log_text(
+            f"the replay buffer was not saved: {steps:,} steps by the restored policy fill it anew; "
+            "the run does not equal an uninterrupted one bit for bit"
+        )
+        self._advance(lambda ts: (self.program.refill(ts), None))
+        self._steps_beside += steps
 
     def _adopt(self, before: Plan, *, same_run: bool) -> None:
         """Goes on with outer iterations of the size that the checkpoint was made with; a longer run gets more of them."""

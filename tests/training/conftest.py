@@ -67,13 +67,14 @@ class Tiny:
         trainer = Trainer(made, own.pop("eval_env"), agent, learns, config, **own)
         if share:
             parts = (algorithm, repr(hyper), env, config.num_seeds, config.evaluation_episodes, config.enable_evaluation)
-            self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint))
+            copied = config.checkpointer_config.save_replay, "eval_fn" in own
+            self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint), copied)
         return trainer
 
-    def share(self, trainer: Any, parts: tuple[Any, ...]) -> None:
-        """Gives a trainer the functions that an equal one compiled before."""
-        for name in ("init", "outer", "single", "copy"):
-            key = (name, *parts, trainer.plan.total_steps if name == "init" else None)
+    def share(self, trainer: Any, parts: tuple[Any, ...], copied: Any = None) -> None:
+        """Gives a trainer the functions that an equal one compiled before; `copied` is what its copies depend on beside."""
+        for name in ("init", "refill", "outer", "single", "copy"):
+            key = (name, *parts, {"init": trainer.plan.total_steps, "copy": copied}.get(name))
             setattr(trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name)))
         trainer._planned_evaluation = self.compiled.setdefault(("evaluate", *parts), trainer._planned_evaluation)
 

@@ -20,6 +20,7 @@ from rlkit.training.evaluator import make_evaluator
 from rlkit.training.host_player import HostPlayer
 from rlkit.training.host_program import HostProgram
 from rlkit.training.module import RLModule
+from rlkit.training.outputs import without_replay
 from rlkit.training.program import DeviceProgram
 
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
@@ -106,6 +107,17 @@ def test_outer_iterations_agree(tiny, key):
     assert metrics["sum/episodes"] == found["sum/episodes"] > 0
     for name, value in metrics.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_a_refill_is_the_same_on_both(tiny, num_seeds):
+    """From the beginning of episodes on: the same exploring actions, memory, counts and statistics."""
+    both = programs(twins(tiny, "dqn", prefill_steps=0), num_seeds)
+    keys = Compiler(num_seeds).keys(0)
+    on_device, on_host = (program.refill(without_replay(program.init(keys))) for program in both)
+    assert_equal(without_environments(on_device), without_environments(on_host))
+    assert on_host.learner.env_steps.to_int() == 24 and jax.tree.leaves(on_host.local.memory)
+    both[1].close()
 
 
 def test_each_seed_equals_its_single_run(tiny):
