@@ -229,12 +229,16 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     assert ts.learner.env_steps.to_int() == 2 * 8 * 3
 
 
-def test_overlap_is_the_same_steps_in_another_order(tiny, key):
-    """Three iterations side by side equal their parts one after the other.
+SINGLE_STEPS = {"num_steps": 1, "updates_per_step": 1 / 3, "learning_rate": 0.05}  # of 3 environments, an update for each
+
+
+@pytest.mark.parametrize(("name", "settings"), [("ppo", {"learning_rate": 0.05}), ("dqn", SINGLE_STEPS), ("sac", SINGLE_STEPS)])
+def test_overlap_is_the_same_steps_in_another_order(tiny, key, name, settings):
+    """Three iterations side by side equal their parts one after the other, with rollouts as with single steps off policy.
 
     Rollouts 0 and 1 are the first policy's, rollout 2 is the second's, each learned from with the policy that collected it.
     """
-    modules = twins(tiny, "ppo", learning_rate=0.05)
+    modules = twins(tiny, name, **settings)
     beside, reference = (HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2))
     ended, _ = beside.outer(beside.init(key))
 

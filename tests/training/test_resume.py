@@ -52,16 +52,17 @@ for job in json.loads(sys.argv[1]):
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         print(json.dumps({jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}), flush=True)
 """
-# Every algorithm: with one seed; with two, and the statistics of normalisation. The ring goes round, sums over n steps.
+# Every algorithm: with one seed; with two, the statistics of normalisation and prioritised replay. The ring goes round.
 SEEDS = (1, 2)
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
+WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6}
 OUTER = 4
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
     """`name`: algorithm-seeds."""
     algorithm, num_seeds = name.rsplit("-", 1)[0], int(name.rsplit("-", 1)[1])
-    hyper = algorithm_rows.config_of(algorithm, RESUMED | algorithm_rows.NORMALIZED if num_seeds > 1 else RESUMED)
+    hyper = algorithm_rows.config_of(algorithm, WITH_TWO_SEEDS if num_seeds > 1 else RESUMED)
     trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
     trainer |= {
         "run_dir": str(run_dir),
