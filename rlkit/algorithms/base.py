@@ -5,19 +5,21 @@ subclasses.
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes
-from rlkit.algorithms.updaters import Updater
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.counters import StepCounter
@@ -187,24 +189,25 @@ class Algorithm:
         plans = self.batch_builder.draw(dataset, draw_key)
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
-        def step(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Metrics]:
-            (learner, memory), (plan, key) = state, inputs
+        def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
             source = dataset if buffer is None else dataset.replace(memory=memory)
             batch = self.batch_builder.gather(source, plan, axis_name)
             learner, found, error = self.updater.step(agent, learner, batch, key, axis_name)
             if buffer is not None:
-                if error is None:
-                    raise ConfigError(
-                        "prioritised replay needs the error of every transition, but no loss returns it; "
-                        'return {"loss": ..., "td_error": errors}, of shape [M], or set priority_exponent=None'
-                    )
-                memory = buffer.reprioritize(memory, batch, error)
+                memory = buffer.reprioritize(memory, batch, _errors_of(batch, error))
             return (learner, memory), found
 
+        def step(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Metrics]:
+            plan, key, is_due = inputs
+            if is_due is None:
+                return learn(*state, plan, key)
+            taken = partial(learn, *state, plan, key)
+            return jax.lax.cond(is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1])))
+
         num_updates = jax.tree.leaves(plans)[0].shape[0]
-        keys = jax.random.split(step_key, num_updates)
+        inputs = plans, jax.random.split(step_key, num_updates), getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along: XLA copies less of what stays the same.
-        (learner, changed), found = jax.lax.scan(step, (learner, () if buffer is None else memory), (plans, keys))
+        (learner, changed), found = jax.lax.scan(step, (learner, () if buffer is None else memory), inputs)
         memory = memory if buffer is None else changed
         after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
         return after, memory, metrics | reduce_metrics(found)
@@ -244,7 +247,7 @@ class Algorithm:
         return jax.lax.scan(one, state, length=self.refill_collects(env))[0]
 
     def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
-        explore = acting_randomly(env.action_space, env.num_envs)
+        explore = acting_randomly(agent, state.learner.policy, env.action_space, env.num_envs)
 
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
@@ -288,13 +291,35 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
     return explore
 
 
-def acting_randomly(action_space: spaces.Space, num_envs: int) -> Explore:
-    """Uniformly random actions [N, ...]."""
+def acting_randomly(agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int) -> Explore:
+    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
 
     def explore(obs: Any, carry: Any, key: Key) -> Any:
-        return spaces.sample(action_space, key, num_envs), carry, {}
+        _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
+        return spaces.sample(action_space, key, num_envs), carry, zeros
 
     return explore
+
+
+def _errors_of(batch: Any, error: Array | None) -> Array:
+    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they are missing."""
+    require(
+        isinstance(batch, Replayed),
+        f"prioritised replay needs to know which transitions a batch holds, process_batch returned a {type(batch).__name__}",
+        "return batch.replace(...), or set priority_exponent=None",
+    )
+    if error is None:
+        raise ConfigError(
+            "prioritised replay needs the error of every transition, but no loss returns it; "
+            'return {"loss": ..., "td_error": errors}, of shape [M], or set priority_exponent=None'
+        )
+    require(
+        error.shape == batch.index.shape,
+        f'a loss returned "td_error" of shape {error.shape} for a batch of {batch.index.shape[0]}',
+        "return one for each transition of the batch",
+    )
+    return error
 
 
 def reduce_metrics(stacked: Metrics) -> Metrics:
@@ -309,9 +334,7 @@ def reduce_metrics(stacked: Metrics) -> Metrics:
 def _mean_of_known(x: Any) -> Any:
     library: Any = np if isinstance(x, np.ndarray) else jnp
     known = ~library.isnan(x)
-    count = known.sum(0)
-    mean = library.where(known, x, 0).sum(0) / library.maximum(count, 1)
-    return library.where(count > 0, mean, library.nan)
+    return library.mean(x, axis=0, where=known | ~known.any(0))  # NaN where it is nothing else
 
 
 def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
@@ -353,6 +376,12 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         buffer.capacity >= max(each, buffer.batch_size),
         f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a batch ({buffer.batch_size})",
         "raise it",
+    )
+    rows, n_step = -(-buffer.capacity // env.num_envs), getattr(buffer, "n_step", 1)
+    require(
+        n_step <= rows,
+        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each environment",
+        f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
     )
     filled = (algorithm.prefill_collects(env) + 1) * each
     require(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Protocol
 
 import jax
@@ -16,6 +17,7 @@ from rlkit.ops.running_stats import RunningStats, normalize
 from rlkit.ops.shuffle import shuffled_indices
 from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout
 
+MAX_DENOMINATOR = 1000
 ProcessBatch = Callable[[Any], Any]
 
 
@@ -147,6 +149,7 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
     memory: Memory
     obs_stats: RunningStats | None
     progress: Array  # [] of the run, in [0, 1]
+    is_due: Array | None  # [U] bool: which of the updates are taken; None: all are
     num_updates: int = struct.field(pytree_node=False)
 
 
@@ -154,16 +157,19 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
 class ReplayBatchBuilder:
     """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each of its environment steps.
 
-    Batches are `Replayed`, with observations normalised by the statistics of the iteration.
+    Where that is no whole number for a rollout, one batch more is drawn in some iterations, so that the ratio holds exactly
+    over the run (with several seeds that update is computed in all iterations, and dropped). Batches are `Replayed`, with
+    observations normalised by the statistics of the iteration.
     """
 
     replay_buffer: ReplayBuffer
     updates_per_step: float
     process_batch: ProcessBatch | None = None
 
-    def num_updates(self, num_steps: int) -> int:
-        """Batches for that many environment steps."""
-        return round(self.updates_per_step * num_steps)
+    @property
+    def ratio(self) -> Fraction:
+        """`updates_per_step`, as the nearest fraction with a denominator up to 1000."""
+        return Fraction(self.updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
     def ingest(
         self,
@@ -176,9 +182,21 @@ class ReplayBatchBuilder:
     ) -> tuple[Memory, ReplayDataset, Metrics]:
         """See `BatchBuilder`; who collected the rollout does not matter."""
         memory = self.replay_buffer.add(memory, rollout)
-        num_updates = self.num_updates(rollout.reward.size)
-        dataset = ReplayDataset(memory=memory, obs_stats=learner.obs_stats, progress=learner.progress, num_updates=num_updates)
+        num_updates, is_due = self._updates(learner, rollout.reward.size)
+        dataset = ReplayDataset(
+            memory=memory, obs_stats=learner.obs_stats, progress=learner.progress, is_due=is_due, num_updates=num_updates
+        )
         return memory, dataset, {}
+
+    def _updates(self, learner: LearnerState, num_steps: int) -> tuple[int, Array | None]:
+        """(most updates, which are due) after `num_steps` further environment steps: floor(ratio · steps) in all."""
+        above, below = self.ratio.numerator, self.ratio.denominator
+        most = -(-above * num_steps // below)
+        if above * num_steps % below == 0:
+            return most, None
+        before = learner.env_steps.remainder(below).astype(jnp.int32)
+        num_due = above * (before + num_steps) // below - above * before // below
+        return most, jnp.arange(most) < num_due
 
     def draw(self, dataset: ReplayDataset, key: Key) -> Key:
         """A key for each batch."""

@@ -132,7 +132,7 @@ class OffPolicyConfig:
     batch_size: PositiveInt = 256
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 1.0
-    """Gradient steps for each environment step, over all environments."""
+    """Gradient steps for each environment step, over all environments; any ratio, kept exactly over the run."""
     n_step: PositiveInt = 1
     """Rewards that are summed before bootstrapping; fewer where an episode ends."""
     priority_exponent: UnitInterval | None = None
@@ -176,7 +176,7 @@ class DQNConfig(OffPolicyConfig):
     double: bool = True
     """Choose the action of the target by the present network and value it by the copy (double Q-learning)."""
     loss: Literal["mse", "huber"] = "mse"
-    """Squared error, or one that grows linearly beyond 1."""
+    """Squared error, or half of it that grows linearly beyond 1."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The wiring that off-policy algorithms share: they differ in their gradient steps and targets."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import optax
 from jax import Array
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import ReplayBatchBuilder
+from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
 from rlkit.algorithms.on_policy import Overrides, check_methods
@@ -44,7 +45,7 @@ def off_policy(
         check_methods(name, given, needs, agent)
         if check is not None:
             check(given, env)
-        check_sizes(config, env.num_envs)
+        check_ratio(config, env.num_envs)
 
     buffer = make_replay_buffer(config)
     return Algorithm(
@@ -104,15 +105,19 @@ def check_bounds(agent: Any, env: EnvAdapter) -> None:
     )
 
 
-def check_sizes(config: OffPolicyConfig, num_envs: int) -> None:
-    """Raises `ConfigError` for sizes that do not fit each other."""
+def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
+    """Raises `ConfigError` where `updates_per_step` is no fraction that can be counted exactly."""
+    ratio = Fraction(config.updates_per_step).limit_denominator(MAX_DENOMINATOR)
     each = config.num_steps * num_envs
-    updates = config.updates_per_step * each
     require(
-        updates >= 1 and abs(updates - round(updates)) < 1e-6,
-        f"updates_per_step={config.updates_per_step:g} makes {updates:g} gradient steps for the {each} environment steps of an "
-        f"iteration (num_envs={num_envs} x num_steps={config.num_steps}), which is no positive whole number",
-        f"use a multiple of 1/{each}, such as updates_per_step={max(round(updates), 1) / each:g}, or other num_steps",
+        ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
+        f"updates_per_step={config.updates_per_step:g} is no fraction with a denominator up to {MAX_DENOMINATOR}",
+        f"use {float(ratio) or 1 / MAX_DENOMINATOR:.6g}, for instance",
+    )
+    require(
+        ratio.numerator * (ratio.denominator + each) < 2**31,
+        f"updates_per_step={config.updates_per_step:g} makes too many gradient steps of the {each} steps of an iteration",
+        "lower it, or num_steps",
     )
 
 

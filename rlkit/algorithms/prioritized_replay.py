@@ -6,10 +6,12 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.replay_buffer import Replayed, num_rows, window
+from rlkit.algorithms.replay_buffer import Replayed, check_settings, num_rows, window
 from rlkit.algorithms.ring import Ring
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
+
+MAX_ERROR = 1e8  # one that is larger would outweigh all others for good, and the sum of a million such is finite
 
 
 class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
@@ -26,7 +28,7 @@ class PrioritizedReplay:
 
     The error is that of the last time when they were learned from; new ones take the highest priority so far. Batches have
     `weight` (size · probability)^-β, divided by the largest of the batch, where β rises linearly over the run from
-    `importance_exponent` to 1. Departs from the paper in that largest weight, which there is the largest in the whole memory.
+    `importance_exponent` to 1. Draws are independent, where the paper's appendix draws one from each of M equal shares.
     """
 
     capacity: int
@@ -36,6 +38,9 @@ class PrioritizedReplay:
     priority_exponent: float | Array = 0.6
     importance_exponent: float | Array = 0.4
     min_priority: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
         """An empty memory."""
@@ -74,7 +79,7 @@ class PrioritizedReplay:
     def reprioritize(self, memory: PrioritizedMemory, batch: Replayed, error: Array) -> PrioritizedMemory:
         """With the priorities of a sampled batch renewed by its errors [M]; one that is not finite changes nothing."""
         is_finite = jnp.isfinite(error)
-        priority = jnp.where(is_finite, jnp.abs(error) + self.min_priority, 0.0)
+        priority = jnp.where(is_finite, jnp.minimum(jnp.abs(error), MAX_ERROR) + self.min_priority, 0.0)
         urgency = jnp.where(is_finite, priority**self.priority_exponent, memory.tree.leaves[batch.index])
         return memory.replace(
             tree=memory.tree.set(batch.index, urgency),

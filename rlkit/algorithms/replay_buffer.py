@@ -1,7 +1,7 @@
 """Replay memories: a pytree on the device and pure functions over it."""
 
 import dataclasses
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.algorithms.ring import Ring
+from rlkit.errors import require
 from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
 
 
@@ -35,7 +36,10 @@ class ReplayBuffer(Protocol):
         ...
 
     def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
-        """A batch [M, ...] of what `can_sample`; `progress` in [0, 1] drives schedules. The key is consumed."""
+        """A batch [M, ...]; `progress` in [0, 1] drives schedules. The key is consumed.
+
+        Garbage unless `can_sample`, which nobody checks here: `Algorithm` sees to it before anything compiles.
+        """
         ...
 
     def can_sample(self, memory: Memory) -> Array:
@@ -64,7 +68,7 @@ class Replayed(struct.PyTreeNode, kw_only=True):
     reward: Array  # [M] the discounted sum of rewards from here to `next_obs`
     discount: Array  # [M] of the value of `next_obs`: γ^k after k steps, 0 where the task ended
     next_obs: Obs
-    extras: dict[str, PyTree]  # what the agent added when it acted
+    extras: dict[str, PyTree]  # what the agent added when it acted, zero for random actions
     weight: Array  # [M] of the errors in a loss: 1, or what makes up for sampling some more often than others
     index: Array  # [M] int32: where they lie in the memory, row · N + column
 
@@ -82,6 +86,9 @@ class UniformReplay:
     batch_size: int
     gamma: float | Array
     n_step: int = 1
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
@@ -104,6 +111,20 @@ class UniformReplay:
         chosen = jax.random.randint(key, (self.batch_size,), 0, memory.size * memory.num_envs)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
         return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
+
+
+def check_settings(buffer: Any) -> None:
+    """Raises `ConfigError` for settings of a replay buffer that are out of range."""
+    for name in ("capacity", "batch_size", "n_step"):
+        value = getattr(buffer, name)
+        require(value >= 1, f"{name}={value} of {type(buffer).__name__} is not positive", "use 1 or more")
+    for name in ("gamma", "priority_exponent", "importance_exponent"):
+        value = getattr(buffer, name, None)
+        require(
+            not isinstance(value, (int, float)) or 0 <= value <= 1,
+            f"{name}={value} of {type(buffer).__name__} is outside [0, 1]",
+            "use a number between",
+        )
 
 
 def num_rows(capacity: int, num_envs: int) -> int:

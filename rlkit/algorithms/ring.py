@@ -43,10 +43,20 @@ class Section:
         return self.start[0] + self.size[0], self.start[1] + self.size[1]
 
     def pack(self, tree: PyTree, num_axes: int) -> tuple[list[Array], list[Array]]:
-        """(words, bytes) of the leaves, each with `num_axes` axes in front and one behind."""
-        leaves = jax.tree.leaves(tree)
-        units = [(leaf, _to_units(leaf, num_axes)) for leaf in leaves]
-        return tuple([x for leaf, x in units if _is_wide(leaf.dtype) == wide] for wide in (True, False))  # pyright: ignore
+        """(words, bytes) of the leaves, cast to their dtypes, each with `num_axes` axes in front and one behind.
+
+        Raises `ConfigError` for a tree of other shapes.
+        """
+        found, structure = jax.tree.flatten(tree)
+        shapes = [leaf.shape[num_axes:] for leaf in found]
+        require(
+            structure == self.structure and shapes == [shape for shape, _ in self.leaves],
+            f"the replay buffer was made for {self.structure} of shapes {[shape for shape, _ in self.leaves]}, "
+            f"a rollout has {structure} of shapes {shapes}",
+            "let the agent return the same extras in every step, and the environment the observations that it declares",
+        )
+        units = [(dtype, _to_units(leaf.astype(dtype), num_axes)) for leaf, (_, dtype) in zip(found, self.leaves, strict=True)]
+        return tuple([x for dtype, x in units if _is_wide(dtype) == wide] for wide in (True, False))  # pyright: ignore
 
     def unpack(self, words: Array, singles: Array, offset: tuple[int, int]) -> PyTree:
         """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in a transition."""

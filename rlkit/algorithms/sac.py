@@ -1,7 +1,8 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for continuous actions.
 
-Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in the order:
-the critics' step comes first, and the actor learns by what it left.
+Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in that actor
+and temperature are one gradient step, so that `max_grad_norm` clips both together, and in the initial weights (see
+`soft_actor_critic`).
 """
 
 import math

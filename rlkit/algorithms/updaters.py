@@ -45,8 +45,8 @@ class GradientStep:
 class TargetUpdate:
     """Target parameters: a copy of the parameters, or of the top-level `groups` of them, that follows slowly.
 
-    With `period`, it is renewed whole every so many environment steps; else it moves by `tau` of the distance after every
-    update, or with `every=n` after each n-th one, as for a `GradientStep`.
+    With `period`, it is renewed whole every so many environment steps, at the end of the iteration that passes them; else it
+    moves by `tau` of the distance after every update, or with `every=n` after each n-th one, as for a `GradientStep`.
     """
 
     groups: tuple[str, ...] | None = None
@@ -56,6 +56,19 @@ class TargetUpdate:
 
     def __post_init__(self) -> None:
         _check_every("TargetUpdate", self.every)
+        require(
+            self.groups is None or not isinstance(self.groups, str),
+            f"groups={self.groups!r} of TargetUpdate is one name",
+            f"write groups=({self.groups!r},)",
+        )
+        require(
+            self.period is None or self.period >= 1, f"period={self.period} of TargetUpdate is not positive", "use 1 or more"
+        )
+        require(
+            not isinstance(self.tau, (int, float)) or 0 < self.tau <= 1,
+            f"tau={self.tau} of TargetUpdate is outside (0, 1]",
+            "use 0.005, for instance",
+        )
         require(
             self.period is None or self.every == 1,
             f"TargetUpdate was given both period={self.period} and every={self.every}",
@@ -71,8 +84,9 @@ class TargetUpdate:
 class Updater:
     """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier steps left.
 
-    A step whose loss or gradient is not finite changes nothing and is counted in `sum/skipped_updates`. A step that is not
-    taken (`every`) is not computed either; only under `vmap`, which makes a select of the choice, it is, and thrown away.
+    A step whose loss or gradient is not finite changes nothing; `sum/skipped_updates` counts the updates with such a step. One
+    that is not taken (`every`) is not computed either; only under `vmap`, which makes a select of the choice, it is, and
+    thrown away.
     """
 
     steps: tuple[GradientStep, ...]
@@ -108,7 +122,7 @@ class Updater:
         keys = jax.random.split(key, len(self.steps))
         for index in range(len(self.steps)):
             learner, found = self._take(index, agent, learner, batch, keys[index], axis_name)
-            skipped = metrics.get("sum/skipped_updates", 0.0) + found["sum/skipped_updates"]
+            skipped = jnp.maximum(metrics.get("sum/skipped_updates", 0.0), found["sum/skipped_updates"])
             metrics |= found | {"sum/skipped_updates": skipped}
         error = metrics.pop(ERROR, None)
         return self._follow(learner), metrics, error
@@ -130,11 +144,7 @@ class Updater:
             return part, opt_state, floats
 
         def left_out() -> tuple[PyTree, PyTree, Metrics]:
-            shapes = jax.eval_shape(taken)[2]
-            metrics = {
-                name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype) for name, x in shapes.items()
-            }
-            return _select(learner.params, step.group), learner.opt_state[index], metrics
+            return _select(learner.params, step.group), learner.opt_state[index], not_measured(jax.eval_shape(taken)[2])
 
         part, opt_state, metrics = _only_every(step.every, learner.updates, taken, left_out)
         opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])
@@ -197,6 +207,11 @@ class Updater:
             metrics[f"{prefix}learning_rate"] = rate
         metrics["sum/skipped_updates"] = 1.0 - finite.astype(jnp.float32)
         return part, opt_state, metrics
+
+
+def not_measured(like: Metrics) -> Metrics:
+    """The metrics of what was not computed: NaN, and 0 for those that add up."""
+    return {name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype) for name, x in like.items()}
 
 
 def split_loss(output: Any) -> tuple[Array, Metrics]:

@@ -13,8 +13,6 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.types import Key
-
 FAN_OUT = 16
 
 
@@ -50,7 +48,7 @@ class SumTree(struct.PyTreeNode, kw_only=True):
             levels.append(level.at[index].set(sums, mode="promise_in_bounds"))
         return self.replace(levels=tuple(levels))
 
-    def draw(self, key: Key, num: int) -> Array:
+    def draw(self, key: Array, num: int) -> Array:
         """Leaves [num] int32, each with probability priority / total, which must not be 0; the key is consumed."""
         index = jnp.zeros(num, jnp.int32)
         uniform = jax.random.uniform(key, (len(self.levels), num))

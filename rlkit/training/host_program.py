@@ -75,7 +75,8 @@ class HostProgram:
             return step(acting(agent, packing.unpack(packed)), keys, time, carry, obs)
 
         def act_randomly(packed: Packed, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
-            return step(acting_randomly(env.action_space, each), keys, time, carry, obs)
+            explore = acting_randomly(agent, packing.unpack(packed), env.action_space, each)
+            return step(explore, keys, time, carry, obs)
 
         def learn(
             learner: LearnerState, local: LocalState, rollout: Rollout, behaviour: PolicyState | None

@@ -105,22 +105,26 @@ def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str |
     return found if shares.max() > 0 else None
 
 
-def announcement(
-    plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int, *, capacity: int = 0, replay_bytes: int = 0
-) -> str:
-    """What is about to be trained, in a sentence; with a replay buffer of `capacity` transitions, its size over all seeds."""
+def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
+    """What is about to be trained, in a sentence."""
     left = plan.num_checkpoints - outer_iteration
     if left <= 0:
         return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
-    warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps else ""
+    is_new = outer_iteration == 0
+    warm_up = f", of them {plan.prefill_steps:,} random ones to warm up" if plan.prefill_steps and is_new else ""
     each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
-    start = f" from step {env_steps:,}" if outer_iteration else ""
-    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
-    replay = f"; replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(replay_bytes)}" if replay_bytes else ""
+    start = "" if is_new else f" from step {env_steps:,}"
     return (
         f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment steps{each}{warm_up}: "
-        f"{left} outer iterations of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps{replay}"
+        f"{left} outer iterations of {plan.epochs_per_checkpoint} x {plan.steps_per_iteration:,} steps"
     )
+
+
+def replay_memory(capacity: int, num_seeds: int, needed: int, available: int | None) -> str:
+    """The size of a replay buffer of `capacity` transitions: bytes over all seeds, of those there are (None: not known)."""
+    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
+    of_all = f" of the {human_bytes(available)} of memory here" if available else ""
+    return f"replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(needed)}{of_all}"
 
 
 def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:

@@ -149,7 +149,8 @@ class Trainer:
         self.module = module
         self.config = config
         self.plan = plan
-        self._replay_bytes = check_replay(module, config.num_seeds, device_memory())  # of all seeds
+        self._memory = device_memory()
+        self._replay_bytes = check_replay(module, config.num_seeds, self._memory)  # of all seeds
         self.compiler = Compiler(config.num_seeds)
         self.program = self._make_program(plan)
         self._planned_evaluation = Evaluation(module, self.compiler)
@@ -235,6 +236,7 @@ class Trainer:
         self._begin()
         if begins_again:  # a run that was cut before its first checkpoint may have left rows
             outputs.logger.restore({})
+        self._announce_memory()
         self.state = self.program.init(self._keys)
         return self.state
 
@@ -536,14 +538,18 @@ class Trainer:
         return metrics
 
     def _announce(self, checkpointer: Checkpointer | None) -> None:
-        """Says what is about to be trained, how much memory that takes, and what checkpoints leave out."""
-        buffer = self.module.algorithm.replay_buffer if isinstance(self.module, RLModule) else None
-        size = {} if buffer is None else {"capacity": buffer.capacity, "replay_bytes": self._replay_bytes}
-        numbers = self.plan, self.outer_iteration, self.env_steps, self.config.num_seeds
-        self._log_text(recording.announcement(*numbers, **size))
+        """Says what is about to be trained, and what checkpoints leave out."""
+        self._log_text(recording.announcement(self.plan, self.outer_iteration, self.env_steps, self.config.num_seeds))
         is_left = self.outer_iteration < self.plan.num_checkpoints
         if is_left and checkpointer is not None and self._leaves_out_replay(checkpointer):
             self._log_text(recording.replay_left_out(self._replay_bytes, is_asked=checkpointer.save_replay is False))
+
+    def _announce_memory(self) -> None:
+        """Says how much memory the replay buffer takes, before it does."""
+        if not isinstance(self.module, RLModule) or self.module.algorithm.replay_buffer is None:
+            return
+        capacity, num_seeds = self.module.algorithm.replay_buffer.capacity, self.config.num_seeds
+        self._log_text(recording.replay_memory(capacity, num_seeds, self._replay_bytes, self._memory))
 
     # What the host steps
 
@@ -674,6 +680,8 @@ class Trainer:
             self.state = self.program.restart(self.state)
         self.outer_iteration = metadata.get("outer_iteration", restored.step)
         self._steps_beside = metadata.get("env_steps", self.env_steps) - self.env_steps
+        if self.plan.total_steps != before.total_steps:
+            self._set_horizon()
         self._updates = metadata.get("updates", 0)
         self._seed_returns, self._return_std = metadata.get("seed_returns"), metadata.get("return_std")
         if same_run:
@@ -684,6 +692,7 @@ class Trainer:
             self._saved_iteration = restored.step
             self._parent = metadata.get("parent")
             self._open().logger.restore(metadata.get("logger", {}))
+        self._announce_memory()
         if not self._is_compiled():
             self._log_text("environments on the host cannot be restored: their episodes start anew")
         if metadata.get("fingerprint") not in (None, recording.fingerprint()):
@@ -702,6 +711,12 @@ class Trainer:
         )
         self._advance(lambda ts: (self.program.refill(ts), None))
         self._steps_beside += steps
+        self._set_horizon()
+
+    def _set_horizon(self) -> None:
+        """Lets schedules end where the run will, with the steps that the plan does not know."""
+        if isinstance(self.module, RLModule):
+            self.state = self.module.with_horizon(self.state, self.steps_at(self.plan.num_checkpoints))
 
     def _adopt(self, before: Plan, *, same_run: bool) -> None:
         """Goes on with outer iterations of the size that the checkpoint was made with; a longer run gets more of them."""
@@ -726,8 +741,6 @@ class Trainer:
                 "give a larger one to extend it",
             )
             self._open().extend(self.plan)
-        if isinstance(self.module, RLModule):
-            self.state = self.module.with_horizon(self.state, self.plan.total_steps)
 
     # Small things
 

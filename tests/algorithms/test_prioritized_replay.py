@@ -15,6 +15,7 @@ from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
+from rlkit.ops.counters import StepCounter
 from rlkit.training.module import RLModule, iteration
 from rlkit.types import Transition
 
@@ -142,6 +143,42 @@ def test_an_update_renews_the_priorities_of_its_batch(module, key):
     leaves = np.asarray(after.local.memory.tree.leaves[:32])
     assert 1 <= (leaves != fresh).sum() <= 8 and (leaves > 0).all()
     assert after.learner.updates.to_int() == 2
+
+
+def test_the_buffer_is_what_the_config_says(module, key):
+    config = DQNConfig(priority_exponent=0.7, importance_exponent=0.3, capacity=10, batch_size=3, n_step=2, gamma=0.9)
+    wanted = PrioritizedReplay(capacity=10, batch_size=3, n_step=2, gamma=0.9, priority_exponent=0.7, importance_exponent=0.3)
+    assert dqn(config).replay_buffer == dqn(config).batch_builder.replay_buffer == wanted
+
+
+def test_weights_follow_the_progress_of_the_run(module, key):
+    """Halfway through, β is halfway between its start and 1."""
+    builder, buffer = module.algorithm.batch_builder, module.algorithm.replay_buffer
+    ts = module.init_train_state(key)
+    memory = with_errors(buffer, ts.local.memory, list(range(16)), np.arange(16) + 0.5)
+    halfway = ts.learner.replace(env_steps=StepCounter.create(500))
+    rollout = jax.tree.map(lambda x: x[:8], memory.ring.transitions)
+    memory, dataset, _ = builder.ingest(module.agent, halfway, memory, rollout)
+    found = builder.gather(dataset, key).weight
+    np.testing.assert_array_equal(found, buffer.sample(memory, key, jnp.float32(0.5)).weight)
+    assert np.abs(found - buffer.sample(memory, key, jnp.float32(0.0)).weight).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("errors", "process_batch", "message"),
+    [
+        (lambda q: q[:1, 0], None, r'"td_error" of shape \(1,\) for a batch of 4; return one for each'),
+        (lambda q: q[:, 0], lambda batch: {"obs": batch.obs}, r"process_batch returned a dict; return batch.replace"),
+    ],
+)
+def test_errors_that_fit_no_batch_are_told(module, key, errors, process_batch, message):
+    def loss(agent, params, target, batch, key):
+        q_values = agent.q_values(params, batch["obs"] if isinstance(batch, dict) else batch.obs)
+        return q_values.mean(), {"td_error": errors(q_values)}
+
+    broken = dataclasses.replace(module, algorithm=dqn(module.algorithm.spec[1], loss=loss, process_batch=process_batch))
+    with pytest.raises(ConfigError, match=message):
+        jax.eval_shape(lambda ts: iteration(broken, ts, jnp.int32(0)), jax.eval_shape(broken.init_train_state, key))
 
 
 def test_weights_scale_the_loss(module, key):

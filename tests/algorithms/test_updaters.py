@@ -264,7 +264,7 @@ def run(updater, learner, keys, batch=1.0, axis_name=None):
     """Learner and metrics after each update, [U, ...]."""
 
     def update(learner, key):
-        learner, metrics = updater.step(None, learner, jnp.float32(batch), key, axis_name)
+        learner, metrics, _ = updater.step(None, learner, jnp.float32(batch), key, axis_name)
         return learner, (learner, metrics)
 
     return jax.lax.scan(update, learner, keys)[1]

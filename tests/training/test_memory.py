@@ -184,20 +184,21 @@ def test_sizes(count, text):
 
 
 @pytest.mark.fast
-def test_the_announcement_states_the_size():
+def test_what_is_announced():
+    one = recording.replay_memory(1_000_000, 1, 164_000_000, 25_300_000_000)
+    assert one == "replay buffer: 1,000,000 transitions, 164 MB of the 25.3 GB of memory here"
+    two = recording.replay_memory(1_000_000, 2, 328_000_000, None)
+    assert two == "replay buffer: 1,000,000 transitions of each of 2 seeds, 328 MB"
     plan = Plan(num_checkpoints=2, epochs_per_checkpoint=3, steps_per_iteration=10, prefill_steps=20)
-    assert "replay" not in recording.announcement(plan, 0, 20, 1)
-    one = recording.announcement(plan, 0, 20, 1, capacity=1_000_000, replay_bytes=164_000_000)
-    assert one.endswith("2 outer iterations of 3 x 10 steps; replay buffer: 1,000,000 transitions, 164 MB")
-    two = recording.announcement(plan, 0, 20, 2, capacity=1_000_000, replay_bytes=328_000_000)
-    assert two.endswith("; replay buffer: 1,000,000 transitions of each of 2 seeds, 328 MB")
+    fresh = recording.announcement(plan, 0, 20, 1)
+    assert fresh.startswith("training to 80 environment steps, of them 20 random ones to warm up: 2 outer iterations of 3 x 10")
     refilled = recording.announcement(plan, 1, 70, 1)  # 20 steps more than the plan knows
-    assert refilled.startswith("training from step 70 to 100 environment steps")
+    assert refilled.startswith("training from step 70 to 100 environment steps: 1 outer iterations")
 
 
 def test_a_run_announces_it(tiny, tmp_path):
     with tiny.trainer("dqn", num_seeds=2, enable_evaluation=False, run_dir=str(tmp_path / "run")) as trainer:
         trainer.run(0)
     texts = [record.text for record in read_records(tmp_path / "run" / "metrics.jsonl") if record.kind == "event"]
-    assert re.search(r"; replay buffer: 60 transitions of each of 2 seeds, [\d.]+ kB$", texts[0])
-    assert len(texts) == 1  # the memory is saved, of which there is nothing to say
+    assert re.match(r"replay buffer: 60 transitions of each of 2 seeds, [\d.]+ kB of the [\d.]+ .B of memory here$", texts[0])
+    assert texts[1].startswith("training to") and len(texts) == 2  # the memory is saved, of which there is nothing to say

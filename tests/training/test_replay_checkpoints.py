@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from host_twins import HostCounter
@@ -324,7 +325,7 @@ def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
     state = program.init(key)
     params = state.learner.params
     filled = program.refill(jax.tree.map(lambda x: x.copy(), trainer_module.without_replay(state)))
-    batch = module.algorithm.replay_buffer.sample(filled.local.memory, key)
+    batch = module.algorithm.replay_buffer.sample(filled.local.memory, key, jnp.float32(0))
     greedy = agent.exploit(params, batch.obs, (), key)[0]
     assert bool((batch.action == greedy).all()) == (epsilon == 0.0)
 
