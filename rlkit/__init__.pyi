@@ -9,6 +9,7 @@ from .agents import Agent as Agent
 from .agents import DeterministicActorCriticConfig as DeterministicActorCriticConfig
 from .agents import NormalizedQNetworkConfig as NormalizedQNetworkConfig
 from .agents import QNetworkConfig as QNetworkConfig
+from .agents import QuantileNetworkConfig as QuantileNetworkConfig
 from .agents import SoftActorCriticConfig as SoftActorCriticConfig
 from .agents import actor_critic as actor_critic
 from .agents import deterministic_actor_critic as deterministic_actor_critic
@@ -16,6 +17,7 @@ from .agents import discrete_soft_actor_critic as discrete_soft_actor_critic
 from .agents import make_agent as make_agent
 from .agents import normalized_q_network as normalized_q_network
 from .agents import q_network as q_network
+from .agents import quantile_network as quantile_network
 from .agents import register_agent as register_agent
 from .agents import soft_actor_critic as soft_actor_critic
 from .algorithms import A2CConfig as A2CConfig
@@ -24,6 +26,7 @@ from .algorithms import DiscreteSACConfig as DiscreteSACConfig
 from .algorithms import DQNConfig as DQNConfig
 from .algorithms import PPOConfig as PPOConfig
 from .algorithms import PQNConfig as PQNConfig
+from .algorithms import QRDQNConfig as QRDQNConfig
 from .algorithms import SACConfig as SACConfig
 from .algorithms import TD3Config as TD3Config
 from .algorithms import a2c as a2c
@@ -32,6 +35,7 @@ from .algorithms import dqn as dqn
 from .algorithms import make_algorithm as make_algorithm
 from .algorithms import ppo as ppo
 from .algorithms import pqn as pqn
+from .algorithms import qr_dqn as qr_dqn
 from .algorithms import register_algorithm as register_algorithm
 from .algorithms import sac as sac
 from .algorithms import td3 as td3

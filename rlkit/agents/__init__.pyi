@@ -5,6 +5,7 @@ from .configs import ActorCriticConfig as ActorCriticConfig
 from .configs import DeterministicActorCriticConfig as DeterministicActorCriticConfig
 from .configs import NormalizedQNetworkConfig as NormalizedQNetworkConfig
 from .configs import QNetworkConfig as QNetworkConfig
+from .configs import QuantileNetworkConfig as QuantileNetworkConfig
 from .configs import SoftActorCriticConfig as SoftActorCriticConfig
 from .deterministic import DeterministicActorCritic as DeterministicActorCritic
 from .deterministic import deterministic_actor_critic as deterministic_actor_critic
@@ -19,6 +20,8 @@ from .networks import make_network as make_network
 from .q_network import QNetwork as QNetwork
 from .q_network import normalized_q_network as normalized_q_network
 from .q_network import q_network as q_network
+from .quantile_network import QuantileNetwork as QuantileNetwork
+from .quantile_network import quantile_network as quantile_network
 from .registry import AGENTS as AGENTS
 from .registry import make_agent as make_agent
 from .registry import register_agent as register_agent

@@ -55,6 +55,14 @@ class NormalizedQNetworkConfig(QNetworkConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QuantileNetworkConfig(QNetworkConfig):
+    """A Q-network that knows the distribution of the return."""
+
+    num_quantiles: Annotated[int, Gt(0)] = 200
+    """Quantiles of the return that are learned for each action; 200 in the paper."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SoftActorCriticConfig:
     """Networks of a soft actor-critic agent. Defaults are those of the paper, CleanRL and Stable-Baselines3."""
 

@@ -13,6 +13,7 @@ from rlkit.agents.configs import (
     DeterministicActorCriticConfig,
     NormalizedQNetworkConfig,
     QNetworkConfig,
+    QuantileNetworkConfig,
     SoftActorCriticConfig,
 )
 from rlkit.errors import ConfigError
@@ -49,6 +50,11 @@ AGENTS: dict[str, AgentEntry] = {
         config=NormalizedQNetworkConfig,
         factory="rlkit.agents.q_network:normalized_q_network",
         summary="the same with layer normalisation",
+    ),
+    "quantile_network": AgentEntry(
+        config=QuantileNetworkConfig,
+        factory="rlkit.agents.quantile_network:quantile_network",
+        summary="quantiles of the return of each discrete action; MLP or CNN",
     ),
     "soft_actor_critic": AgentEntry(
         config=SoftActorCriticConfig,

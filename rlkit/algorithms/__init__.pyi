@@ -12,6 +12,7 @@ from .configs import DQNConfig as DQNConfig
 from .configs import OffPolicyConfig as OffPolicyConfig
 from .configs import PPOConfig as PPOConfig
 from .configs import PQNConfig as PQNConfig
+from .configs import QRDQNConfig as QRDQNConfig
 from .configs import SACConfig as SACConfig
 from .configs import TD3Config as TD3Config
 from .discrete_sac import discrete_sac as discrete_sac
@@ -22,6 +23,8 @@ from .ppo import ppo_loss as ppo_loss
 from .pqn import QBatch as QBatch
 from .pqn import pqn as pqn
 from .pqn import pqn_loss as pqn_loss
+from .qr_dqn import qr_dqn as qr_dqn
+from .qr_dqn import qr_dqn_loss as qr_dqn_loss
 from .registry import ALGORITHMS as ALGORITHMS
 from .registry import make_algorithm as make_algorithm
 from .registry import register_algorithm as register_algorithm

@@ -180,6 +180,28 @@ class DQNConfig(OffPolicyConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class QRDQNConfig(OffPolicyConfig):
+    """Quantile-regression DQN. Defaults are Stable-Baselines3-Contrib's before 2.3, after the paper, for Atari."""
+
+    num_steps: PositiveInt = 4
+    """Steps that each environment takes in one iteration, before it is learned from them."""
+    prefill_steps: Annotated[int, Ge(0)] = 50_000
+    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    batch_size: PositiveInt = 32
+    """Transitions in a gradient step."""
+    updates_per_step: Annotated[float, Gt(0)] = 0.25
+    """Gradient steps for each environment step, over all environments."""
+    learning_rate: Annotated[float, Gt(0)] = 5e-5
+    """Step size of the optimiser at the start."""
+    optimizer_epsilon: Annotated[float, Gt(0)] = 0.01 / 32
+    """Added to the denominator of adaptive update rules."""
+    target_period: PositiveInt = 10_000
+    """Environment steps, over all environments, from one copy of the network for the targets to the next."""
+    double: bool = False
+    """Choose the action of the target by the present network and value it by the copy (double Q-learning)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SACConfig(OffPolicyConfig):
     """Soft Actor-Critic. Defaults are Stable-Baselines3's but for the longer prefill, which is CleanRL's."""
 

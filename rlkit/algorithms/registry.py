@@ -18,6 +18,7 @@ from rlkit.algorithms.configs import (
     DQNConfig,
     PPOConfig,
     PQNConfig,
+    QRDQNConfig,
     SACConfig,
     TD3Config,
 )
@@ -64,6 +65,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         factory="rlkit.algorithms.dqn:dqn",
         agent="q_network",
         summary="Deep Q-Network, off-policy; discrete actions",
+    ),
+    "qr_dqn": AlgorithmEntry(
+        config=QRDQNConfig,
+        factory="rlkit.algorithms.qr_dqn:qr_dqn",
+        agent="quantile_network",
+        summary="Quantile-regression DQN, off-policy; discrete actions",
     ),
     "sac": AlgorithmEntry(
         config=SACConfig,

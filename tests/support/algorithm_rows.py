@@ -47,7 +47,7 @@ LEARNING = SMALL | {
 # What lets values be compared with those of the best policy: rewards and nothing else.
 PLAIN_VALUES = {"entropy_coef": 0.0, "temperature": 0.01, "clip_value_loss": False}
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-SMALL_AGENT = {"hidden_sizes": (8,)}
+SMALL_AGENT = {"hidden_sizes": (8,), "num_quantiles": 8}
 
 ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3, start=-1),

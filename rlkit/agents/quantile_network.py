@@ -1,0 +1,85 @@
+"""Quantile network: quantiles of the return of each discrete action, explored ε-greedily by their mean."""
+
+import dataclasses
+
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.configs import QuantileNetworkConfig
+from rlkit.agents.networks import Network
+from rlkit.agents.q_network import QNetwork, q_network
+from rlkit.spaces import Space
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.validation import validate
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantileNetwork:
+    """Build it with `quantile_network`. Every method takes one batch axis: obs [B, ...]."""
+
+    inner: QNetwork  # values are means of quantiles
+    wide: QNetwork  # a value for each quantile of each action
+    spec: tuple[str, QuantileNetworkConfig]
+    action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+
+    def init(self, key: Key) -> Params:
+        """Fresh parameters; the key is consumed."""
+        return self.inner.init(key)
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """(): the agent keeps nothing between steps."""
+        return ()
+
+    def explore(
+        self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
+    ) -> tuple[Action, Carry, dict[str, PyTree]]:
+        """As `QNetwork.explore`."""
+        return self.inner.explore(params, obs, carry, key, progress)
+
+    def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """The actions of the highest mean."""
+        return self.inner.exploit(params, obs, carry, key)
+
+    def quantiles(self, params: Params, obs: Obs) -> Array:
+        """Quantiles of the return of every action, [N, B, A]: the i-th is that of (i + ½) / N. Nothing keeps them in order."""
+        return split(self.wide.q_values(params, obs), self.spec[1].num_quantiles)
+
+    def q_values(self, params: Params, obs: Obs) -> Array:
+        """The value of every action, [B, A]."""
+        return self.inner.q_values(params, obs)
+
+    def value(self, params: Params, obs: Obs) -> Array:
+        """The value of the best action, [B]."""
+        return self.inner.value(params, obs)
+
+    def index(self, action: Action) -> Array:
+        """Where the value of each action stands, [B]."""
+        return self.inner.index(action)
+
+
+def quantile_network(
+    observation_space: Space, action_space: Space, config: QuantileNetworkConfig | None = None
+) -> QuantileNetwork:
+    """A `QuantileNetwork` for the spaces of ONE environment: a `q_network` with `num_quantiles` outputs for each action.
+
+    A dueling one adds one value of the state to all quantiles of all actions, where Rainbow has one for each quantile. Raises
+    `SpaceError` or `ConfigError` for spaces that do not fit.
+    """
+    config = validate(config or QuantileNetworkConfig())
+    inner = q_network(observation_space, action_space, config)
+    wide = q_network(observation_space, spaces.Discrete(config.num_quantiles * inner.num_actions), config)
+
+    def means(params: Params, obs: Obs) -> Array:
+        return split(wide.q_values(params, obs), config.num_quantiles).mean(axis=0)
+
+    return QuantileNetwork(
+        inner=dataclasses.replace(inner, network=Network(wide.init, means)),
+        wide=wide,
+        spec=("quantile_network", config),
+        action_space=action_space,
+    )
+
+
+def split(outputs: Array, num_quantiles: int) -> Array:
+    """[B, N·A] -> [N, B, A]"""
+    return outputs.reshape(outputs.shape[0], num_quantiles, -1).swapaxes(0, 1)
