@@ -83,7 +83,6 @@ def test_the_tree_is_that_of_its_leaves_bit_for_bit():
     assert_as_new(updated(400))
 
 
-@pytest.mark.slow
 def test_ten_million_updates_leave_no_drift():
     assert_as_new(updated(10_000_000 // 256))
 
