@@ -18,7 +18,7 @@ from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes, num_rows
 from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
@@ -377,7 +377,7 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a batch ({buffer.batch_size})",
         "raise it",
     )
-    rows, n_step = -(-buffer.capacity // env.num_envs), getattr(buffer, "n_step", 1)
+    rows, n_step = num_rows(buffer.capacity, env.num_envs), getattr(buffer, "n_step", 1)
     require(
         n_step <= rows,
         f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each environment",

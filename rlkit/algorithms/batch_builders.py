@@ -166,11 +166,6 @@ class ReplayBatchBuilder:
     updates_per_step: float
     process_batch: ProcessBatch | None = None
 
-    @property
-    def ratio(self) -> Fraction:
-        """`updates_per_step`, as the nearest fraction with a denominator up to 1000."""
-        return Fraction(self.updates_per_step).limit_denominator(MAX_DENOMINATOR)
-
     def ingest(
         self,
         agent: Any,
@@ -190,7 +185,7 @@ class ReplayBatchBuilder:
 
     def _updates(self, learner: LearnerState, num_steps: int) -> tuple[int, Array | None]:
         """(most updates, which are due) after `num_steps` further environment steps: floor(ratio · steps) in all."""
-        above, below = self.ratio.numerator, self.ratio.denominator
+        above, below = as_fraction(self.updates_per_step).as_integer_ratio()
         most = -(-above * num_steps // below)
         if above * num_steps % below == 0:
             return most, None
@@ -208,6 +203,11 @@ class ReplayBatchBuilder:
         normalized = (normalize(dataset.obs_stats, obs) for obs in (batch.obs, batch.next_obs))
         batch = batch.replace(obs=next(normalized), next_obs=next(normalized))
         return self.process_batch(batch) if self.process_batch else batch
+
+
+def as_fraction(updates_per_step: float) -> Fraction:
+    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`, in which updates are counted exactly."""
+    return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
 
 def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Array) -> Array:

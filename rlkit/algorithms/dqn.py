@@ -2,8 +2,8 @@
 
 Follows CleanRL's `dqn.py`, time limits included. Departs from it in double Q-learning by default, in counting the target's
 period in environment steps over all environments, of which there may be any number, in a prefill of random actions (there
-ε-greedy ones) and in orthogonal initial weights. Dueling networks (Wang et al. 2016) and
-exploration are the agent's affair, see `QNetworkConfig`.
+ε-greedy ones) and in orthogonal initial weights. Dueling networks (Wang et al. 2016) and exploration are the agent's affair,
+see `QNetworkConfig`.
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ import optax
 from jax import Array
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder
+from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
 from rlkit.algorithms.on_policy import Overrides, check_methods
@@ -107,7 +107,7 @@ def check_bounds(agent: Any, env: EnvAdapter) -> None:
 
 def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
     """Raises `ConfigError` where `updates_per_step` is no fraction that can be counted exactly."""
-    ratio = Fraction(config.updates_per_step).limit_denominator(MAX_DENOMINATOR)
+    ratio = as_fraction(config.updates_per_step)
     each = config.num_steps * num_envs
     require(
         ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
