@@ -9,7 +9,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.configs import SoftActorCriticConfig
-from rlkit.agents.networks import Network, Torso, WithHead, make_network
+from rlkit.agents.networks import Network, Torso, Twins, WithHead, make_network
 from rlkit.errors import SpaceError
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -88,18 +88,8 @@ def discrete_soft_actor_critic(
 
     return DiscreteSoftActorCritic(
         actor=make_network(lambda rngs: network(rngs, 0.01)),
-        critic=make_network(lambda rngs: TwinQValues(network(rngs, 1.0), network(rngs, 1.0))),
+        critic=make_network(lambda rngs: Twins(network(rngs, 1.0), network(rngs, 1.0))),
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
         action_space=action_space,
     )
-
-
-class TwinQValues(nnx.Module):
-    """Two networks that share nothing: obs [B, ...] -> values of all actions [2, B, A]."""
-
-    def __init__(self, first: nnx.Module, second: nnx.Module):
-        self.first, self.second = first, second
-
-    def __call__(self, obs: Obs) -> Array:
-        return jnp.stack([critic(obs) for critic in (self.first, self.second)])  # pyright: ignore

@@ -205,6 +205,19 @@ class WithHead(nnx.Module):
         return self.head(torso(obs))
 
 
+class Twins(nnx.Module):
+    """Two networks that share nothing: inputs [B, ...] -> both outputs [2, B, ...].
+
+    Two networks rather than one under `vmap`: on a CPU an update of SAC is 4 % faster so.
+    """
+
+    def __init__(self, first: nnx.Module, second: nnx.Module):
+        self.first, self.second = first, second
+
+    def __call__(self, *inputs: Any) -> Array:
+        return jnp.stack([network(*inputs) for network in (self.first, self.second)])  # pyright: ignore[reportCallIssue]
+
+
 def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
     """A linear layer with orthogonal weights times `scale` and zero bias."""
     return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)

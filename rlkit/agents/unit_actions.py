@@ -4,6 +4,7 @@ What agents of bounded continuous actions share.
 """
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +12,10 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.networks import Network, Torso, WithHead, make_network
+from rlkit.agents.networks import Network, Torso, Twins, WithHead, make_network
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import Action, Obs
+from rlkit.types import Action
 
 UNBOUNDED = 1e30  # from here on bounds only say that there are none (such as the largest float32), and scaling by them fails
 
@@ -63,18 +64,12 @@ def twin_critic(
     return make_network(lambda rngs: TwinCritic(critic(rngs), critic(rngs)))
 
 
-class TwinCritic(nnx.Module):
-    """Two critics that share nothing: obs [B, ...], actions [B, ...] -> values [2, B].
+class TwinCritic(Twins):
+    """Two critics: obs [B, ...], actions [B, ...] -> values [2, B]."""
 
-    Two networks rather than one under `vmap`: on a CPU an update of SAC is 4 % faster so.
-    """
-
-    def __init__(self, first: nnx.Module, second: nnx.Module):
-        self.first, self.second = first, second
-
-    def __call__(self, obs: Obs, action: Action) -> Array:
-        inputs = (obs, action.reshape(action.shape[0], -1))
-        return jnp.stack([jnp.squeeze(critic(inputs), -1) for critic in (self.first, self.second)])  # pyright: ignore
+    def __call__(self, *inputs: Any) -> Array:
+        obs, action = inputs
+        return jnp.squeeze(super().__call__((obs, action.reshape(action.shape[0], -1))), -1)
 
 
 def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
