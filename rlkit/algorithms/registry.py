@@ -1,7 +1,7 @@
 """Algorithms by name. Imports no JAX until one is built.
 
-Three sources, the first that knows a name has it: the rows below, `register_algorithm`, installed packages with an entry point
-that names an `AlgorithmEntry`; such a package is imported only when the name is used:
+Three sources: the rows below, `register_algorithm`, installed packages with an entry point that names an `AlgorithmEntry`. Such
+a package is imported only when the name is used; a name that two sources claim is an error where it is used:
 
     [project.entry-points."rlkit.algorithms"]
     munchausen_dqn = "my_package.munchausen_dqn:ENTRY"

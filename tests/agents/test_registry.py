@@ -118,12 +118,19 @@ def test_rows_of_packages_stand_beside_ours(installed):
         chosen.entry("tabel")
 
 
-def test_listing_loads_no_package_and_ours_come_first(installed):
-    chosen = installed(ZeroDivisionError(), name="boom")
-    assert "boom" in chosen.listing()
-    ours = next(name for name in chosen.listing() if name != "boom")
+def test_listing_loads_no_package(installed):
+    assert "boom" in installed(ZeroDivisionError(), name="boom").listing()
+
+
+def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(installed):
+    plain = installed(None).listing()
+    ours, other = [name for name in plain if name != "table"][:2]
     chosen = installed(ZeroDivisionError(), name=ours)
-    assert chosen.entry(ours).summary == chosen.listing()[ours]
+    with pytest.raises(
+        ConfigError, match=rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
+    ):
+        chosen.entry(ours)
+    assert chosen.entry(other).summary == plain[other] and chosen.listing()[ours] == plain[ours]
 
 
 def test_packages_that_are_broken_are_named(installed):
