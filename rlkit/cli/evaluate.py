@@ -27,8 +27,8 @@ class EvaluateFlags:
 
     run_dir: flags.RunDir
     """Directory of the run."""
-    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "best"
-    """Which policy: best, latest or the step of a checkpoint."""
+    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] | None = None
+    """Which policy: best, latest or the step of a checkpoint; None: the best one, of a run without evaluations the latest."""
     episodes: PositiveInt = 100
     """Episodes to play each way."""
     seed_index: Annotated[int, Ge(0)] | None = None

@@ -101,13 +101,14 @@ class Policy:
 
 def load_policy(
     run_dir: str | os.PathLike[str],
-    which: Which = "best",
+    which: Which | None = None,
     *,
     seed_index: int | None = None,
     env: EnvAdapter | None = None,
     agent: Agent | None = None,
 ) -> Policy:
-    """The policy of a run directory, from its best or latest checkpoint or that of a given step.
+    """The policy of a run directory, from its best or latest checkpoint or that of a given step; None: the best one, of a run
+    that was never evaluated the latest.
 
     Reads the policy alone, not the optimiser, the environments or the replay memory. Of several seeds, `seed_index` chooses
     one; None: the one with the highest return in the training's last evaluation before the checkpoint. `env` and `agent` are
@@ -132,6 +133,8 @@ def load_policy(
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
         normalized = _normalizes(checkpointer)
         target = jax.eval_shape(lambda: _empty_policy(agent, env, num_seeds, normalized=normalized))
+        if which is None:
+            which = "latest" if checkpointer.best_step() is None else "best"
         restored = checkpointer.restore(which, {"policy": target})
     state: PolicyState = restored.items["policy"]
     if num_seeds > 1:

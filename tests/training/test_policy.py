@@ -6,6 +6,7 @@ import pytest
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
+from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training.building import build
 from rlkit.training.config import CheckpointerConfig
@@ -59,6 +60,22 @@ def test_latest_best_and_steps(run, policies):
     assert best.checkpoint_step == 0 or scores[best.checkpoint_step - 1] == max(scores)
     returns = history[-1]["return"].mean(1)
     assert load_policy(path, "latest").seed_index == returns.argmax()
+
+
+def test_of_a_run_without_evaluations_it_is_the_latest(tiny, tmp_path):
+    config = RunConfig(
+        algorithm="ppo",
+        hyperparameters=PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1),
+        env=EnvConfig(id="probe/Counter", num_envs=2),
+        network=ActorCriticConfig(hidden_sizes=(8,)),
+        trainer=tiny.config(run_dir=str(tmp_path / "run"), enable_evaluation=False),
+    )
+    with build(config) as trainer:
+        trainer.run(0)
+    assert load_policy(tmp_path / "run").checkpoint_step == 3
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0  # as the end of `rlkit train` suggests
+    with pytest.raises(CheckpointError, match=r"no step .* has a finite score.*; restore the latest"):
+        load_policy(tmp_path / "run", "best")
 
 
 @pytest.mark.parametrize("index", [0, 1])
