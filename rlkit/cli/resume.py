@@ -19,7 +19,10 @@ class ResumeFlags:
     run_dir: flags.RunDir
     """Directory of the run."""
     total_steps: PositiveInt | None = None
-    """Environment steps to train for in all, to extend the run; None: as many as it was started for."""
+    """Environment steps to train for in all, to extend the run; None: as many as it was started for. Those that fill a replay
+    buffer anew, which was not saved, come on top."""
+    save_replay: bool | None = None
+    """Save the replay buffer from now on, or do not; None: as the run was started."""
     env: str | None = None
     """The run's environment, once more, where it is a class of your own (module:Class): no file alone has code imported."""
 
@@ -39,4 +42,4 @@ def run(arguments: Sequence[str]) -> int:
 def _reopen(chosen: ResumeFlags) -> Any:
     from rlkit.training.building import reopen
 
-    return reopen(chosen.run_dir, total_steps=chosen.total_steps)
+    return reopen(chosen.run_dir, total_steps=chosen.total_steps, save_replay=chosen.save_replay)

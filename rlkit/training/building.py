@@ -35,12 +35,17 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 
 
 def reopen(
-    run_dir: str | os.PathLike[str], *, total_steps: int | None = None, which: Which = "latest", **arguments: Any
+    run_dir: str | os.PathLike[str],
+    *,
+    total_steps: int | None = None,
+    save_replay: bool | None = None,
+    which: Which = "latest",
+    **arguments: Any,
 ) -> Trainer:
     """The trainer that goes on with a run directory: `trainer.run()` trains what is left.
 
-    A larger `total_steps` extends the run; settings otherwise stay as they were. Raises `RlkitError` if there is nothing to
-    resume.
+    A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay memory from now on, None: as
+    the run was started. Settings otherwise stay as they were. Raises `RlkitError` if there is nothing to resume.
     """
     require(
         os.path.isfile(os.path.join(run_dir, "config.yaml")),
@@ -53,6 +58,9 @@ def reopen(
     trainer_config = dataclasses.replace(
         config.trainer, run_dir=os.fspath(run_dir), restore_checkpoint="auto" if which == "latest" else which
     )
+    if save_replay is not None:
+        checkpoints = dataclasses.replace(trainer_config.checkpointer_config, save_replay=save_replay)
+        trainer_config = dataclasses.replace(trainer_config, checkpointer_config=checkpoints)
     if total_steps is not None:
         before = config.trainer.total_steps
         require(

@@ -62,7 +62,8 @@ class TrainerConfig:
     """
 
     total_steps: PositiveInt | None = None
-    """Environment steps to train for, rounded up to whole outer iterations; None: num_checkpoints x epochs_per_checkpoint."""
+    """Environment steps to train for, random ones before learning included, rounded up to whole outer iterations; None:
+    num_checkpoints x epochs_per_checkpoint. Steps that fill a replay buffer anew, which was not saved, come on top."""
     num_checkpoints: PositiveInt | None = None
     """Outer iterations; None: 20, or what total_steps and epochs_per_checkpoint leave."""
     epochs_per_checkpoint: PositiveInt | None = None

@@ -706,7 +706,7 @@ class Trainer:
         assert isinstance(self.module, RLModule)
         steps = self.module.algorithm.refill_collects(self.module.env) * self.plan.steps_per_iteration
         self._log_text(
-            f"the replay buffer was not saved: {steps:,} steps by the restored policy fill it anew; "
+            f"the replay buffer was not saved: {steps:,} steps by the restored policy fill it anew, on top of total_steps; "
             "the run does not equal an uninterrupted one bit for bit"
         )
         self._advance(lambda ts: (self.program.refill(ts), None))

@@ -11,10 +11,12 @@ from host_twins import HostCounter
 import rlkit.training.trainer as trainer_module
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
+from rlkit.cli.main import main
 from rlkit.envs.gymnasium import GymnasiumAdapter
 from rlkit.errors import CheckpointError, ConfigError
+from rlkit.training import run_config
 from rlkit.training.building import build, reopen
-from rlkit.training.callbacks import Callback
+from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.compiling import Compiler
 from rlkit.training.config import CheckpointerConfig
@@ -25,7 +27,7 @@ from rlkit.training.run_config import EnvConfig, RunConfig
 
 ITERATION, PREFILL, OUTER = 16, 32, 32  # environment steps; a refill takes as many as the prefill
 TOTAL = PREFILL + 3 * OUTER
-REFILLED = f"the replay buffer was not saved: {PREFILL} steps by the restored policy fill it anew"
+REFILLED = f"the replay buffer was not saved: {PREFILL} steps by the restored policy fill it anew, on top of total_steps"
 
 
 class StopAt(Callback):
@@ -115,6 +117,26 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
         assert again.run(0) == [] and again.env_steps == TOTAL + PREFILL and again.could_sample == []
         assert again.state.local.memory == ()  # nothing is left to learn, hence nothing to fill
     assert sum("was not saved" in text for text in texts(run)) == 1
+
+
+def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
+    run, bars = tmp_path / "run", []
+
+    class Watched(ProgressBar):
+        def on_run_end(self, trainer):
+            bars.append((self._bar.initial, self._bar.n, self._bar.total))
+            super().on_run_end(trainer)
+
+    for stop in (1, 2, 3):
+        with make(run, stop=stop, callbacks=[StopAt(stop), Watched()]) as trainer:
+            trainer.run(0)
+            progress = float(trainer.state.learner.progress)
+    assert bars == [
+        (PREFILL, PREFILL + OUTER, TOTAL),
+        (2 * PREFILL + OUTER, 2 * PREFILL + 2 * OUTER, TOTAL + PREFILL),
+        (3 * PREFILL + 2 * OUTER, TOTAL + 2 * PREFILL, TOTAL + 2 * PREFILL),
+    ]
+    assert progress == 1.0
 
 
 @pytest.mark.parametrize(("kind", "save_replay"), [("device", None), ("device", True), ("host", None)])
@@ -309,6 +331,10 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
         assert longer.could_sample == [True] and longer.env_steps == 96 + PREFILL + OUTER
     with reopen(run, total_steps=160) as longer:
         assert longer.state.local.memory == () and longer.env_steps == 96 + PREFILL + OUTER
+    assert main(["resume", str(run), "--total-steps", "160", "--save-replay", "True"]) == 0
+    with reopen(run) as saved:
+        assert jax.tree.leaves(saved.state.local.memory) and saved.env_steps == 96 + PREFILL + OUTER + PREFILL + OUTER
+    assert run_config.load(run / "config.yaml").trainer.checkpointer_config.save_replay is False
 
 
 # What it is filled with
