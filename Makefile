@@ -16,7 +16,7 @@ help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
 	@echo "make test       all tests but the slow ones"
 	@echo "make test-fast  only the tests that compile nothing"
-	@echo "make learning   the presets against published returns, 4 or 5 seeds each; about a quarter of an hour"
+	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
 	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"

@@ -9,8 +9,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.configs import SoftActorCriticConfig
-from rlkit.agents.networks import Network, Torso, Twins, WithHead, make_network
-from rlkit.errors import SpaceError
+from rlkit.agents.networks import Network, Torso, Twins, WithHead, acts_elsewhere, make_network
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -76,10 +75,7 @@ def discrete_soft_actor_critic(
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
-        raise SpaceError(
-            f"discrete_soft_actor_critic needs Discrete actions, got {action_space}; "
-            "use soft_actor_critic (SAC) for a Box, or actor_critic (PPO, A2C)"
-        )
+        raise acts_elsewhere("discrete_soft_actor_critic", "Discrete", action_space)
     num_actions = int(action_space.n)
 
     def network(rngs: nnx.Rngs, scale: float) -> nnx.Module:

@@ -223,6 +223,14 @@ def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs)
     return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)
 
 
+def acts_elsewhere(agent: str, needed: str, space: Space) -> SpaceError:
+    """The error of an agent that cannot act in `space`."""
+    return SpaceError(
+        f"{agent} needs {needed} actions, got {space}; use actor_critic (PPO, A2C), which takes all kinds, "
+        "or see in `rlkit list algorithms` which others learn such actions"
+    )
+
+
 def encode(space: Space, x: Array) -> Array:
     """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else becomes [B, features]."""
     if isinstance(space, spaces.Discrete):

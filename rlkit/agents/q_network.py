@@ -11,8 +11,7 @@ from jax import Array
 
 from rlkit.agents.actor_critic import TorsoBuilder
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
-from rlkit.agents.networks import Network, Torso, linear, make_network, out_features
-from rlkit.errors import SpaceError
+from rlkit.agents.networks import Network, Torso, acts_elsewhere, linear, make_network, out_features
 from rlkit.spaces import Space, check_observation_space, example
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -88,7 +87,7 @@ def q_network(
     config = validate(config or QNetworkConfig())
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
-        raise SpaceError(f"a Q-network values discrete actions, the action space is {action_space}; use a Discrete one, or sac")
+        raise acts_elsewhere("a Q-network", "Discrete", action_space)
 
     def default_torso(rngs: nnx.Rngs) -> nnx.Module:
         return Torso(

@@ -12,7 +12,7 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.networks import Network, Torso, Twins, WithHead, make_network
+from rlkit.agents.networks import Network, Torso, Twins, WithHead, acts_elsewhere, make_network
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action
@@ -36,10 +36,7 @@ def from_unit(box: spaces.Box, unit_action: Action) -> Action:
 def bounded_box(space: Space, agent: str) -> spaces.Box:
     """`space`, if it is a Box of floats with finite bounds; else raises `SpaceError` in the name of `agent`."""
     if not isinstance(space, spaces.Box):
-        raise SpaceError(
-            f"{agent} needs a Box of continuous actions, got {space}; "
-            "use actor_critic (PPO, A2C), or for Discrete discrete_soft_actor_critic (discrete SAC) or q_network (DQN)"
-        )
+        raise acts_elsewhere(agent, "a Box of continuous", space)
     check_action_space(space)
     require(
         bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),

@@ -71,7 +71,7 @@ def test_reads_images_and_dicts(key):
 @pytest.mark.fast
 @pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
 def test_other_action_spaces_are_refused(space):
-    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use soft_actor_critic \(SAC\) for a Box"):
+    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`"):
         discrete_soft_actor_critic(OBS, space)
 
 

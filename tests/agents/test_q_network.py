@@ -10,6 +10,7 @@ from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.q_network import normalized_q_network, q_network
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.registry import ALGORITHMS
+from rlkit.errors import SpaceError
 
 OBS = spaces.Box(-1.0, 1.0, (3,))
 IMAGES = spaces.Box(0, 255, (6, 6, 2), np.uint8)
@@ -60,3 +61,10 @@ def test_pqn_has_it_by_default_and_dqn_may():
     agent = normalized_q_network(OBS, ACTIONS)
     assert agent.spec == ("normalized_q_network", NormalizedQNetworkConfig())
     assert make_agent("normalized_q_network", OBS, ACTIONS, NormalizedQNetworkConfig(dueling=True)).config.dueling
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
+def test_other_action_spaces_are_refused(space):
+    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`"):
+        q_network(spaces.Box(-1.0, 1.0, (3,)), space)
