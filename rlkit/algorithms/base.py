@@ -260,6 +260,11 @@ class Algorithm:
         learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
         return TrainState(learner=learner, local=state.local.replace(memory=memory))
 
+    def example_rollout(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Rollout:
+        """A rollout [T, N, ...] of zeros."""
+        front = (self.collector.num_steps, env.num_envs)
+        return jax.tree.map(lambda x: jnp.zeros((*front, *x.shape), x.dtype), self._transition(agent, env, policy))
+
     def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
         """Shapes and dtypes of one transition of one environment."""
 
@@ -367,6 +372,20 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
             f"the agent chooses from {known}, the environments from {env.action_space}; "
             "build the agent with the action space of this environment"
         )
+    if isinstance(algorithm.replay_buffer, Reprioritizes):
+        _check_errors(algorithm, agent, env)
+
+
+def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
+    """Raises what the first update of prioritised replay would, whose losses and batches may be the user's: by tracing one."""
+
+    def update(key: Key) -> Any:
+        keys, obs = InitKeys.split(key), spaces.example(env.observation_space, (env.num_envs,))
+        ts = algorithm.start(agent, env, keys, obs, (), total_steps=1.0)
+        rollout = algorithm.example_rollout(agent, env, ts.learner.policy)
+        return algorithm.update(agent, ts.learner, ts.local.memory, rollout, keys.prefill)
+
+    jax.eval_shape(update, jax.random.key(0))
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
