@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What both contenders learn. Evaluations are deterministic, over whole episodes."""
+    """What both contenders learn. Evaluations are deterministic, over whole episodes, at the same steps."""
 
     algorithm: str
     env: str
@@ -36,6 +36,12 @@ class Task:
     total_steps: int = 100_000
     evaluations: int = 10
     evaluation_episodes: int = 10
+
+    @property
+    def evaluated_at(self) -> list[int]:
+        """Environment steps at which both are evaluated: before they learn, and after each of equal parts of what is left."""
+        prefill = self.settings["learning_starts"]
+        return [prefill + part * (self.total_steps - prefill) // self.evaluations for part in range(self.evaluations + 1)]
 
 
 SETTINGS = {
@@ -87,7 +93,7 @@ def learn_rlkit(task: Task) -> Curves:
 def learn_sbx(task: Task) -> Curves:
     """One seed after the other."""
     python = Path(os.environ["RLKIT_PEERS"]) / "venv-sbx/bin/python"
-    given = json.dumps(dataclasses.asdict(task))
+    given = json.dumps(dataclasses.asdict(task) | {"evaluated_at": task.evaluated_at})
     curves = []
     for seed in range(task.seeds):
         output = _run([str(python), str(HERE / "drivers/sbx_learning.py"), given, str(seed)], core=1)
@@ -138,10 +144,15 @@ def main() -> int:
         task = TASKS[name]
         if args.total_steps:
             task = dataclasses.replace(task, total_steps=args.total_steps)
+        if (task.total_steps - task.settings["learning_starts"]) % task.evaluations or len(set(task.evaluated_at)) == 1:
+            parser.error(f"what follows the {task.settings['learning_starts']} random steps must divide by {task.evaluations}")
         started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         with concurrent.futures.ThreadPoolExecutor() as pool:
             running = {"rlkit": pool.submit(learn_rlkit, task), "sbx": pool.submit(learn_sbx, task)}
             curves = {contender: future.result() for contender, future in running.items()}
+        for contender, seeds in curves.items():
+            if any([steps for steps, _ in curve] != task.evaluated_at for curve in seeds):
+                raise SystemExit(f"{contender} was not evaluated at {task.evaluated_at}: {seeds}")
         print(table(name, task, curves), end="\n\n", flush=True)
         record = {"when": started, "task": dataclasses.asdict(task), "curves": curves}
         (args.output / f"beside-sbx-{name}-{started}.json").write_text(json.dumps(record) + "\n")

@@ -1,10 +1,6 @@
-"""rejax's DQN. Its training program prefills; it evaluates too, which is taken out, as no other contender evaluates in the
-timing.
-"""
+"""rejax's DQN. Its training program prefills."""
 
-from rejax_ppo import evaluated_return, without_evaluation
-
-from common import jitted, serve
+from rejax_serving import serve_rejax
 
 
 def make(task):
@@ -36,19 +32,9 @@ def make(task):
     return algo.replace(agent=network)
 
 
-def build(task):
-    return without_evaluation(make(task))
-
-
-def mean_return(task, output):
-    """Of 128 evaluation episodes with an epsilon of 0.005."""
-    return evaluated_return(make(task), output)
-
-
 def gradient_steps(output):
     return int(output[0].q_ts.step)
 
 
 if __name__ == "__main__":
-    packages = ("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(jitted(build), mean_return, packages=packages, gradient_steps=gradient_steps)
+    serve_rejax(make, gradient_steps=gradient_steps)

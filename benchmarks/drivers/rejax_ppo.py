@@ -1,6 +1,6 @@
-"""rejax's PPO. Its training program evaluates; here that is taken out, as no other contender evaluates in the timing."""
+"""rejax's PPO."""
 
-from common import jitted, serve
+from rejax_serving import serve_rejax
 
 
 def make(task):
@@ -26,31 +26,5 @@ def make(task):
     )
 
 
-def without_evaluation(algo):
-    """The training program of an algorithm of rejax, as a function of a typed key."""
-    import jax
-    import jax.numpy as jnp
-
-    algo = algo.replace(eval_callback=lambda algo, state, key: jnp.zeros(()), skip_initial_evaluation=True)
-    return lambda key: algo.train(jax.random.key_data(key))
-
-
-def evaluated_return(algo, output):
-    """Of 128 episodes, as rejax evaluates."""
-    import jax
-
-    returns = jax.jit(lambda state, key: algo.eval_callback(algo, state, key)[1])(output[0], jax.random.PRNGKey(99))
-    return float(returns.mean())
-
-
-def build(task):
-    return without_evaluation(make(task))
-
-
-def mean_return(task, output):
-    """Of 128 evaluation episodes with the stochastic policy."""
-    return evaluated_return(make(task), output)
-
-
 if __name__ == "__main__":
-    serve(jitted(build), mean_return, packages=("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    serve_rejax(make)

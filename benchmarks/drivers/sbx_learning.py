@@ -11,15 +11,15 @@ from stable_baselines3.common.monitor import Monitor
 
 
 class Evaluate(BaseCallback):
-    """The mean return of whole deterministic episodes, every so many steps."""
+    """The mean return of whole deterministic episodes, after certain numbers of steps."""
 
-    def __init__(self, env, episodes, every):
+    def __init__(self, env, episodes, steps):
         super().__init__()
-        self.env, self.episodes, self.every = env, episodes, every
+        self.env, self.episodes, self.steps = env, episodes, steps
         self.found = []
 
     def _on_step(self):
-        if self.num_timesteps % self.every == 0:
+        if self.num_timesteps in self.steps:
             mean, _ = evaluate_policy(self.model, self.env, self.episodes, deterministic=True)
             self.found.append([self.num_timesteps, float(mean)])
             print(self.num_timesteps, mean, file=sys.stderr, flush=True)
@@ -30,7 +30,7 @@ def main():
     task, seed = json.loads(sys.argv[1]), int(sys.argv[2])
     evaluation_env = Monitor(gymnasium.make(task["env"]))
     evaluation_env.reset(seed=1000 + seed)
-    evaluate = Evaluate(evaluation_env, task["evaluation_episodes"], task["total_steps"] // task["evaluations"])
+    evaluate = Evaluate(evaluation_env, task["evaluation_episodes"], task["evaluated_at"])
     make = {"sac": sbx.SAC, "td3": sbx.TD3}[task["algorithm"]]
     settings = dict(task["settings"])
     if task["algorithm"] == "td3":

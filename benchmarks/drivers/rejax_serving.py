@@ -1,0 +1,29 @@
+"""What the drivers of rejax share.
+
+Its training programs evaluate, which is taken out, as no other contender evaluates in the timing. The return is that of 128
+episodes afterwards, as rejax evaluates: by the stochastic policy, that of DQN with an epsilon of 0.005.
+"""
+
+from common import jitted, serve
+
+PACKAGES = ("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
+
+
+def serve_rejax(make, *, gradient_steps=None):
+    """Runs the driver of the algorithm of rejax that `make(task)` makes; `gradient_steps` as for `serve`."""
+
+    def build(task):
+        import jax
+        import jax.numpy as jnp
+
+        algo = make(task).replace(eval_callback=lambda algo, state, key: jnp.zeros(()), skip_initial_evaluation=True)
+        return lambda key: algo.train(jax.random.key_data(key))
+
+    def mean_return(task, output):
+        import jax
+
+        algo = make(task)
+        returns = jax.jit(lambda state, key: algo.eval_callback(algo, state, key)[1])(output[0], jax.random.PRNGKey(99))
+        return float(returns.mean())
+
+    serve(jitted(build), mean_return, packages=PACKAGES, gradient_steps=gradient_steps)
