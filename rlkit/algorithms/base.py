@@ -388,6 +388,13 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     jax.eval_shape(update, jax.random.key(0))
 
 
+def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
+    """The smallest capacity of a replay buffer that `check_fit` lets pass: it holds a rollout, a batch and `n_step` rows."""
+    assert algorithm.replay_buffer is not None
+    n_step = getattr(algorithm.replay_buffer, "n_step", 1)
+    return max(algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, n_step * env.num_envs)
+
+
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
     """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first gradient step."""
     each = algorithm.steps_per_iteration(env)

@@ -8,7 +8,7 @@ import pathlib
 import jax
 
 from rlkit import spaces
-from rlkit.algorithms.base import Algorithm, InitKeys
+from rlkit.algorithms.base import Algorithm, InitKeys, least_capacity
 from rlkit.errors import ConfigError
 from rlkit.training.loggers import human_bytes
 from rlkit.training.module import Module, RLModule
@@ -44,10 +44,12 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
     are_images = any(spaces.is_image(leaf) for leaf in spaces.leaves(module.env.observation_space))
     twice = ", each with its images twice, as `obs` and as `next_obs`" if are_images else ""
     seeds, fewer = (f" for each of {num_seeds} seeds", ", or train fewer seeds") if num_seeds > 1 else ("", "")
+    cure = f"lower replay_buffer_capacity to {largest} (--replay-buffer-capacity {largest}){fewer}"
+    if largest < (least := least_capacity(module.algorithm, module.env)):
+        cure = f"not even {least} transitions, the least that works here, fit: use fewer or smaller environments{fewer}"
     raise ConfigError(
         f"the replay buffer needs {human_bytes(need)} ({capacity:,} transitions{seeds}{twice}), "
-        f"more than {SHARE:.0%} of the {human_bytes(available)} of memory here; "
-        f"lower replay_buffer_capacity to {largest} (--replay-buffer-capacity {largest}){fewer}"
+        f"more than {SHARE:.0%} of the {human_bytes(available)} of memory here; " + cure
     )
 
 

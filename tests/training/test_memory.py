@@ -84,6 +84,16 @@ def test_the_error_names_the_largest_capacity_that_fits(tiny, num_seeds):
     assert memory.check_replay(module, num_seeds, None) > available  # nobody knows how much there is
 
 
+@pytest.mark.parametrize("available", [1, 400])
+def test_the_error_names_no_capacity_that_cannot_work(tiny, available):
+    module = module_of(tiny, capacity=10**6, batch_size=20)
+    with pytest.raises(
+        ConfigError, match=r"not even 20 transitions, the least that works here, fit: use fewer or smaller"
+    ) as caught:
+        memory.check_replay(module, 1, available)
+    assert "lower" not in str(caught.value)
+
+
 def test_the_error_says_that_images_are_stored_twice(tiny):
     module = module_of(tiny, vectorize(Frames(), 2), capacity=10**6)
     with pytest.raises(ConfigError, match=r"needs 56\.5 GB \(1,000,000 transitions, each with its images twice.*`next_obs`"):
