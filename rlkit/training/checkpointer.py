@@ -36,6 +36,7 @@ PyTree = Any
 Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
+_DELETED = "deleted"  # directory that the keep policy moves steps to
 _SHOWN = 5  # differing leaves listed in an error
 _DISK_FULL = ("RESOURCE_EXHAUSTED", "No space left", "Disk quota", "File too large")
 
@@ -167,6 +168,7 @@ class Checkpointer:
         except Exception as error:
             self._reopen()
             raise self._write_error(step, error) from error
+        self._remove_deleted()
 
     def set_aside(self, step: int) -> pathlib.Path:
         """Renames the directory of a damaged `step` so that a resumed run can save it again; returns the new path."""
@@ -260,9 +262,17 @@ class Checkpointer:
         best = [_KeepBest(self._scores)] if self._config.keep_best else []
         policy = AnyPreservationPolicy([LatestN(self._config.max_to_keep), *best])
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=policy, cleanup_tmp_directories=True, lightweight_initialize=True
+            preservation_policy=policy,
+            cleanup_tmp_directories=True,
+            lightweight_initialize=True,
+            todelete_subdir=_DELETED,  # by one rename: a kill while files are removed would leave half a step, which we list
         )
+        self._remove_deleted()
         return ocp.CheckpointManager(self.directory, options=options)
+
+    def _remove_deleted(self) -> None:
+        # What resists is tried again after the next save; `save` says when the disk is full.
+        shutil.rmtree(self.directory / _DELETED, ignore_errors=True)
 
     def _reopen(self) -> None:
         """A manager whose save failed keeps stale steps and its half-written directory; a new one starts from the disk."""

@@ -436,6 +436,53 @@ def test_sigkill_leaves_only_intact_steps(tmp_path):
                 assert tree_digest(restored.items["a"]["x"]) == tree_digest(noise) and restored.metadata == {"step": step}
 
 
+# Step 3 is the best and the newest, so 1 and 2 are deleted as soon as it stands. Dies at file argv[2] of theirs.
+KILLED_DELETING = """
+import os, signal, sys
+import numpy as np
+from rlkit.training.checkpointer import Checkpointer
+from rlkit.training.config import CheckpointerConfig
+unlink, left = os.unlink, [int(sys.argv[2])]
+def unlink_or_die(*args, **kwargs):
+    left[0] -= os.path.isdir(sys.argv[1] + "/3")
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    unlink(*args, **kwargs)
+saver = Checkpointer(CheckpointerConfig(directory=sys.argv[1], max_to_keep=1))
+for step, score in ((1, 5.0), (2, 1.0)):
+    saver.save(step, {"a": {"x": np.arange(9) + step}}, score=score)
+saver.wait()
+os.unlink = os.remove = unlink_or_die
+saver.save(3, {"a": {"x": np.arange(9) + 3}}, score=9.0)
+saver.wait()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("at", [2, 5])
+def test_a_kill_while_a_step_is_deleted_leaves_no_half_step(tmp_path, at):
+    """What is being deleted is no step any more; the next writer frees its space, a reader does not."""
+    command = [sys.executable, "-c", KILLED_DELETING, str(tmp_path), str(at)]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    target = {"a": {"x": np.arange(9)}}
+    before, whole = sorted(tmp_path.rglob("*")), len(data_files(tmp_path / "3"))
+    assert whole < len(data_files(tmp_path)) < 3 * whole
+    with Checkpointer(CheckpointerConfig(directory=str(tmp_path)), read_only=True) as reader:
+        assert (reader.all_steps(), reader.latest_step(), reader.best_step()) == ([3], 3, 3)
+        for which in (3, "latest", "best"):
+            restored = reader.restore(which, target)
+            assert restored.step == 3 and restored.skipped == ()
+            np.testing.assert_array_equal(restored.items["a"]["x"], np.arange(9) + 3)
+    assert sorted(tmp_path.rglob("*")) == before
+    with checkpoints(tmp_path, max_to_keep=1) as saver:
+        assert [path.name for path in tmp_path.iterdir()] == ["3"]
+        saver.save(4, target, score=0.0)
+        saver.save(5, target, score=0.0)
+        assert saver.all_steps() == [3, 5]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "5"]
+
+
 @pytest.mark.fast
 def test_digest_sees_every_difference():
     base = {"a": jnp.zeros(2), "b": jax.random.key(0)}

@@ -1,0 +1,39 @@
+"""Probes: what every algorithm must have learned is known, and which one fails says what is broken."""
+
+import algorithm_rows as rows
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from algorithm_rows import LEARNING, PLAIN_VALUES, PROBES
+from gymnasium import spaces
+
+from rlkit.envs.vectorized import vectorize
+from rlkit.training.module import RLModule, fit
+
+ITERATIONS = 400  # of 64 environment steps each
+HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
+
+
+@pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
+def test_probe(key, quick_jit, name, probe):
+    single, gamma = PROBES[probe]
+    env = vectorize(single, 8)
+    agent = rows.agent_of(name, env, **({"hidden_sizes": HIDDEN[probe]} if probe in HIDDEN else {}))
+    slow = {"learning_rate": 0.003} if probe in HIDDEN else {}
+    algorithm = rows.algorithm_of(name, LEARNING | PLAIN_VALUES | slow, gamma=gamma)
+    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS))(key)
+    obs = jax.tree.map(jnp.asarray, single.observations())
+    params, values = ts.learner.params, rows.values_of(agent)
+    expected = single.expected_value(gamma)
+    if single.best_action() is not None:
+        best, _ = agent.exploit(params, obs, (), key)
+        np.testing.assert_allclose(best, single.best_action(), atol=0.1)  # integers equal
+    if isinstance(env.action_space, spaces.Box):  # one step, one observation: values are those of the policy that explores
+        many = jax.tree.map(lambda x: jnp.repeat(x, 1024, axis=0), obs)
+        taken, _, _ = agent.explore(params, many, agent.initial_carry(1024), key, ts.learner.progress)
+        expected = -np.square(np.asarray(taken) - single.best_action()).mean(0)
+        assert expected > -0.16  # standard deviation below 0.4, which it began at 1
+    if values is not None:
+        np.testing.assert_allclose(values(params, obs), expected, atol=0.1)
