@@ -206,8 +206,9 @@ class Algorithm:
 
         num_updates = jax.tree.leaves(plans)[0].shape[0]
         inputs = plans, jax.random.split(step_key, num_updates), getattr(dataset, "is_due", None)
-        # Only a memory that changes is carried along: XLA copies less of what stays the same.
-        (learner, changed), found = jax.lax.scan(step, (learner, () if buffer is None else memory), inputs)
+        # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
+        carried = learner, () if buffer is None else memory
+        (learner, changed), found = jax.lax.scan(step, carried, inputs, unroll=num_updates == 1)
         memory = memory if buffer is None else changed
         after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
         return after, memory, metrics | reduce_metrics(found)

@@ -55,7 +55,8 @@ class Collector:
             )
             return local, (transition, finished)
 
-        local, (rollout, finished) = jax.lax.scan(step, local, self.keys(key))
+        is_single = self.num_steps == 1  # a loop of one would cost copies of what goes in and out
+        local, (rollout, finished) = jax.lax.scan(step, local, self.keys(key), unroll=is_single)
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def count(self, local: LocalState, rollout: Rollout) -> tuple[LocalState, Rollout, EpisodeStats]:

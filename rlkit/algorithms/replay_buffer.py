@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Any, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
 from rlkit.algorithms.ring import Ring
 from rlkit.errors import require
+from rlkit.ops.integers import uniform_integers
 from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
 
 
@@ -108,7 +108,7 @@ class UniformReplay:
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
         """`batch_size` transitions; every one that is stored is equally likely."""
-        chosen = jax.random.randint(key, (self.batch_size,), 0, memory.size * memory.num_envs)
+        chosen = uniform_integers(key, (self.batch_size,), memory.size * memory.num_envs)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
         return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
 

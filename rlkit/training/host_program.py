@@ -16,13 +16,12 @@ from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
-from rlkit.training.packing import Packing
-from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, Rollout, TrainState
+from rlkit.training.packing import Packed, Packing
+from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout, TrainState
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
-Found = tuple[Metrics, Any]  # metrics, counters
-Packed = list[Array]  # a policy, see `Packing`
+Found = tuple[Packed, Any]  # metrics, counters
 Batch = tuple[Rollout, PolicyState | None]
 
 
@@ -71,19 +70,19 @@ class HostProgram:
             action, carry, extras = explore(obs, carry, keys[time, 0])
             return action, extras, time + 1, carry
 
-        def act(packed: Packed, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
-            return step(acting(agent, packing.unpack(packed)), keys, time, carry, obs)
+        def act(packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            return step(acting(agent, unpack(packed)), keys, time, carry, obs)
 
-        def act_randomly(packed: Packed, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
-            explore = acting_randomly(agent, packing.unpack(packed), env.action_space, each)
+        def act_randomly(packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
+            explore = acting_randomly(agent, unpack(packed), env.action_space, each)
             return step(explore, keys, time, carry, obs)
 
         def learn(
             learner: LearnerState, local: LocalState, rollout: Rollout, behaviour: PolicyState | None
-        ) -> tuple[LearnerState, LocalState, Metrics, Any]:
+        ) -> tuple[LearnerState, LocalState, Packed, Any]:
             local, rollout, episodes = algorithm.collector.count(local, rollout)
             ts, metrics = module.learn(TrainState(learner=learner, local=local), rollout, episodes, behaviour)
-            return ts.learner, ts.local, metrics, module.counters(ts)
+            return ts.learner, ts.local, Packed.of(metrics), module.counters(ts)
 
         def absorb(learner: LearnerState, local: LocalState, rollout: Rollout) -> tuple[LearnerState, LocalState]:
             local, rollout, _ = algorithm.collector.count(local, rollout)
@@ -103,6 +102,9 @@ class HostProgram:
             return strong_types(forget(local, algorithm.empty_memory(agent, env, learner.policy)))
 
         packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
+        pack, unpack = compiler(packing.pack), packing.unpack
+        if algorithm.collector.num_steps == 1:  # packing costs more than one step gains by it
+            pack, unpack = _as_it_is, _as_it_is
         over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
         self._split = compiler(InitKeys.split)
         self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
@@ -110,7 +112,7 @@ class HostProgram:
         self._restart_key = compiler(lambda key: jax.random.fold_in(key, RESTART))
         self._start = compiler(start)
         self._keys_of_rollout = compiler(keys_of_rollout)
-        self._pack = compiler(packing.pack)
+        self._pack = pack
         self._act = compiler(act, **over_steps)
         self._act_randomly = compiler(act_randomly, **over_steps)
         self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
@@ -159,14 +161,14 @@ class HostProgram:
             ts = self._collect_to_keep(ts, self._act)
         return ts
 
-    def outer(self, ts: TrainState) -> tuple[TrainState, Found]:
+    def outer(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
         """An outer iteration, averages as in `outer_iteration`; takes the state over.
 
         Where it fails in the middle, `unfinished` holds (state, iterations) after the last update that was finished.
         """
         return self._iterate(ts, self._epochs)
 
-    def single(self, ts: TrainState) -> tuple[TrainState, Found]:
+    def single(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
         """The same with one iteration."""
         return self._iterate(ts, 1)
 
@@ -195,7 +197,7 @@ class HostProgram:
 
     # Parts
 
-    def _iterate(self, ts: TrainState, epochs: int) -> tuple[TrainState, Found]:
+    def _iterate(self, ts: TrainState, epochs: int) -> tuple[TrainState, tuple[Metrics, Any]]:
         self.unfinished = None
         found: list[Found] = []
         try:
@@ -211,8 +213,8 @@ class HostProgram:
             self.unfinished = None if _is_taken(self._latest[0]) else self._latest
             raise
         rows = jax.device_get([metrics for metrics, _ in found])
-        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        return ts, (reduce_metrics(stacked), found[-1][1])  # pyright: ignore[reportArgumentType]
+        stacked = jax.tree.map(lambda *vectors: np.stack(vectors), *rows)
+        return ts, (reduce_metrics(stacked.unpack()), found[-1][1])
 
     def _iterate_beside(self, ts: TrainState, epochs: int, found: list[Found]) -> TrainState:
         """The iterations, each rollout collected while the one before it is learned from."""
@@ -327,6 +329,11 @@ class HostProgram:
 def _lane_keys(key: Key, num_lanes: int) -> list[Key]:
     """A key for each lane; of a single one the key itself, so that it draws what the compiled loop draws."""
     return [key] if num_lanes == 1 else [jax.random.fold_in(key, index) for index in range(num_lanes)]
+
+
+def _as_it_is(tree: PyTree) -> PyTree:
+    """The same."""
+    return tree
 
 
 def _is_taken(ts: TrainState) -> bool:

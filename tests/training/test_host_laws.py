@@ -90,7 +90,7 @@ def test_host_equals_jitted(name, tiny, key):
     assert_ulps(without_environments(on_device), without_environments(on_host))
     assert [int(counter.to_int()) for counter in counters] == [before + 24, int(on_device.learner.updates.to_int())]
     for name_, value in metrics.items():
-        np.testing.assert_allclose(found[name_], value, rtol=1e-5, atol=1e-6, err_msg=name_)
+        np.testing.assert_allclose(found.unpack()[name_], value, rtol=1e-5, atol=1e-6, err_msg=name_)
 
 
 def test_outer_iterations_agree(tiny, key):

@@ -1,0 +1,29 @@
+"""Uniform integers from one block of random bits: on a CPU every block costs as much as a small layer of a network."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.types import Key
+
+
+def uniform_integers(key: Key, shape: tuple[int, ...], limit: Array | int) -> Array:
+    """Integers [*shape] int32 in [0, limit), 1 <= limit < 2^31; the key is consumed.
+
+    floor(x · limit / 2^64) of 64 random bits x, so that no integer is likelier than another by more than limit / 2^64.
+    `jax.random.randint` draws two blocks and divides by `limit`.
+    """
+    high, low = jax.random.bits(key, (2, *shape), jnp.uint32)
+    limit = jnp.asarray(limit).astype(jnp.uint32)
+    whole, fraction = _multiply(high, limit)
+    carry, _ = _multiply(low, limit)
+    return (whole + (fraction + carry < fraction)).astype(jnp.int32)  # unsigned sums that wrap are less than their parts
+
+
+def _multiply(x: Array, y: Array) -> tuple[Array, Array]:
+    """Both halves, uint32, of the product of uint32 arrays; none of the partial sums overflows."""
+    mask = jnp.uint32(0xFFFF)
+    x_high, x_low, y_high, y_low = x >> 16, x & mask, y >> 16, y & mask
+    middle = x_high * y_low + (x_low * y_low >> 16)
+    other = x_low * y_high + (middle & mask)
+    return x_high * y_high + (middle >> 16) + (other >> 16), x * y
