@@ -23,6 +23,7 @@ from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.packing import Packed
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
     EnvState,
@@ -204,14 +205,22 @@ class Algorithm:
             taken = partial(learn, *state, plan, key)
             return jax.lax.cond(is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1])))
 
+        def step_packed(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Packed]:
+            state, found = step(state, inputs)
+            return state, Packed.of(found)
+
         num_updates = jax.tree.leaves(plans)[0].shape[0]
         inputs = plans, jax.random.split(step_key, num_updates), getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
-        carried = learner, () if buffer is None else memory
-        (learner, changed), found = jax.lax.scan(step, carried, inputs, unroll=num_updates == 1)
+        state = learner, () if buffer is None else memory
+        if num_updates == 1:
+            (learner, changed), found = step(state, jax.tree.map(lambda x: x[0], inputs))
+        else:
+            (learner, changed), stacked = jax.lax.scan(step_packed, state, inputs)
+            found = reduce_metrics(stacked.unpack())
         memory = memory if buffer is None else changed
         after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
-        return after, memory, metrics | reduce_metrics(found)
+        return after, memory, metrics | found
 
     def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:
         """Counts the rollout's steps and folds its observations into the statistics."""

@@ -11,7 +11,8 @@ from jax import Array
 
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.optimizers import current_learning_rate
+from rlkit.ops.packing import Packing
+from rlkit.optimizers import Elementwise, current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
 LossFn = Callable[[Any, Params, Params, Any, Key], Any]
@@ -20,13 +21,15 @@ scalars, but for the metric "td_error" [M]: the errors by which prioritised repl
 """
 ERROR = "td_error"
 MOST_SELDOM = 2**16  # the largest `every`, see `StepCounter.remainder`
+LONGEST_SMALL = 2**14  # numbers of a parameter that joins others in a vector; measured in docs/design.md
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientStep:
     """One descent of a loss: in all parameters, or in one or several top-level groups of them.
 
-    If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`.
+    If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`. An
+    `Elementwise` one is given parameters and gradients in another form: the small ones as one vector.
     With `every=n` it is taken in each n-th update alone, counted over the whole run by `LearnerState.updates`: with 2 in the
     second, the fourth and so on. The metrics of a step that is not taken are NaN, those named `sum/…` 0.
     """
@@ -94,7 +97,12 @@ class Updater:
 
     def init(self, params: Params) -> tuple[PyTree, Params]:
         """(optimiser state, target parameters); these share no buffer with `params`, which may be donated."""
-        opt_state = tuple(step.optimizer.init(_select(params, step.group)) for step in self.steps)
+
+        def init(step: GradientStep) -> PyTree:
+            part = _select(params, step.group)
+            return step.optimizer.init(_packing(step, part).pack(part))
+
+        opt_state = tuple(init(step) for step in self.steps)
         return opt_state, () if self.target is None else jax.tree.map(jnp.copy, self.target.select(params))
 
     def renew_targets(self, before: LearnerState, after: LearnerState) -> LearnerState:
@@ -191,14 +199,17 @@ class Updater:
             "grad": gradients,  # of `value`: before `process_gradients`
             "value_fn": value_fn,
         }
-        norm = optax.tree.norm(gradients)
+        packing = _packing(step, part)
+        given = packed = packing.pack(gradients)
         if step.process_gradients:
-            gradients = step.process_gradients(gradients)
+            packed = packing.pack(step.process_gradients(gradients))
         optimizer = optax.with_extra_args_support(step.optimizer)
-        change, new_opt_state = optimizer.update(gradients, opt_state, part, **extra)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(gradients))
+        change, new_opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)
+        norm = optax.tree.norm(given)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))
+        new_part = optax.apply_updates(part, packing.unpack(change))
         part, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), (optax.apply_updates(part, change), new_opt_state), (part, opt_state)
+            lambda new, old: jnp.where(finite, new, old), (new_part, new_opt_state), (part, opt_state)
         )
         prefix = "" if step.group is None else f"{step.group if isinstance(step.group, str) else step.group[0]}_"
         metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})
@@ -207,6 +218,20 @@ class Updater:
             metrics[f"{prefix}learning_rate"] = rate
         metrics["sum/skipped_updates"] = 1.0 - finite.astype(jnp.float32)
         return part, opt_state, metrics
+
+
+class _AsItIs:
+    """A `Packing` that leaves trees as they are."""
+
+    def pack(self, tree: PyTree) -> PyTree:
+        return tree
+
+    unpack = pack
+
+
+def _packing(step: GradientStep, part: PyTree) -> Packing | _AsItIs:
+    """The form in which the step's optimiser is given gradients, parameters and what else is like them."""
+    return Packing(part, longest=LONGEST_SMALL) if isinstance(step.optimizer, Elementwise) else _AsItIs()
 
 
 def not_measured(like: Metrics) -> Metrics:

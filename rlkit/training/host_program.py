@@ -12,11 +12,11 @@ from rlkit import spaces
 from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
 from rlkit.algorithms.collectors import restart_carry
 from rlkit.errors import EnvFailedError, require
+from rlkit.ops.packing import Packed, Packing
 from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
-from rlkit.training.packing import Packed, Packing
 from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout, TrainState
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes

@@ -16,6 +16,7 @@ from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.packing import Packed
 from rlkit.training.evaluator import Evaluator, make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
 
@@ -162,7 +163,13 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
 
     The loss of a module that does not count skipped updates is NaN if it ever was: that is what ends such a run.
     """
-    ts, metrics = jax.lax.scan(lambda ts, i: iteration(module, ts, i), ts, jnp.arange(num_steps))
+
+    def step(ts: PyTree, i: Array) -> tuple[PyTree, Packed]:
+        ts, metrics = iteration(module, ts, i)
+        return ts, Packed.of(metrics)
+
+    ts, stacked = jax.lax.scan(step, ts, jnp.arange(num_steps))
+    metrics = stacked.unpack()
     found = reduce_metrics(metrics)
     if "loss" in metrics and "sum/skipped_updates" not in metrics:
         found["loss"] = metrics["loss"].mean(0)

@@ -14,6 +14,7 @@ from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater, split_loss
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
+from rlkit.optimizers import make_optimizer
 from rlkit.types import LearnerState
 
 PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0])}
@@ -373,3 +374,45 @@ def test_an_every_that_is_no_count_is_refused(every):
 def test_targets_count_in_one_way():
     with pytest.raises(ConfigError, match="both period=5 and every=2; leave one out"):
         TargetUpdate(period=5, every=2)
+
+
+# Optimisers that do not care which number is in which array
+
+
+MIXED = {
+    "a": {"w": jnp.linspace(-1.0, 1.0, 20_000).reshape(100, 200), "b": jnp.arange(3.0), "log_std": jnp.float32(-0.5)},
+    "c": {"w": jnp.linspace(0.0, 2.0, 12).reshape(3, 4)},
+}
+
+
+@pytest.mark.parametrize("name", ["adam", "radam", "rmsprop", "sgd"])
+@pytest.mark.parametrize("group", [None, "a", ("a", "c")])
+def test_joining_small_parameters_changes_no_result(name, group):
+    """Clipped by the global norm, so that the norm over all of them is at work too; against the optimiser as optax has it."""
+    ours = make_optimizer(name, learning_rate=0.1, schedule="linear", max_grad_norm=0.5)
+    learners = []
+    for optimizer in (ours, optax.GradientTransformationExtraArgs(*ours)):
+        updater = updater_of(optimizer=optimizer, group=group, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
+        learner = learner_for(updater, MIXED)
+        for batch in (1.0, 3.0, jnp.nan, 2.0):
+            learner, metrics = step(updater, learner, batch)
+        learners.append((learner, metrics))
+    (joined, found), (apart, wanted) = learners
+    assert jax.tree.structure(joined.params) == jax.tree.structure(MIXED)
+    for tree, other in ((joined.params, apart.params), (found, wanted)):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), tree, other)
+    assert not np.array_equal(joined.params["a"]["w"], MIXED["a"]["w"])
+
+
+def test_small_parameters_share_the_state_of_their_optimizer():
+    updater = updater_of(optimizer=make_optimizer("adam", learning_rate=0.1))
+    moments = optax.tree_utils.tree_get(learner_for(updater, MIXED).opt_state, "mu")
+    assert [x.shape for x in moments] == [(3 + 1 + 12,), (100, 200)]
+
+
+def test_the_optimizers_of_users_get_the_parameters_as_they_are():
+    """Masks and labels by name need the structure."""
+    optimizer = optax.multi_transform({"slow": optax.sgd(0.1), "fixed": optax.set_to_zero()}, {"a": "slow", "c": "fixed"})
+    learner, _ = step(updater_of(optimizer=optimizer), learner_for(updater_of(optimizer=optimizer), MIXED))
+    np.testing.assert_array_equal(learner.params["c"]["w"], MIXED["c"]["w"])
+    np.testing.assert_allclose(learner.params["a"]["b"], 0.9 * MIXED["a"]["b"], rtol=1e-6)

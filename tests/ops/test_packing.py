@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.training.packing import Packed, Packing
+from rlkit.ops.packing import Packed, Packing
 
 pytestmark = pytest.mark.fast
 
@@ -36,3 +36,11 @@ def test_vectors_may_gain_leading_axes():
     assert found["a"].shape == (2, 3) and found["b"].shape == (2, 3, 2)
     np.testing.assert_array_equal(found["a"], [[0, 1, 2], [10, 11, 12]])
     np.testing.assert_array_equal(found["b"][1, 2], [12, 12])
+
+
+def test_long_leaves_stay_as_they_are():
+    packing = Packing(TREE, longest=1)
+    packed = packing.pack(TREE)
+    assert [x.shape for x in packed] == [(1,), (1,), (2,), (2, 3)]  # count; loss and nothing; done; weights
+    assert packed[-1] is TREE["weights"]
+    assert_same(packing.unpack(packed), TREE)
