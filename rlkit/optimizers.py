@@ -21,11 +21,19 @@ OptimizerName = Literal["adam", "radam", "rmsprop", "sgd"]
 class Elementwise(optax.GradientTransformationExtraArgs):
     """An optimiser that does not care which number is in which array, as Adam does not; clipping by the global norm neither.
 
-    An `Updater` hands it the small parameters as one vector, which takes far fewer kernels. `Elementwise(*optax.adamw(3e-4))`
-    says so of an optimiser of your own that takes no extra arguments but `progress`.
+    Made by `elementwise`. An `Updater` hands it the small parameters as one vector, which takes far fewer kernels, and of all
+    extra arguments only `progress`.
     """
 
     __slots__ = ()
+
+
+def elementwise(optimizer: optax.GradientTransformation) -> Elementwise:
+    """Says of an optimiser that it treats all numbers alike: `elementwise(optax.adamw(3e-4))`.
+
+    That is false of rules for each array, such as trust ratios, and of masks and labels by name.
+    """
+    return Elementwise(*optax.with_extra_args_support(optimizer))
 
 
 class LearningRateState(NamedTuple):
@@ -72,7 +80,7 @@ def make_optimizer(
     if name not in get_args(OptimizerName):
         raise UnknownNameError(f"unknown optimizer {name!r}; {did_you_mean(name, rules)}, or pass any optax transformation")
     clip = [] if max_grad_norm is None else [optax.clip_by_global_norm(max_grad_norm)]
-    return Elementwise(*optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule)))
+    return elementwise(optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule)))
 
 
 def current_learning_rate(opt_state: Any) -> Array | None:

@@ -39,14 +39,16 @@ def load_only(claims: list[EntryPoint], kind: str) -> Any:
 def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: type[R]) -> R:
     """The row of a registry: one of `rows`, or the `row_type` that an entry point of `group` stands for.
 
-    Raises `UnknownNameError`, or `ConfigError` for a package that is broken or claims a name of `rows`: only where that name
-    is asked for, so that such a package leaves all other names alone.
+    Raises `UnknownNameError`, or `ConfigError` for a package that is broken or claims a name of `rows` for another row than
+    the one there: only where that name is asked for, so that such a package leaves all other names alone.
     """
     claims = entry_points(group).get(name)
     if name in rows:
-        taken_by = "" if claims is None else f"{package(claims[0])} ({claims[0].value})"
-        cure = "uninstall that package, or let its entry point have another name"
-        require(claims is None, f"{kind} {name!r} is registered already, but {taken_by} claims the name too", cure)
+        if claims and load_only(claims, kind) != rows[name]:  # a package may register its row when it is imported as well
+            raise ConfigError(
+                f"{kind} {name!r} is registered already, but {package(claims[0])} ({claims[0].value}) claims the name too; "
+                "uninstall that package, or let its entry point have another name"
+            )
         return rows[name]
     if not claims:
         known = [*rows, *entry_points(group)]

@@ -401,8 +401,8 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
 def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
     """The smallest capacity of a replay buffer that `check_fit` lets pass: it holds a rollout, a batch and `n_step` rows."""
     assert algorithm.replay_buffer is not None
-    n_step = getattr(algorithm.replay_buffer, "n_step", 1)
-    return max(algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, n_step * env.num_envs)
+    whole_rows = (getattr(algorithm.replay_buffer, "n_step", 1) - 1) * env.num_envs
+    return max(algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1)  # the last is rounded up
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:

@@ -155,7 +155,7 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayBatchBuilder:
-    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each of its environment steps.
+    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each environment step, of all devices.
 
     Where that is no whole number for a rollout, one batch more is drawn in some iterations, so that the ratio holds exactly
     over the run (with several seeds that update is computed in all iterations, and dropped). Batches are `Replayed`, with
@@ -177,7 +177,8 @@ class ReplayBatchBuilder:
     ) -> tuple[Memory, ReplayDataset, Metrics]:
         """See `BatchBuilder`; who collected the rollout does not matter."""
         memory = self.replay_buffer.add(memory, rollout)
-        num_updates, is_due = self._updates(learner, rollout.reward.size)
+        num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
+        num_updates, is_due = self._updates(learner, rollout.reward.size * num_devices)
         dataset = ReplayDataset(
             memory=memory, obs_stats=learner.obs_stats, progress=learner.progress, is_due=is_due, num_updates=num_updates
         )

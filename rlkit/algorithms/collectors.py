@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,14 +56,13 @@ class Collector:
             )
             return local, (transition, finished)
 
-        is_single = self.num_steps == 1  # a loop of one would cost copies of what goes in and out
-        local, (rollout, finished) = jax.lax.scan(step, local, self.keys(key), unroll=is_single)
+        local, (rollout, finished) = self._scan(step, local, self.keys(key))
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def count(self, local: LocalState, rollout: Rollout) -> tuple[LocalState, Rollout, EpisodeStats]:
         """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in the same arithmetic."""
         counts = (local.episodes, local.discounted_return)
-        counts, (finished, found) = jax.lax.scan(lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done))
+        counts, (finished, found) = self._scan(lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done))
         local = local.replace(episodes=counts[0], discounted_return=counts[1])
         rollout = rollout.replace(extras={**rollout.extras, **found})
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
@@ -70,6 +70,10 @@ class Collector:
     def keys(self, key: Key) -> Key:
         """The keys of a rollout, [T, 2]: one to act with and one for the environments in each step; `key` is consumed."""
         return jax.random.split(key, (self.num_steps, 2))
+
+    def _scan(self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any) -> tuple[Any, Any]:
+        """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes in and out."""
+        return jax.lax.scan(step, start, rows, unroll=self.num_steps == 1)
 
     def _count(
         self, counts: tuple[RunningEpisode, Array], reward: Array, done: Array

@@ -11,7 +11,7 @@ from jax import Array
 
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.packing import Packing
+from rlkit.ops.packing import AsItIs, Packing
 from rlkit.optimizers import Elementwise, current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
@@ -21,7 +21,9 @@ scalars, but for the metric "td_error" [M]: the errors by which prioritised repl
 """
 ERROR = "td_error"
 MOST_SELDOM = 2**16  # the largest `every`, see `StepCounter.remainder`
-LONGEST_SMALL = 2**14  # numbers of a parameter that joins others in a vector; measured in docs/design.md
+# Numbers of a parameter that joins others in a vector; measured in docs/design.md. Checkpoints hold optimiser states in this
+# form: another value makes the runs that are there impossible to resume.
+LONGEST_SMALL = 2**14
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,7 @@ class GradientStep:
     """One descent of a loss: in all parameters, or in one or several top-level groups of them.
 
     If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch `value`, `grad` and `value_fn`. An
-    `Elementwise` one is given parameters and gradients in another form: the small ones as one vector.
+    `elementwise` one gets `progress` alone, and parameters and gradients in another form: the small ones as one vector.
     With `every=n` it is taken in each n-th update alone, counted over the whole run by `LearnerState.updates`: with 2 in the
     second, the fourth and so on. The metrics of a step that is not taken are NaN, those named `sum/…` 0.
     """
@@ -193,16 +195,13 @@ class Updater:
             return loss_fn(part)[0] if axis_name is None else _with_gradient(part, differentiate)
 
         loss, metrics, gradients, error = differentiate(part)
-        extra = {
-            "progress": learner.progress,
-            "value": loss,
-            "grad": gradients,  # of `value`: before `process_gradients`
-            "value_fn": value_fn,
-        }
+        extra: dict[str, Any] = {"progress": learner.progress}
+        if not isinstance(step.optimizer, Elementwise):
+            extra |= {"value": loss, "grad": gradients, "value_fn": value_fn}  # `grad` of `value`: before `process_gradients`
         packing = _packing(step, part)
         given = packed = packing.pack(gradients)
         if step.process_gradients:
-            packed = packing.pack(step.process_gradients(gradients))
+            packed = packing.pack(_processed(step.process_gradients, gradients))
         optimizer = optax.with_extra_args_support(step.optimizer)
         change, new_opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)
         norm = optax.tree.norm(given)
@@ -220,18 +219,29 @@ class Updater:
         return part, opt_state, metrics
 
 
-class _AsItIs:
-    """A `Packing` that leaves trees as they are."""
-
-    def pack(self, tree: PyTree) -> PyTree:
-        return tree
-
-    unpack = pack
+def _packing(step: GradientStep, part: PyTree) -> Packing | AsItIs:
+    """The form in which the step's optimiser is given gradients and parameters."""
+    return Packing(part, longest=LONGEST_SMALL) if isinstance(step.optimizer, Elementwise) else AsItIs()
 
 
-def _packing(step: GradientStep, part: PyTree) -> Packing | _AsItIs:
-    """The form in which the step's optimiser is given gradients, parameters and what else is like them."""
-    return Packing(part, longest=LONGEST_SMALL) if isinstance(step.optimizer, Elementwise) else _AsItIs()
+def _processed(process: Callable[[PyTree], PyTree], gradients: PyTree) -> PyTree:
+    """What `process_gradients` makes of them, in their shapes and dtypes; it may return a number in place of an array.
+
+    Raises `ConfigError` where it returns something else.
+    """
+    found = process(gradients)
+    before, after = jax.tree.structure(gradients), jax.tree.structure(found)
+    require(before == after, f"process_gradients was given {before} and returned {after}", "return the same structure")
+
+    def like(path: Any, x: Any, given: Array) -> Array:
+        require(
+            jnp.shape(x) in ((), given.shape),
+            f"process_gradients returned shape {jnp.shape(x)} for the gradient of {jax.tree_util.keystr(path)}",
+            f"return {given.shape}, or a number for all of it",
+        )
+        return jnp.broadcast_to(jnp.asarray(x, given.dtype), given.shape)
+
+    return jax.tree.map_with_path(like, found, gradients)
 
 
 def not_measured(like: Metrics) -> Metrics:

@@ -4,10 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.types import Key
 
-
-def uniform_integers(key: Key, shape: tuple[int, ...], limit: Array | int) -> Array:
+def uniform_integers(key: Array, shape: tuple[int, ...], limit: Array | int) -> Array:
     """Integers [*shape] int32 in [0, limit), 1 <= limit < 2^31; the key is consumed.
 
     floor(x · limit / 2^64) of 64 random bits x, so that no integer is likelier than another by more than limit / 2^64.

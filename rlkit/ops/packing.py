@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.types import PyTree
+PyTree = Any
 
 
 class Packing:
@@ -26,6 +26,8 @@ class Packing:
 
     def pack(self, tree: PyTree) -> list[Array]:
         """A vector for each dtype that occurs among the leaves to join, then the other leaves."""
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in jax.tree.leaves(tree)]
+        assert jax.tree.structure(tree) == self._structure and shapes == self._leaves, "made for another tree"
         leaves = list(zip(jax.tree.leaves(tree), self._joins, strict=True))
         vectors = [jnp.concatenate([x.ravel() for x, joins in leaves if joins and x.dtype == dtype]) for dtype in self._dtypes]
         return vectors + [x for x, joins in leaves if not joins]
@@ -43,6 +45,16 @@ class Packing:
             return vector[..., start:end].reshape(vector.shape[:-1] + leaf.shape)
 
         return self._structure.unflatten(map(take, self._leaves, self._joins))
+
+
+class AsItIs:
+    """The `Packing` that leaves trees as they are."""
+
+    def pack(self, tree: PyTree) -> PyTree:
+        """The same."""
+        return tree
+
+    unpack = pack
 
 
 class Packed(struct.PyTreeNode):

@@ -12,7 +12,7 @@ from rlkit import spaces
 from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
 from rlkit.algorithms.collectors import restart_carry
 from rlkit.errors import EnvFailedError, require
-from rlkit.ops.packing import Packed, Packing
+from rlkit.ops.packing import AsItIs, Packed, Packing
 from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.lanes import Lane, remake
@@ -101,10 +101,9 @@ class HostProgram:
         def empty(learner: LearnerState, local: LocalState) -> LocalState:
             return strong_types(forget(local, algorithm.empty_memory(agent, env, learner.policy)))
 
-        packing = Packing(jax.eval_shape(policy_of, jax.random.key(0)))
-        pack, unpack = compiler(packing.pack), packing.unpack
-        if algorithm.collector.num_steps == 1:  # packing costs more than one step gains by it
-            pack, unpack = _as_it_is, _as_it_is
+        is_single = algorithm.collector.num_steps == 1  # packing costs more than one step gains by it
+        packing = AsItIs() if is_single else Packing(jax.eval_shape(policy_of, jax.random.key(0)))
+        unpack = packing.unpack
         over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
         self._split = compiler(InitKeys.split)
         self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
@@ -112,7 +111,7 @@ class HostProgram:
         self._restart_key = compiler(lambda key: jax.random.fold_in(key, RESTART))
         self._start = compiler(start)
         self._keys_of_rollout = compiler(keys_of_rollout)
-        self._pack = pack
+        self._pack = packing.pack if is_single else compiler(packing.pack)
         self._act = compiler(act, **over_steps)
         self._act_randomly = compiler(act_randomly, **over_steps)
         self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
@@ -329,11 +328,6 @@ class HostProgram:
 def _lane_keys(key: Key, num_lanes: int) -> list[Key]:
     """A key for each lane; of a single one the key itself, so that it draws what the compiled loop draws."""
     return [key] if num_lanes == 1 else [jax.random.fold_in(key, index) for index in range(num_lanes)]
-
-
-def _as_it_is(tree: PyTree) -> PyTree:
-    """The same."""
-    return tree
 
 
 def _is_taken(ts: TrainState) -> bool:

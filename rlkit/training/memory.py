@@ -46,7 +46,10 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
     seeds, fewer = (f" for each of {num_seeds} seeds", ", or train fewer seeds") if num_seeds > 1 else ("", "")
     cure = f"lower replay_buffer_capacity to {largest} (--replay-buffer-capacity {largest}){fewer}"
     if largest < (least := least_capacity(module.algorithm, module.env)):
-        cure = f"not even {least} transitions, the least that works here, fit: use fewer or smaller environments{fewer}"
+        cure = (
+            f"not even {least} transitions, the least that works here, fit: "
+            f"use a smaller batch_size, fewer or smaller environments{fewer}"
+        )
     raise ConfigError(
         f"the replay buffer needs {human_bytes(need)} ({capacity:,} transitions{seeds}{twice}), "
         f"more than {SHARE:.0%} of the {human_bytes(available)} of memory here; " + cure

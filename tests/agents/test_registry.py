@@ -125,12 +125,20 @@ def test_listing_loads_no_package(installed):
 def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(installed):
     plain = installed(None).listing()
     ours, other = [name for name in plain if name != "table"][:2]
-    chosen = installed(ZeroDivisionError(), name=ours)
+    chosen = installed(REGISTRIES["agents"].row, name=ours)
     with pytest.raises(
         ConfigError, match=rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
     ):
         chosen.entry(ours)
     assert chosen.entry(other).summary == plain[other] and chosen.listing()[ours] == plain[ours]
+
+
+def test_a_package_may_register_its_own_row_too(installed, monkeypatch):
+    """As one does that registers at import: the first use of the name imports it, later ones find the name taken by it."""
+    chosen = installed(REGISTRIES["agents"].row, name="table")
+    rows = registry.AGENTS if chosen.kind == "agent" else algorithm_registry.ALGORITHMS
+    monkeypatch.setitem(rows, "table", REGISTRIES["agents"].row)
+    assert chosen.entry("table") is REGISTRIES["agents"].row
 
 
 def test_packages_that_are_broken_are_named(installed):

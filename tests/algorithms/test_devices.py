@@ -16,8 +16,12 @@ from rlkit.envs.registry import make_env
 NUM_DEVICES, NUM_ENVS, NUM_STEPS, NUM_ITERATIONS = 2, 2, 4, 3
 
 
-@pytest.mark.parametrize("priority_exponent", [None, 0.6], ids=["uniform", "prioritised"])
-def test_replay_belongs_to_its_device(priority_exponent):
+@pytest.mark.parametrize(
+    ("priority_exponent", "updates_per_step"),
+    [(None, 0.25), (0.6, 0.25), (None, 0.1)],
+    ids=["uniform", "prioritised", "seldom"],
+)
+def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
     env = make_env("probe/Discounting", NUM_ENVS)
     agent = q_network(env.observation_space, env.action_space, QNetworkConfig(hidden_sizes=(8,)))
     config = DQNConfig(
@@ -25,7 +29,7 @@ def test_replay_belongs_to_its_device(priority_exponent):
         prefill_steps=0,
         capacity=64,
         batch_size=4,
-        updates_per_step=0.25,
+        updates_per_step=updates_per_step,
         normalize_observations=True,
         priority_exponent=priority_exponent,
     )
@@ -53,6 +57,7 @@ def test_replay_belongs_to_its_device(priority_exponent):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     steps = NUM_DEVICES * NUM_ENVS * NUM_STEPS * NUM_ITERATIONS
     assert jax.tree.map(lambda x: x[0], ts.learner.env_steps).to_int() == steps
+    assert jax.tree.map(lambda x: x[0], ts.learner.updates).to_int() == int(updates_per_step * steps)
     ring = ts.local.memory if priority_exponent is None else ts.local.memory.ring
     assert ring.words.sharding.spec[0] == "devices"
     np.testing.assert_array_equal(ring.size, [NUM_STEPS * NUM_ITERATIONS] * NUM_DEVICES)

@@ -23,6 +23,7 @@ from rlkit.training.module import RLModule
 from rlkit.training.outputs import without_replay
 from rlkit.training.program import DeviceProgram
 
+SINGLE_STEPS = {"num_steps": 1, "updates_per_step": 1 / 3, "learning_rate": 0.05}  # of 3 environments, an update for each
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
 
 
@@ -68,7 +69,10 @@ def without_environments(ts):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_host_equals_jitted(name, tiny, key):
-    """Equal initial states, prefill included; the same transitions in every bit; the same parameters after an update."""
+    """Equal initial states, prefill included; the same transitions in every bit; the same parameters after an update.
+
+    Rollouts are of 8 steps; for single ones see `test_single_steps_equal_jitted`.
+    """
     modules = twins(tiny, name, **known(algorithm_entry(name).config, NORMALIZED))
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
@@ -135,6 +139,22 @@ def test_each_seed_equals_its_single_run(tiny):
         wanted = (single.learner, single.local.episodes, single.local.obs, found)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), *map(keys_as_data, (of_seed, wanted)))
     three.close()
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_single_steps_equal_jitted(tiny, name, num_seeds):
+    """Where the policy is not packed and the loops are none."""
+    device, host = programs(twins(tiny, name, **SINGLE_STEPS), num_seeds=num_seeds)
+    seeds = Compiler(num_seeds).keys(3)
+    on_device, on_host = device.init(seeds), host.init(seeds)
+    for _ in range(2):
+        on_device, (metrics, _) = device.outer(on_device)
+        on_host, (found, _) = host.outer(on_host)
+    host.close()
+    for one, other in ((on_device.learner, on_host.learner), (on_device.local.obs, on_host.local.obs), (metrics, found)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *map(keys_as_data, (one, other)))
+    assert (np.asarray(on_host.learner.updates.low) == 4).all()  # one in each of two times two iterations
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
@@ -227,9 +247,6 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     assert metrics["sum/skipped_updates"] == 0 and metrics["loss"].shape == ()
     assert not all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (before, ts.learner.params)), strict=True))
     assert ts.learner.env_steps.to_int() == 2 * 8 * 3
-
-
-SINGLE_STEPS = {"num_steps": 1, "updates_per_step": 1 / 3, "learning_rate": 0.05}  # of 3 environments, an update for each
 
 
 @pytest.mark.parametrize(("name", "settings"), [("ppo", {"learning_rate": 0.05}), ("dqn", SINGLE_STEPS), ("sac", SINGLE_STEPS)])
