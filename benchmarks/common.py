@@ -38,16 +38,20 @@ Prepare = Callable[[Any, int], Prepared]
 """From a task, of the class that the driver is for, and a seed."""
 
 
-def jitted(build: Callable[[Any], Callable[[Any], Any]]) -> Prepare:
-    """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key."""
+def jitted(build: Callable[[Any], Callable[[Any], Any]], options: Callable[[Any], dict[str, str]] | None = None) -> Prepare:
+    """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key.
+
+    `options` gives what the contender has XLA told, from the function's jaxpr.
+    """
 
     def prepare(task: Task, seed: int) -> Prepared:
         import jax
 
         started = time.perf_counter()
-        lowered = jax.jit(build(task)).lower(jax.random.key(seed))
+        function = jax.jit(build(task)).trace(jax.random.key(seed))
+        lowered = function.lower()
         traced = time.perf_counter()
-        program = lowered.compile()
+        program = lowered.compile(compiler_options=options(function.jaxpr) if options else None)
         return Prepared(
             train=lambda seed: jax.block_until_ready(program(jax.random.key(seed))),
             trace_seconds=traced - started,

@@ -61,6 +61,7 @@ from .training import RunConfig as RunConfig
 from .training import Trainer as Trainer
 from .training import TrainerConfig as TrainerConfig
 from .training import build as build
+from .training import compiler_options as compiler_options
 from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy

@@ -39,4 +39,8 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(jitted(build), mean_return, packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    serve(
+        jitted(build, rlkit.compiler_options),
+        mean_return,
+        packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"),
+    )

@@ -2,6 +2,7 @@ from .building import build as build
 from .building import reopen as reopen
 from .callbacks import Callback as Callback
 from .checkpointer import Checkpointer as Checkpointer
+from .compiling import compiler_options as compiler_options
 from .config import CheckpointerConfig as CheckpointerConfig
 from .config import LoggerConfig as LoggerConfig
 from .config import Plan as Plan

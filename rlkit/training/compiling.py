@@ -1,7 +1,8 @@
 """Where functions meet `jax.jit`: compiled ahead of time, once, mapped over seeds, and the seconds counted."""
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -11,8 +12,36 @@ import numpy as np
 from rlkit.errors import ConfigError, require
 from rlkit.types import Key
 
-# On a CPU, XLA runs independent parts of a program on several threads. Waking one costs more than all of a small program.
 ON_ONE_THREAD = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
+
+
+def compiler_options(jaxpr: Any) -> dict[str, str]:
+    """How XLA had best compile the program of a (closed) jaxpr, for `lower(...).compile(compiler_options=...)`.
+
+    On a CPU, XLA runs independent parts of a program on several threads. Waking one costs more than a part of a program whose
+    products of matrices are all small; there it is told not to. The Trainer compiles all its programs so. For `fit`:
+
+        traced = jax.jit(lambda key: rlkit.fit(module, key, num_iterations=10)).trace(key)
+        program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+    """
+    is_small = jax.default_backend() == "cpu" and all(size <= SMALL_PRODUCT for size in _products(jaxpr))
+    return dict(ON_ONE_THREAD) if is_small else {}
+
+
+def _products(jaxpr: Any) -> Iterator[float]:
+    """The multiplications that each product of matrices takes, anywhere in the program; a convolution is large."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        if equation.primitive.name == "dot_general":
+            (summed, _), _ = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            yield math.prod(equation.outvars[0].aval.shape) * math.prod(shape[axis] for axis in summed)
+        elif equation.primitive.name == "conv_general_dilated":
+            yield math.inf
+        for parameter in equation.params.values():
+            for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
+                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                    yield from _products(inner)
 
 
 class Compiler:
@@ -33,15 +62,10 @@ class Compiler:
         donate: Sequence[int] = (),
         axes: Any = 0,
         out_axes: Any = 0,
-        is_small: bool = False,
     ) -> "Compiled":
-        """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says where S is in each.
-
-        `is_small`: it takes microseconds, so that not even a second thread is worth it.
-        """
+        """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says where S is in each."""
         mapped = jax.vmap(function, in_axes=axes, out_axes=out_axes) if self.num_seeds > 1 else function
-        options = ON_ONE_THREAD if is_small and jax.default_backend() == "cpu" else None
-        return Compiled(self, mapped, tuple(donate), options)
+        return Compiled(self, mapped, tuple(donate))
 
     def keys(self, key: Key | int) -> Key:
         """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….
@@ -70,11 +94,8 @@ class Compiler:
 class Compiled:
     """A function compiled ahead of time for the arguments that it first sees."""
 
-    def __init__(
-        self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...], options: dict[str, Any] | None
-    ):
+    def __init__(self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...]):
         self.function = function
-        self._options = options
         self._compiler = compiler
         self._donate = donate
         self._executable: Any = None
@@ -82,8 +103,8 @@ class Compiled:
     def __call__(self, *arguments: Any) -> Any:
         if self._executable is None:
             start = time.perf_counter()
-            lowered = jax.jit(self.function, donate_argnums=self._donate).lower(*arguments)
-            self._executable = lowered.compile(compiler_options=self._options)
+            traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments)
+            self._executable = traced.lower().compile(compiler_options=compiler_options(traced.jaxpr) or None)
             self._compiler.seconds += time.perf_counter() - start
             self._compiler.count += 1
         return self._executable(*arguments)

@@ -40,7 +40,6 @@ class HostPlayer:
                 lambda *inputs, deterministic=deterministic: act(*inputs, deterministic=deterministic),
                 axes=(0, 0, 0, None, None),
                 out_axes=(0, 0, None),
-                is_small=True,
             )
             for deterministic in (True, False)
         }

@@ -104,7 +104,7 @@ class HostProgram:
         is_single = algorithm.collector.num_steps == 1  # packing costs more than one step gains by it
         packing = AsItIs() if is_single else Packing(jax.eval_shape(policy_of, jax.random.key(0)))
         unpack = packing.unpack
-        over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0), "is_small": True}
+        over_steps: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
         self._split = compiler(InitKeys.split)
         self._prefill_keys = compiler(lambda key: jax.random.split(key, algorithm.prefill_collects(env)))
         self._lane_keys = compiler(lambda key: _lane_keys(key, num_lanes))
@@ -114,7 +114,7 @@ class HostProgram:
         self._pack = packing.pack if is_single else compiler(packing.pack)
         self._act = compiler(act, **over_steps)
         self._act_randomly = compiler(act_randomly, **over_steps)
-        self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done), is_small=True)
+        self._restart_carry = compiler(lambda carry, done: restart_carry(carry, self._carry_start, done))
         self._learn = compiler(learn, donate=(0, 1), axes=(0, 0, 1, 0))
         self._absorb = compiler(absorb, donate=(0, 1), axes=(0, 0, 1))
         self._cut = compiler(cut)

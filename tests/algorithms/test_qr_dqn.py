@@ -125,5 +125,5 @@ def test_quantiles_become_those_of_the_returns(key):
 
 
 def test_only_discrete_actions():
-    with pytest.raises(SpaceError, match="discrete actions"):
+    with pytest.raises(SpaceError, match="needs Discrete actions"):
         quantile_network(OBSERVATIONS, spaces.Box(-1.0, 1.0, (1,)))
