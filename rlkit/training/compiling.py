@@ -12,11 +12,11 @@ import numpy as np
 from rlkit.errors import ConfigError, require
 from rlkit.types import Key
 
-ON_ONE_THREAD = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+ON_ONE_THREAD: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
 
 
-def compiler_options(jaxpr: Any) -> dict[str, str]:
+def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
     """How XLA had best compile the program of a (closed) jaxpr, for `lower(...).compile(compiler_options=...)`.
 
     On a CPU, XLA runs independent parts of a program on several threads. Waking one costs more than a part of a program whose
