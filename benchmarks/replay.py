@@ -116,11 +116,11 @@ def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
         return buffer.add(memory, new), ()
 
     def sample(memory: Any, key: jax.Array) -> tuple[Any, Any]:
-        return memory, buffer.sample(memory, key)
+        return memory, buffer.sample(memory, key, jnp.float32(0.0))
 
     def write_and_sample(memory: Any, key: jax.Array) -> tuple[Any, Any]:
         memory = buffer.add(memory, new)
-        return memory, buffer.sample(memory, key)
+        return memory, buffer.sample(memory, key, jnp.float32(0.0))
 
     new = transitions(jax.random.key(2), (1, 1))
     steps = {"write": write, "sample": sample, "write and sample": write_and_sample}
@@ -135,8 +135,8 @@ def update_loop(iterations: int) -> Loop:
     keys = rlkit.algorithms.base.InitKeys.split(jax.random.key(3))
     learner = sac.start(agent, env, keys, jnp.zeros((1, *OBSERVATIONS.shape)), (), total_steps=1e6).learner
     env.close()
-    batch = sac.replay_buffer.sample(full_memory(sac.replay_buffer), jax.random.key(4))
-    return loop(lambda learner, key: sac.updater.step(agent, learner, batch, key), learner, iterations)
+    batch = sac.replay_buffer.sample(full_memory(sac.replay_buffer), jax.random.key(4), jnp.float32(0.0))
+    return loop(lambda learner, key: sac.updater.step(agent, learner, batch, key)[:2], learner, iterations)
 
 
 def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
