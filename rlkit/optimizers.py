@@ -83,6 +83,17 @@ def make_optimizer(
     return elementwise(optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule)))
 
 
+def optimizer_of(config: Any) -> Elementwise:
+    """The optimiser that the config of an algorithm describes."""
+    return make_optimizer(
+        config.optimizer,
+        learning_rate=config.learning_rate,
+        schedule=config.learning_rate_schedule,
+        max_grad_norm=config.max_grad_norm,
+        epsilon=config.optimizer_epsilon,
+    )
+
+
 def current_learning_rate(opt_state: Any) -> Array | None:
     """The learning rate that the optimiser state records, if any (ours, or `optax.inject_hyperparams`)."""
     found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")

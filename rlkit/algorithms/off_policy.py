@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from rlkit.algorithms.base import Algorithm
@@ -20,7 +19,6 @@ from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
-from rlkit.optimizers import make_optimizer
 from rlkit.spaces import example
 from rlkit.types import Metrics
 
@@ -81,17 +79,6 @@ def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Met
     errors = losses.squared_error(q_values, target).sum(0)
     metrics = {"q_value": q_values.mean(), "target": target.mean(), "td_error": jnp.abs(q_values - target).mean(0)}
     return (weight * errors).mean(), metrics
-
-
-def optimizer_of(config: OffPolicyConfig) -> optax.GradientTransformation:
-    """The optimiser that the config describes."""
-    return make_optimizer(
-        config.optimizer,
-        learning_rate=config.learning_rate,
-        schedule=config.learning_rate_schedule,
-        max_grad_norm=config.max_grad_norm,
-        epsilon=config.optimizer_epsilon,
-    )
 
 
 def check_bounds(agent: Any, env: EnvAdapter) -> None:

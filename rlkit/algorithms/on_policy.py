@@ -13,7 +13,7 @@ from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_mini
 from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
-from rlkit.optimizers import make_optimizer
+from rlkit.optimizers import optimizer_of
 from rlkit.types import PyTree
 
 
@@ -55,13 +55,7 @@ def on_policy(
         if check is not None:
             check(given, env)
 
-    optimizer = overrides.optimizer or make_optimizer(
-        config.optimizer,
-        learning_rate=config.learning_rate,
-        schedule=config.learning_rate_schedule,
-        max_grad_norm=config.max_grad_norm,
-        epsilon=config.optimizer_epsilon,
-    )
+    optimizer = overrides.optimizer or optimizer_of(config)
     descent = GradientStep(loss=overrides.loss or loss, optimizer=optimizer, process_gradients=overrides.process_gradients)
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, reward_discount=config.gamma if config.normalize_rewards else None),

@@ -17,11 +17,12 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import QRDQNConfig
-from rlkit.algorithms.off_policy import off_policy, optimizer_of
+from rlkit.algorithms.off_policy import off_policy
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
 from rlkit.ops.losses import at_index
+from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
