@@ -14,6 +14,7 @@ from jax import Array
 
 from rlkit.agents.initializers import orthogonal
 from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.ops.products import product
 from rlkit.spaces import Space, is_image, leaves
 from rlkit.types import Key, Obs, Params
 
@@ -112,7 +113,7 @@ class Conv(nnx.Module):
         if s > 1 and k % s == 0:
             x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
         patches = [x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)]
-        return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...]
+        return product(jnp.concatenate(patches, axis=-1), kernel.reshape(-1, kernel.shape[-1])) + self.bias[...]
 
 
 def _fold_image(x: Array, s: int) -> Array:
@@ -218,9 +219,16 @@ class Twins(nnx.Module):
         return jnp.stack([network(*inputs) for network in (self.first, self.second)])  # pyright: ignore[reportCallIssue]
 
 
-def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
+class Linear(nnx.Linear):
+    """The layer of NNX, computed by `product`."""
+
+    def __call__(self, x: Array) -> Array:
+        return product(x, self.kernel[...]) + self.bias[...]
+
+
+def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> Linear:
     """A linear layer with orthogonal weights times `scale` and zero bias."""
-    return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)
+    return Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)
 
 
 def acts_elsewhere(agent: str, needed: str, space: Space) -> SpaceError:
