@@ -219,16 +219,15 @@ class Twins(nnx.Module):
         return jnp.stack([network(*inputs) for network in (self.first, self.second)])  # pyright: ignore[reportCallIssue]
 
 
-class Linear(nnx.Linear):
-    """The layer of NNX, computed by `product`."""
-
-    def __call__(self, x: Array) -> Array:
-        return product(x, self.kernel[...]) + self.bias[...]
+def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
+    """A linear layer with orthogonal weights times `scale` and zero bias, computed by `product`."""
+    return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), dot_general=_dot_general, rngs=rngs)
 
 
-def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> Linear:
-    """A linear layer with orthogonal weights times `scale` and zero bias."""
-    return Linear(in_features, out_features, kernel_init=orthogonal(scale), rngs=rngs)
+def _dot_general(x: Array, weights: Array, *settings: Any, **options: Any) -> Array:
+    """`product` as `nnx.Linear` calls it: it always sums over the inner axes, and `linear` leaves its options alone."""
+    del settings, options
+    return product(x, weights)
 
 
 def acts_elsewhere(agent: str, needed: str, space: Space) -> SpaceError:

@@ -7,28 +7,30 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-NARROW = 32  # inputs or outputs; measured in docs/design.md
+NARROW, SMALL = 32, 64  # inputs or outputs; measured in docs/design.md
 
 
 def product(x: Array, weights: Array) -> Array:
     """`x @ weights`: [..., I] and [I, O] -> [..., O].
 
-    The gradient by the weights sums over the batch, the first axis of both factors. On a CPU XLA computes such a product several
-    times slower than one without a transposition, and hands it to other threads. Where a layer has few inputs or outputs, its
-    short factor is therefore transposed first, in a place of its own. Every derivative is the one of `x @ weights`, to rounding.
+    The gradient by the weights sums over the batch, the first axis of both factors. On a CPU XLA computes such a product more
+    slowly than one without a transposition, and hands it from thread to thread. Where a layer has few inputs or few outputs (up
+    to `NARROW`), or not many of either (`SMALL`), its shorter factor is therefore transposed first, in a place of its own.
+    Every derivative is that of `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
-    if jax.default_backend() != "cpu" or min(inputs, outputs) > NARROW:
+    pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
+    if not pays or jax.default_backend() != "cpu":
         return x @ weights
-    return _narrow(x.reshape(-1, inputs), weights).reshape(*x.shape[:-1], outputs)
+    return _product(x.reshape(-1, inputs), weights).reshape(*x.shape[:-1], outputs)
 
 
 @jax.custom_jvp
-def _narrow(x: Array, weights: Array) -> Array:
+def _product(x: Array, weights: Array) -> Array:
     return x @ weights
 
 
-def _narrow_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
+def _product_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
     """As of `x @ weights`; the part by the weights is written such that JAX transposes it to the product that is wanted."""
     (x, weights), (dx, dweights) = primals, tangents
     parts = []
@@ -36,11 +38,11 @@ def _narrow_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tupl
         parts.append(dx @ weights)
     if not isinstance(dweights, SymbolicZero):
         parts.append(_by_inputs(x, dweights) if weights.shape[0] < weights.shape[1] else _by_outputs(x, dweights))
-    out = _narrow(x, weights)
+    out = _product(x, weights)
     return out, sum(parts[1:], parts[0]) if parts else jnp.zeros_like(out)
 
 
-_narrow.defjvp(_narrow_jvp, symbolic_zeros=True)
+_product.defjvp(_product_jvp, symbolic_zeros=True)
 
 
 def _by_inputs(x: Array, dweights: Array) -> Array:
