@@ -113,7 +113,7 @@ class Conv(nnx.Module):
         if s > 1 and k % s == 0:
             x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
         patches = [x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)]
-        return product(jnp.concatenate(patches, axis=-1), kernel.reshape(-1, kernel.shape[-1])) + self.bias[...]
+        return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...]
 
 
 def _fold_image(x: Array, s: int) -> Array:
@@ -225,8 +225,12 @@ def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs)
 
 
 def _dot_general(x: Array, weights: Array, *settings: Any, **options: Any) -> Array:
-    """`product` as `nnx.Linear` calls it: it always sums over the inner axes, and `linear` leaves its options alone."""
-    del settings, options
+    """`product` as `nnx.Linear` calls it: always over the last axis of x and the first of the weights.
+
+    The options of NNX, such as a precision, are those that `linear` never sets.
+    """
+    del settings
+    assert all(option is None for option in options.values()), options
     return product(x, weights)
 
 

@@ -1,28 +1,31 @@
 """The product of a layer, with a gradient by the weights that is fast on a CPU where the layer is narrow."""
 
+import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-NARROW, SMALL = 32, 64  # inputs or outputs; measured in docs/design.md
+NARROW = 32  # the fewer of inputs and outputs; this and the next were measured in docs/design.md
+SMALL = 64  # the more of them
 
 
 def product(x: Array, weights: Array) -> Array:
     """`x @ weights`: [..., I] and [I, O] -> [..., O].
 
     The gradient by the weights sums over the batch, the first axis of both factors. On a CPU XLA computes such a product more
-    slowly than one without a transposition, and hands it from thread to thread. Where a layer has few inputs or few outputs (up
-    to `NARROW`), or not many of either (`SMALL`), its shorter factor is therefore transposed first, in a place of its own.
-    Every derivative is that of `x @ weights`, to rounding.
+    slowly than one without a transposition, and on its pool of threads, so that what follows waits for another thread. Where
+    the fewer of inputs and outputs are up to `NARROW`, or the more of them up to `SMALL`, the factor with fewer columns (x, or
+    the gradient by the output) is therefore transposed first, into a buffer of its own. Every derivative is that of
+    `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
     pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
     if not pays or jax.default_backend() != "cpu":
         return x @ weights
-    return _product(x.reshape(-1, inputs), weights).reshape(*x.shape[:-1], outputs)
+    batch = x.shape[:-1]
+    return _product(x.reshape(math.prod(batch), x.shape[-1]), weights).reshape(*batch, outputs)
 
 
 @jax.custom_jvp
@@ -31,15 +34,18 @@ def _product(x: Array, weights: Array) -> Array:
 
 
 def _product_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
-    """As of `x @ weights`; the part by the weights is written such that JAX transposes it to the product that is wanted."""
+    """As of `x @ weights`; the part by the weights is written such that JAX transposes it to the product that is wanted.
+
+    Not both tangents are zero: JAX does not ask then.
+    """
     (x, weights), (dx, dweights) = primals, tangents
-    parts = []
-    if not isinstance(dx, SymbolicZero):
-        parts.append(dx @ weights)
-    if not isinstance(dweights, SymbolicZero):
-        parts.append(_by_inputs(x, dweights) if weights.shape[0] < weights.shape[1] else _by_outputs(x, dweights))
-    out = _product(x, weights)
-    return out, sum(parts[1:], parts[0]) if parts else jnp.zeros_like(out)
+    if isinstance(dweights, SymbolicZero):
+        change = dx @ weights
+    else:
+        change = _by_inputs(x, dweights) if weights.shape[0] < weights.shape[1] else _by_outputs(x, dweights)
+        if not isinstance(dx, SymbolicZero):
+            change = dx @ weights + change
+    return _product(x, weights), change
 
 
 _product.defjvp(_product_jvp, symbolic_zeros=True)
@@ -53,6 +59,6 @@ def _by_inputs(x: Array, dweights: Array) -> Array:
 
 def _by_outputs(x: Array, dweights: Array) -> Array:
     """x @ dweights, whose transpose multiplies [O, B] by [B, I] and transposes the small result."""
-    rows = jax.lax.optimization_barrier(dweights.T)
+    rows = jax.lax.optimization_barrier(dweights.T)  # as above, for the transposition of the result
     out = jax.lax.dot_general(rows, x, (((1,), (1,)), ((), ())))  # [O, B]
-    return jax.lax.optimization_barrier(out).T
+    return jax.lax.optimization_barrier(out).T  # and for that of the gradient by the output

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rlkit.agents.networks import linear, make_network
 from rlkit.ops.products import NARROW, SMALL, product
 
 pytestmark = pytest.mark.fast
@@ -71,22 +72,44 @@ def test_under_vmap(axes):
     assert_same(lambda f: jax.vmap(jax.grad(f, (0, 1)), axes), *stacked)
 
 
+@pytest.mark.parametrize("multiply", [product, jnp.matmul])
+def test_no_inputs_and_an_empty_batch(multiply):
+    np.testing.assert_array_equal(multiply(jnp.ones((3, 0)), jnp.ones((0, 2))), np.zeros((3, 2)))
+    assert multiply(jnp.ones((0, 4)), jnp.ones((4, 2))).shape == (0, 2)
+
+
+def test_factors_that_do_not_fit_have_the_error_of_jax():
+    with pytest.raises(TypeError, match="contracting"):
+        product(jnp.ones((6, 4)), jnp.ones((3, 2)))
+
+
+def products_of_gradient(multiply, inputs, outputs):
+    """For each product in the compiled gradient by the weights: does it sum over the first axis of its first factor?"""
+    x, weights = factors(inputs, outputs, (128,))
+    program = jax.jit(jax.grad(scalar(multiply), 1)).lower(x, weights).compile().as_text()
+    return [bool(re.search(r"lhs_contracting_dims=\{0\}", line)) for line in program.splitlines() if " dot(" in line]
+
+
 @pytest.mark.parametrize(("inputs", "outputs"), [(4, 64), (64, 2), (SMALL, SMALL)])
 def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(inputs, outputs):
     """The other kind is the slow one; the plain product has it."""
-
-    def sums_over_the_first_axis(multiply):
-        x, weights = factors(inputs, outputs, (128,))
-        program = jax.jit(jax.grad(scalar(multiply), 1)).lower(x, weights).compile().as_text()
-        found = [bool(re.search(r"lhs_contracting_dims=\{0\}", line)) for line in program.splitlines() if " dot(" in line]
-        assert found
-        return any(found)
-
-    assert sums_over_the_first_axis(jnp.matmul)
-    assert not sums_over_the_first_axis(product)
+    assert products_of_gradient(jnp.matmul, inputs, outputs) == [False, True]
+    assert products_of_gradient(product, inputs, outputs) == [False, False]
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(SMALL + 1, SMALL), (200, NARROW + 1)])
-def test_a_product_outside_of_the_limits_is_left_alone(inputs, outputs):
+def test_layers_of_networks_are_such_products():
+    network = make_network(lambda rngs: linear(64, 2, scale=1.0, rngs=rngs))
+    params = network.init(jax.random.key(0))
+    np.testing.assert_allclose(network.apply(params, jnp.eye(64)), params["kernel"])  # the bias is 0
+
+    def multiply(x, weights):
+        return network.apply({**params, "kernel": weights}, x)
+
+    assert products_of_gradient(multiply, 64, 2) == [False, False]
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "backend"), [(SMALL + 1, SMALL, "cpu"), (200, NARROW + 1, "cpu"), (4, 2, "gpu")])
+def test_other_sizes_and_backends_are_left_alone(inputs, outputs, backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     x, weights = factors(inputs, outputs)
     assert str(jax.make_jaxpr(product)(x, weights)) == str(jax.make_jaxpr(jnp.matmul)(x, weights))
