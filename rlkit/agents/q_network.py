@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from gymnasium import spaces
@@ -12,6 +11,8 @@ from jax import Array
 from rlkit.agents.actor_critic import TorsoBuilder
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.networks import Network, Torso, acts_elsewhere, linear, make_network, out_features
+from rlkit.ops import draws
+from rlkit.ops.integers import as_integers, as_uniform
 from rlkit.spaces import Space, check_observation_space, example
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -42,9 +43,9 @@ class QNetwork:
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """The best action, or with probability `epsilon(progress)`, drawn for each environment, a random one."""
         best = self._best(params, obs)
-        which_key, action_key = jax.random.split(key)
-        at_random = jax.random.uniform(which_key, best.shape) < self.epsilon(progress)
-        drawn = self.start + jax.random.randint(action_key, best.shape, 0, self.num_actions)
+        bits = draws.bits(key, (3, *best.shape))
+        at_random = as_uniform(bits[0]) < self.epsilon(progress)
+        drawn = self.start + as_integers(bits[1:], self.num_actions)
         return jnp.where(at_random, drawn, best), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:

@@ -22,6 +22,7 @@ from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
 from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.ops import draws
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.packing import Packed
 from rlkit.ops.running_stats import fold, init_stats, normalize
@@ -180,14 +181,16 @@ class Algorithm:
         Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted
         with, and folded in only afterwards. `axis_name` names the mapped axis of devices.
         """
-        draw_key, step_key = jax.random.split(key)
         if learner.reward_stats is not None:
             returns = rollout.extras["discounted_return"]
             learner = learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
         memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
-        plans = self.batch_builder.draw(dataset, draw_key)
+        plan_shapes = jax.eval_shape(self.batch_builder.draw, dataset, key)
+        num_updates = jax.tree.leaves(plan_shapes)[0].shape[0]
+        keys = draws.split(key, 1 + num_updates)
+        plans = self.batch_builder.draw(dataset, keys[0])
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
@@ -209,8 +212,7 @@ class Algorithm:
             state, found = step(state, inputs)
             return state, Packed.of(found)
 
-        num_updates = jax.tree.leaves(plans)[0].shape[0]
-        inputs = plans, jax.random.split(step_key, num_updates), getattr(dataset, "is_due", None)
+        inputs = plans, keys[1:], getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
         state = learner, () if buffer is None else memory
         if num_updates == 1:
@@ -291,9 +293,7 @@ class Algorithm:
     def _collect(
         self, env: EnvAdapter, initial_carry: Any, state: TrainState, explore: Explore
     ) -> tuple[TrainState, Rollout, EpisodeStats]:
-        key, collect_key = jax.random.split(state.local.key)
-        local = state.local.replace(key=key)
-        local, rollout, episodes = self.collector.collect(env, explore, initial_carry, local, collect_key)
+        local, rollout, episodes = self.collector.collect(env, explore, initial_carry, state.local)
         return state.replace(local=local), rollout, episodes
 
 

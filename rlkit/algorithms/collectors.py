@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter
+from rlkit.ops import draws
 from rlkit.types import Action, Carry, EpisodeStats, Key, LocalState, Obs, PyTree, Rollout, RunningEpisode, Transition
 
 Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
@@ -29,9 +30,10 @@ class Collector:
     reward_discount: float | Array | None = None
 
     def collect(
-        self, env: EnvAdapter, explore: Explore, initial_carry: Carry, local: LocalState, key: Key
+        self, env: EnvAdapter, explore: Explore, initial_carry: Carry, local: LocalState
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """One rollout [T, N, ...] from where `local` stands; the key is consumed."""
+        """One rollout [T, N, ...] from where `local` stands."""
+        key, keys = self.keys(local.key)
 
         def step(local: LocalState, keys: Array) -> tuple[LocalState, tuple[Transition, EpisodeStats]]:
             action, carry, extras = explore(local.obs, local.carry, keys[0])
@@ -56,7 +58,7 @@ class Collector:
             )
             return local, (transition, finished)
 
-        local, (rollout, finished) = self._scan(step, local, self.keys(key))
+        local, (rollout, finished) = self._scan(step, local.replace(key=key), keys)
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def count(self, local: LocalState, rollout: Rollout) -> tuple[LocalState, Rollout, EpisodeStats]:
@@ -67,9 +69,13 @@ class Collector:
         rollout = rollout.replace(extras={**rollout.extras, **found})
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
-    def keys(self, key: Key) -> Key:
-        """The keys of a rollout, [T, 2]: one to act with and one for the environments in each step; `key` is consumed."""
-        return jax.random.split(key, (self.num_steps, 2))
+    def keys(self, key: Key) -> tuple[Key, Key]:
+        """The key to go on with, and those of a rollout, [T, 2]: in each step one to act with and one for the environments.
+
+        One split for all of them: it costs as many kernels as the split of a key in two. `key` is consumed.
+        """
+        keys = draws.split(key, 1 + 2 * self.num_steps)
+        return keys[0], keys[1:].reshape(self.num_steps, 2)
 
     def _scan(self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any) -> tuple[Any, Any]:
         """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes in and out."""

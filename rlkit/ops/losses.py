@@ -26,7 +26,8 @@ def at_index(values: Array, index: Array) -> Array:
     >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
     [2.0, 3.0]
     """
-    return jnp.take_along_axis(values, jnp.broadcast_to(index[:, None], (*values.shape[:-1], 1)), axis=-1)[..., 0]
+    chosen = jnp.arange(values.shape[-1])[None] == index[:, None]  # [M, A]; the gradient of a gather would be a scatter
+    return jnp.where(jnp.broadcast_to(chosen, values.shape), values, 0.0).sum(-1)
 
 
 def squared_error(prediction: Array, target: Array) -> Array:

@@ -63,8 +63,8 @@ class HostProgram:
             return start(InitKeys.split(key), obs).learner.policy
 
         def keys_of_rollout(key: Key) -> tuple[Key, list[Key]]:
-            key, collect_key = jax.random.split(key)
-            return key, [algorithm.collector.keys(k) for k in _lane_keys(collect_key, num_lanes)]
+            found = [algorithm.collector.keys(k) for k in _lane_keys(key, num_lanes)]
+            return found[0][0], [keys for _, keys in found]
 
         def step(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:
             action, carry, extras = explore(obs, carry, keys[time, 0])

@@ -65,7 +65,7 @@ def collected():
 
     start = {"count": jnp.zeros(2), "wide": jnp.full((2, 3), 0.5)}
     collector = Collector(num_steps=4, reward_discount=0.5)
-    return jax.jit(lambda: collector.collect(Scripted(), explore, start, local_state(start, key), key))()
+    return jax.jit(lambda: collector.collect(Scripted(), explore, start, local_state(start, key)))()
 
 
 def test_rows_hold_what_was_acted_on_and_the_true_successor(collected):
@@ -110,7 +110,7 @@ def test_the_carry_restarts_where_an_episode_ends(collected):
 
 def test_no_reward_statistics_unless_asked(key):
     collector = Collector(num_steps=2)
-    local, rollout, _ = collector.collect(Scripted(), lambda obs, carry, key: (obs, carry, {}), (), local_state((), key), key)
+    local, rollout, _ = collector.collect(Scripted(), lambda obs, carry, key: (obs, carry, {}), (), local_state((), key))
     assert rollout.extras == {}
     np.testing.assert_array_equal(local.discounted_return, [8.0, 0.0])
 
@@ -120,7 +120,7 @@ def test_two_short_rollouts_are_one_long(key):
         return obs, carry, {}
 
     def collect(num_steps, local):
-        return Collector(num_steps=num_steps, reward_discount=0.5).collect(Scripted(), explore, (), local, key)
+        return Collector(num_steps=num_steps, reward_discount=0.5).collect(Scripted(), explore, (), local)
 
     local, one, first = collect(2, local_state((), key))
     local, two, second = collect(2, local)

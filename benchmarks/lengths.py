@@ -1,0 +1,66 @@
+"""Whether a task's speed depends on how many training steps a loop has: it should not.
+
+    python benchmarks/lengths.py TASK [--num-updates 6000] [--lengths 100 200 600 1200 2000] [--rounds 5]
+
+The same updates of rlkit on a task of `throughput.py`, split into outer iterations of different lengths, a program for each.
+They take turns after one warm-up; medians are printed as a Markdown table and nothing is written. XLA lays out the memory of
+each program anew, and decides by it which kernels wait for which.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import jax
+
+import rlkit
+from tasks import TASKS, OffPolicyTask
+
+sys.path.insert(0, str(Path(__file__).parent / "drivers"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=sorted(TASKS))
+    parser.add_argument("--num-updates", type=int, default=6000)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[100, 200, 600, 1200, 2000])
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    for length in args.lengths:
+        if args.num_updates % length:
+            parser.error(f"{args.num_updates} updates are no whole number of loops of {length}; choose a divisor")
+    task = dataclasses.replace(TASKS[args.task], num_updates=args.num_updates)
+    if isinstance(task, OffPolicyTask):
+        import rlkit_off_policy as driver
+    else:
+        import rlkit_ppo as driver
+    env, agent, algorithm = driver.parts(task)
+    if not env.is_jittable:
+        parser.error(f"{args.task} runs on the host, where every iteration is a call; choose a task on gymnax")
+    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)
+
+    programs, key = {}, jax.random.key(0)
+    for length in args.lengths:
+        outer = args.num_updates // length
+        function = lambda k, a=outer, b=length: rlkit.fit(module, k, num_iterations=a, steps_per_iteration=b)  # noqa: E731
+        traced = jax.jit(function).trace(key)
+        programs[length] = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+        jax.block_until_ready(programs[length](key))
+    seconds: dict[int, list[float]] = {length: [] for length in args.lengths}
+    for _ in range(args.rounds):
+        for length, program in programs.items():
+            start = time.perf_counter()
+            jax.block_until_ready(program(key))
+            seconds[length].append(time.perf_counter() - start)
+
+    print(f"| training steps in a loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
+    for length, found in seconds.items():
+        rates = [args.num_updates / x for x in found]
+        print(f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |")
+
+
+if __name__ == "__main__":
+    main()
