@@ -161,6 +161,10 @@ class Algorithm:
             return ()
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
+    def split(self, key: Key, num: int = 2) -> Key:
+        """Keys [num] from one, which is consumed; see `ops/draws.py` for what off-policy training gains by it."""
+        return jax.random.split(key, num) if self.replay_buffer is None else draws.split(key, num)
+
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
         """One rollout by the current policy."""
         policy = state.learner.policy
@@ -189,7 +193,7 @@ class Algorithm:
             metrics = jax.lax.pmean(metrics, axis_name)
         plan_shapes = jax.eval_shape(self.batch_builder.draw, dataset, key)
         num_updates = jax.tree.leaves(plan_shapes)[0].shape[0]
-        keys = draws.split(key, 1 + num_updates)
+        keys = self.split(key, 1 + num_updates)
         plans = self.batch_builder.draw(dataset, keys[0])
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 

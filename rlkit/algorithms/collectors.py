@@ -74,7 +74,8 @@ class Collector:
 
         One split for all of them: it costs as many kernels as the split of a key in two. `key` is consumed.
         """
-        keys = draws.split(key, 1 + 2 * self.num_steps)
+        split = draws.split if self.num_steps == 1 else jax.random.split
+        keys = split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)
 
     def _scan(self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any) -> tuple[Any, Any]:

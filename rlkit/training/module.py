@@ -15,7 +15,6 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
-from rlkit.ops import draws
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.packing import Packed
 from rlkit.training.evaluator import Evaluator, make_evaluator
@@ -112,7 +111,7 @@ class RLModule:
         self, ts: TrainState, rollout: Rollout, episodes: EpisodeStats, behaviour: PolicyState | None = None
     ) -> tuple[TrainState, Metrics]:
         """One update from a rollout that `behaviour` collected, None: the present policy."""
-        key, update_key = draws.split(ts.local.key)
+        key, update_key = self.algorithm.split(ts.local.key)
         learner, memory, metrics = self.algorithm.update(
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
         )
