@@ -2,8 +2,8 @@
 
 A draw is a loop, a dozen kernels that take next to no time and depend on little else. XLA puts them into the program around
 them, starts those of all draws at once, and where more than eight kernels are ready it wakes another thread for half of them;
-what follows then wanders from core to core. A call whose attributes forbid to inline it is one thing to run. Measured in
-docs/design.md; on-policy minibatches are drawn by `jax.random`, beside the rollout that another thread collects.
+what follows then wanders from core to core. A call whose attributes forbid to inline it is one thing to run. docs/speed.md
+has what it gains. On policy `jax.random` draws: the shuffle of minibatches runs on another thread beside the rollout.
 """
 
 import functools
