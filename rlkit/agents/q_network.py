@@ -43,7 +43,7 @@ class QNetwork:
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """The best action, or with probability `epsilon(progress)`, drawn for each environment, a random one."""
         best = self._best(params, obs)
-        bits = draws.bits(key, (3, *best.shape))
+        bits = draws.bits(key, (3, *best.shape))  # one word for whether, two for which
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
         drawn = self.start + as_integers(bits[1:], self.num_actions)
         return jnp.where(at_random, drawn, best), carry, {}

@@ -162,7 +162,7 @@ class Algorithm:
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
     def split(self, key: Key, num: int = 2) -> Key:
-        """Keys [num] from one, which is consumed; see `ops/draws.py` for what off-policy training gains by it."""
+        """Keys [num] from one, which is consumed; docs/speed.md has why off policy by a call."""
         return jax.random.split(key, num) if self.replay_buffer is None else draws.split(key, num)
 
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
@@ -191,6 +191,7 @@ class Algorithm:
         memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
+        # Only shapes: the key is consumed by the split.
         plan_shapes = jax.eval_shape(self.batch_builder.draw, dataset, key)
         num_updates = jax.tree.leaves(plan_shapes)[0].shape[0]
         keys = self.split(key, 1 + num_updates)

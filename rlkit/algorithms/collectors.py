@@ -74,6 +74,7 @@ class Collector:
 
         One split for all of them: it costs as many kernels as the split of a key in two. `key` is consumed.
         """
+        # A step and an update share a loop where a rollout is one step; docs/speed.md.
         split = draws.split if self.num_steps == 1 else jax.random.split
         keys = split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)

@@ -1,9 +1,9 @@
-"""`jax.random` for what is drawn in every step or update off policy: the same numbers, on a CPU each draw in a call of its own.
+"""Functions of `jax.random`, equal to their namesakes, for what is drawn in every step or update off policy: calls, on a CPU.
 
 A draw is a loop, a dozen kernels that take next to no time and depend on little else. XLA puts them into the program around
 them, starts those of all draws at once, and where more than eight kernels are ready it wakes another thread for half of them;
 what follows then wanders from core to core. A call whose attributes forbid to inline it is one thing to run. docs/speed.md
-has what it gains. On policy `jax.random` draws: the shuffle of minibatches runs on another thread beside the rollout.
+has what it gains. Shuffles and keys of on-policy training stay with `jax.random`: they run beside the rollout.
 """
 
 import functools

@@ -21,7 +21,7 @@ def outside_clip(log_ratio: Array, clip_epsilon: float | Array) -> Array:
 
 
 def at_index(values: Array, index: Array) -> Array:
-    """Of values [..., M, A] those at index [M] of the last axis: [..., M].
+    """Of values [..., M, A] those at index [M], in [0, A), of the last axis: [..., M].
 
     >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
     [2.0, 3.0]

@@ -64,6 +64,7 @@ class HostProgram:
 
         def keys_of_rollout(key: Key) -> tuple[Key, list[Key]]:
             found = [algorithm.collector.keys(k) for k in _lane_keys(key, num_lanes)]
+            # Every lane has a key to go on with; one is enough.
             return found[0][0], [keys for _, keys in found]
 
         def step(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Any:

@@ -1,5 +1,6 @@
 """PPO's and A2C's losses on three samples, by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from rlkit.algorithms.a2c import a2c_loss
 from rlkit.algorithms.batch_builders import OnPolicyBatch
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.ppo import ppo_loss
+from rlkit.ops.losses import at_index
 
 pytestmark = pytest.mark.fast
 RATIO = np.array([1.5, 0.9, 0.5])
@@ -59,3 +61,11 @@ def test_a2c_loss(stub_agent):
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
     np.testing.assert_allclose(metrics["value_loss"], 5.0 / 3, rtol=1e-5)  # [2², 1², 0²], not halved: as in SB3
     np.testing.assert_allclose(loss, policy_loss + 0.5 * 5.0 / 3 - 0.1 * 0.2, rtol=1e-5)
+
+
+def test_at_index_picks_and_its_gradient_goes_to_what_was_picked():
+    values = jnp.array([[[1.0, 2.0, jnp.inf], [3.0, 4.0, 5.0]], [[6.0, 7.0, 8.0], [9.0, 10.0, jnp.nan]]])  # [2, M, A]
+    index = jnp.array([1, 0])
+    np.testing.assert_array_equal(at_index(values, index), [[2.0, 3.0], [7.0, 9.0]])
+    gradient = jax.grad(lambda v: at_index(v, index).sum())(values)
+    np.testing.assert_array_equal(gradient, [[[0, 1, 0], [1, 0, 0]]] * 2)
