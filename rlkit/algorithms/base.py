@@ -22,7 +22,6 @@ from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
 from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
-from rlkit.ops import draws
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.packing import Packed
 from rlkit.ops.running_stats import fold, init_stats, normalize
@@ -161,10 +160,6 @@ class Algorithm:
             return ()
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
-    def split(self, key: Key, num: int = 2) -> Key:
-        """Keys [num] from one, which is consumed; docs/speed.md has why off policy by a call."""
-        return jax.random.split(key, num) if self.replay_buffer is None else draws.split(key, num)
-
     def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
         """One rollout by the current policy."""
         policy = state.learner.policy
@@ -191,11 +186,10 @@ class Algorithm:
         memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
-        # Only shapes: the key is consumed by the split.
-        plan_shapes = jax.eval_shape(self.batch_builder.draw, dataset, key)
-        num_updates = jax.tree.leaves(plan_shapes)[0].shape[0]
-        keys = self.split(key, 1 + num_updates)
-        plans = self.batch_builder.draw(dataset, keys[0])
+        draw_key, update_key = self.collector.split(key)
+        plans = self.batch_builder.draw(dataset, draw_key)
+        num_updates = jax.tree.leaves(plans)[0].shape[0]
+        keys = update_key[None] if num_updates == 1 else self.collector.split(update_key, num_updates)
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
@@ -217,7 +211,7 @@ class Algorithm:
             state, found = step(state, inputs)
             return state, Packed.of(found)
 
-        inputs = plans, keys[1:], getattr(dataset, "is_due", None)
+        inputs = plans, keys, getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
         state = learner, () if buffer is None else memory
         if num_updates == 1:

@@ -12,15 +12,17 @@ from rlkit.envs.vectorized import vectorize
 from rlkit.training.module import RLModule, fit
 
 ITERATIONS = 400  # of 64 environment steps each
-HIDDEN = {"dict_observation": (32, 32)}  # an exclusive or: smaller and faster learners stop at three of four
+# An exclusive or: networks of tanh or with fewer units, and faster learners, stop at three of four in some seeds. With these
+# settings 255 of 256 seeds of PPO pass.
+HARD = {"dict_observation": ({"hidden_sizes": (128, 128), "activation": "relu"}, {"learning_rate": 0.001})}
 
 
 @pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)
-    agent = rows.agent_of(name, env, **({"hidden_sizes": HIDDEN[probe]} if probe in HIDDEN else {}))
-    slow = {"learning_rate": 0.003} if probe in HIDDEN else {}
+    network, slow = HARD.get(probe, ({}, {}))
+    agent = rows.agent_of(name, env, **network)
     algorithm = rows.algorithm_of(name, LEARNING | PLAIN_VALUES | slow, gamma=gamma)
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
     ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS))(key)
