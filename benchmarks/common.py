@@ -9,8 +9,10 @@ A driver is a process that compiles, prints a `READY` line, executes the program
 
 import argparse
 import dataclasses
+import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import resource
 import sys
@@ -41,19 +43,25 @@ Prepare = Callable[[Any, int], Prepared]
 def jitted(build: Callable[[Any], Callable[[Any], Any]], options: Callable[[Any], dict[str, str]] | None = None) -> Prepare:
     """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key.
 
+    Several seeds are a `vmap` over their keys.
     `options` gives what the contender has XLA told, from the function's jaxpr.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
         import jax
 
+        def key_of(seed):
+            key = jax.random.key(seed)
+            return key if task.num_seeds == 1 else jax.random.split(key, task.num_seeds)
+
         started = time.perf_counter()
-        function = jax.jit(build(task)).trace(jax.random.key(seed))
+        train = build(task)
+        function = jax.jit(train if task.num_seeds == 1 else jax.vmap(train)).trace(key_of(seed))
         lowered = function.lower()
         traced = time.perf_counter()
         program = lowered.compile(compiler_options=options(function.jaxpr) if options else None)
         return Prepared(
-            train=lambda seed: jax.block_until_ready(program(jax.random.key(seed))),
+            train=lambda seed: jax.block_until_ready(program(key_of(seed))),
             trace_seconds=traced - started,
             compile_seconds=time.perf_counter() - traced,
         )
@@ -96,13 +104,15 @@ def serve(
     mean_return: Callable[[Any, Any], float | None],
     *,
     packages: Sequence[str],
+    imports: Sequence[str] = (),
     gradient_steps: Callable[[Any], int] | None = None,
 ) -> None:
     """Runs a driver.
 
     `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`; `mean_return(task, output)` reads what the last run
-    ended with, outside the timing. The versions of `packages` are reported. `gradient_steps(output)` is what the contender
-    counted itself; a driver that took others than the task says has no result.
+    ended with, outside the timing. The versions of `packages` are reported. The modules `imports` are those that the
+    contender imports only when it is used; they are imported before the clock starts. `gradient_steps(output)` is what the
+    contender counted itself; a driver that took others than the task says has no result.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=sorted(TASKS))
@@ -113,6 +123,10 @@ def serve(
     if args.num_updates:
         task = dataclasses.replace(task, num_updates=args.num_updates)
 
+    for module in imports:
+        importlib.import_module(module)
+    started = os.environ.get("BENCHMARK_STARTED")  # set by whoever started this process, as `time.time()`
+    import_seconds = time.time() - float(started) if started else None
     prepared = prepare(task, args.seed)
     begun = prepared.begin(args.seed)
     start = time.perf_counter()
@@ -131,8 +145,10 @@ def serve(
 
     if gradient_steps is not None and (counted := gradient_steps(output)) != task.gradient_steps:
         raise SystemExit(f"{counted} gradient steps were taken, not {task.gradient_steps}")
+    counts = {"env_steps": task.env_steps * task.num_seeds, "gradient_steps": task.gradient_steps}
     result = {
-        "task": dataclasses.asdict(task) | {"env_steps": task.env_steps, "gradient_steps": task.gradient_steps},
+        "task": dataclasses.asdict(task) | counts,
+        "import_seconds": import_seconds,
         "trace_seconds": prepared.trace_seconds,
         "compile_seconds": prepared.compile_seconds,
         "warmup_seconds": warmup_seconds,

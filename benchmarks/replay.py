@@ -12,13 +12,10 @@ compiler may move work out of the loop. "update" is one update of all networks a
 
 import argparse
 import dataclasses
-import json
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,9 +25,9 @@ from gymnasium import spaces
 
 import rlkit
 from common import versions
+from records import add_output, now, write
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.types import Transition
-from throughput import HERE, machine, revision
 
 OBSERVATIONS = spaces.Box(-np.inf, np.inf, (17,), np.float32)
 ACTIONS = spaces.Box(-1.0, 1.0, (6,), np.float32)
@@ -163,14 +160,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="timed executions of each loop")
     parser.add_argument("--iterations", type=int, default=2000, help="of a loop over the memory")
     parser.add_argument("--updates", type=int, default=500, help="of the loop over updates")
-    parser.add_argument(
-        "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
-    )
+    add_output(parser)
     args = parser.parse_args()
     if too_small := [capacity for capacity in args.capacities if capacity < FILL_ROWS]:
         parser.error(f"--capacities {too_small[0]} is too small; give {FILL_ROWS} or more")
 
-    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    when = now()
     update = update_loop(args.updates)
     found = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
     loops = [update, *(item for loops in found.values() for item in loops.values())]
@@ -183,21 +178,18 @@ def main() -> int:
             item.run()
 
     print(table(update, found))
-    args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / f"replay-{when}.json"
-    record = {
-        "when": when,
-        "revision": revision(),
-        "machine": machine(),
-        "versions": versions("rlkit", "jax", "jaxlib", "numpy"),
-        "settings": {"batch_size": BATCH_SIZE, "hidden": HIDDEN, "observation": OBSERVATIONS.shape, "action": ACTIONS.shape},
-        "iterations": args.iterations,
-        "updates": args.updates,
-        "update_seconds": update.seconds,
-        "memory_seconds": {capacity: {name: item.seconds for name, item in loops.items()} for capacity, loops in found.items()},
-    }
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\nraw record: {path}")
+    settings = {"batch_size": BATCH_SIZE, "hidden": HIDDEN, "observation": OBSERVATIONS.shape, "action": ACTIONS.shape}
+    write(
+        "replay",
+        when,
+        args.output,
+        versions=versions("rlkit", "jax", "jaxlib", "numpy"),
+        settings=settings,
+        iterations=args.iterations,
+        updates=args.updates,
+        update_seconds=update.seconds,
+        memory_seconds={capacity: {name: item.seconds for name, item in loops.items()} for capacity, loops in found.items()},
+    )
     return 0
 
 

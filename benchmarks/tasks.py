@@ -1,7 +1,7 @@
 """The tasks: hyper-parameters that every contender runs with. Plain data, importable in every contender's environment."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,13 @@ class PPOTask:
     entropy_coef: float = 0.01
     value_coef: float = 0.5
     max_grad_norm: float = 0.5
+    num_seeds: int = 1
+    """Runs side by side in one program; everything else is of one of them."""
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """What a contender needs a driver for: algorithm and suite."""
-        return "ppo", self.suite
+    def kind(self) -> tuple[str, ...]:
+        """What a contender needs a driver for: algorithm, suite, and "seeds" where there are several."""
+        return ("ppo", self.suite, "seeds") if self.num_seeds > 1 else ("ppo", self.suite)
 
     @property
     def env_steps(self) -> int:
@@ -74,9 +76,10 @@ class OffPolicyTask:
     epsilon_end: float = 0.05
     exploration_fraction: float = 0.5
     """DQN: share of the run, prefill included, over which epsilon falls linearly."""
+    num_seeds: ClassVar[int] = 1
 
     @property
-    def kind(self) -> tuple[str, str]:
+    def kind(self) -> tuple[str, ...]:
         """As in `PPOTask`."""
         return self.algorithm, self.suite
 
@@ -97,11 +100,14 @@ class OffPolicyTask:
 
 Task = PPOTask | OffPolicyTask
 
+# PureJaxRL's own settings.
+CARTPOLE = PPOTask(env="CartPole-v1", num_envs=4, num_steps=128, num_updates=970, num_minibatches=4, learning_rate=2.5e-4)
+
 TASKS: dict[str, Task] = {
-    # PureJaxRL's own settings.
-    "cartpole-4x128": PPOTask(
-        env="CartPole-v1", num_envs=4, num_steps=128, num_updates=970, num_minibatches=4, learning_rate=2.5e-4
-    ),
+    "cartpole-4x128": CARTPOLE,
+    "cartpole-4x128-4-seeds": dataclasses.replace(CARTPOLE, num_seeds=4, num_updates=300),
+    "cartpole-4x128-16-seeds": dataclasses.replace(CARTPOLE, num_seeds=16, num_updates=100),
+    "cartpole-4x128-64-seeds": dataclasses.replace(CARTPOLE, num_seeds=64, num_updates=30),
     "cartpole-512x64": PPOTask(
         env="CartPole-v1", num_envs=512, num_steps=64, num_updates=40, num_minibatches=8, learning_rate=1e-3
     ),

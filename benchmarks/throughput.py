@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,18 +22,19 @@ from typing import Any
 
 import psutil
 
+from records import HERE, add_output, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
-HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 900.0
+OURS = ("rlkit", "rlkit-overlap", "reference")  # everybody else is a peer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contender:
     name: str
     python: Path
-    drivers: dict[tuple[str, str], str]
-    """A driver for each (algorithm, suite) that it has one for."""
+    drivers: dict[tuple[str, ...], str]
+    """A driver for each `kind` of tasks that it has one for."""
     paths: dict[str, Path] = dataclasses.field(default_factory=dict)
     """What it reads from the environment and has to exist."""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -52,6 +52,7 @@ def contenders() -> Iterator[Contender]:
     """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
     own = {
         ("ppo", "gymnax"): "rlkit_ppo.py",
+        ("ppo", "gymnax", "seeds"): "rlkit_ppo.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
         ("sac", "gymnax"): "rlkit_off_policy.py",
         ("dqn", "gymnax"): "rlkit_off_policy.py",
@@ -60,6 +61,7 @@ def contenders() -> Iterator[Contender]:
     beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
     yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
+    yield Contender(name="reference", python=Path(sys.executable), drivers={("ppo", "gymnax"): "reference_ppo.py"})
     if "RLKIT_PEERS" not in os.environ:
         print("peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr)
         return
@@ -73,6 +75,7 @@ def contenders() -> Iterator[Contender]:
         Contender(
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
+            # Several seeds of its PPO hang: batched QR factorisations within one program.
             drivers={("ppo", "gymnax"): "purejaxrl_ppo.py", ("dqn", "gymnax"): "purejaxrl_dqn.py"},
             paths={"PUREJAXRL_PATH": home / "src/purejaxrl"},
         ),
@@ -81,6 +84,7 @@ def contenders() -> Iterator[Contender]:
             python=home / "venv-rejax/bin/python",
             drivers={
                 ("ppo", "gymnax"): "rejax_ppo.py",
+                ("ppo", "gymnax", "seeds"): "rejax_ppo.py",
                 ("sac", "gymnax"): "rejax_sac.py",
                 ("dqn", "gymnax"): "rejax_dqn.py",
             },
@@ -101,9 +105,12 @@ def contenders() -> Iterator[Contender]:
 
 
 class Driver:
-    """A contender's process on one task; see common.py for what it answers. `error` holds why it stopped answering."""
+    """A contender's process on one task; see common.py for what it answers. `error` holds why it stopped answering.
 
-    def __init__(self, contender: Contender, task: str, arguments: list[str]):
+    Programs that it compiles are kept in the directory `cache`, or nowhere.
+    """
+
+    def __init__(self, contender: Contender, task: str, arguments: list[str], cache: str | None = None):
         self.name = contender.name
         self.error: str | None = None
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by finish
@@ -113,9 +120,11 @@ class Driver:
             | contender.env
             | {
                 "JAX_PLATFORMS": "cpu",
-                "JAX_ENABLE_COMPILATION_CACHE": "false",
+                "JAX_ENABLE_COMPILATION_CACHE": "false" if cache is None else "true",
+                "JAX_COMPILATION_CACHE_DIR": cache or "",
                 "PYTHONPATH": str(HERE),
                 "PYTHONWARNINGS": "ignore",
+                "BENCHMARK_STARTED": str(time.time()),
             }
         )
         self._process = subprocess.Popen(
@@ -214,7 +223,7 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
     off_policy = isinstance(TASKS[task], OffPolicyTask)
     counted = "gradient_steps" if off_policy else "env_steps"
     medians = {record["contender"]: statistics.median(speeds(record, counted)) for record in records if speeds(record, counted)}
-    best_peer = max((speed for name, speed in medians.items() if not name.startswith("rlkit")), default=None)
+    best_peer = max((speed for name, speed in medians.items() if name not in OURS), default=None)
     heads = [
         "",
         "updates/s, median" if off_policy else "env steps/s, median",
@@ -226,20 +235,20 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
         "return",
         "other load",
     ]
-    lines = [f"### {task}", "", f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
-    for record in records:
-        if record["contender"] in medians:
-            lines.append(_row(record, counted, best_peer))
-        else:
-            lines.append(f"| {record['contender']} | failed: {record['error']} |{' |' * (len(heads) - 2)}")
-    return "\n".join(lines)
+    rows = [
+        _row(record, counted, best_peer)
+        if record["contender"] in medians
+        else [record["contender"], f"failed: {record['error']}", *[""] * (len(heads) - 2)]
+        for record in records
+    ]
+    return f"### {task}\n\n{markdown(heads, rows)}"
 
 
-def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> str:
+def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[str]:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
     found = speeds(record, counted)
     median = statistics.median(found)
-    cells = (
+    return [
         record["contender"],
         f"{median:,.0f}",
         f"{min(found):,.0f}–{max(found):,.0f}",
@@ -249,41 +258,17 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> str:
         f"{result['peak_rss_mb']:,.0f}",
         "" if result["mean_return"] is None else f"{result['mean_return']:.1f}",
         f"{load:.0%}",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def machine() -> dict[str, Any]:
-    """What a reader needs to place the numbers; nothing that names the machine."""
-    model = platform.processor()
-    with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
-        model = next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def revision() -> str:
-    """The commit that was measured, with a plus when the tree had changes."""
-    git = ["git", "-C", str(HERE)]
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
-    return (commit or "none") + "+" * bool(dirty)
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
     parser.add_argument("--rounds", type=int, default=5, help="timed executions of each contender")
-    names = "rlkit, rlkit-overlap, purejaxrl, rejax, sb3, sb3-1thread, sbx"
+    names = "rlkit, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
     parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")
-    parser.add_argument(
-        "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
-    )
+    add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
@@ -296,16 +281,12 @@ def main() -> int:
         parser.error("nothing to run; see the lines above and --only")
     arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []
 
-    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    when = now()
     records = {}
     for task in runners:
         records[task] = measure(task, runners[task], args.rounds, arguments)
         print(table(task, records[task]), end="\n\n", flush=True)
-    args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / f"throughput-{when}.json"
-    record = {"when": when, "revision": revision(), "machine": machine(), "rounds": args.rounds, "warmups": 1, "tasks": records}
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"raw record: {path}")
+    write("throughput", when, args.output, rounds=args.rounds, warmups=1, tasks=records)
     return 1 if any(item["error"] for items in records.values() for item in items) else 0
 
 

@@ -51,4 +51,5 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(jitted(build), mean_return, packages=("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"))
+    packages = ("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
+    serve(jitted(build), mean_return, packages=packages, imports=("flax", "optax", "distrax", "gymnax"))

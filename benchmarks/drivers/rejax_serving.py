@@ -23,7 +23,10 @@ def serve_rejax(make, *, gradient_steps=None):
         import jax
 
         algo = make(task)
-        returns = jax.jit(lambda state, key: algo.eval_callback(algo, state, key)[1])(output[0], jax.random.PRNGKey(99))
-        return float(returns.mean())
 
-    serve(jitted(build), mean_return, packages=PACKAGES, gradient_steps=gradient_steps)
+        def returns(state):
+            return algo.eval_callback(algo, state, jax.random.PRNGKey(99))[1]
+
+        return float(jax.jit(returns if task.num_seeds == 1 else jax.vmap(returns))(output[0]).mean())
+
+    serve(jitted(build), mean_return, packages=PACKAGES, imports=("rejax",), gradient_steps=gradient_steps)

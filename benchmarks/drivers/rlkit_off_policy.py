@@ -52,4 +52,10 @@ def gradient_steps(output):
 
 if __name__ == "__main__":
     packages = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(jitted(build, rlkit.compiler_options), mean_return, packages=packages, gradient_steps=gradient_steps)
+    serve(
+        jitted(build, rlkit.compiler_options),
+        mean_return,
+        packages=packages,
+        imports=("distrax", "gymnax"),
+        gradient_steps=gradient_steps,
+    )

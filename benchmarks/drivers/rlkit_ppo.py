@@ -33,9 +33,9 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Over the training episodes of the last tenth of the updates."""
-    train = output[1]["train"]
-    return float(train["sum/episode_return"][-1] / train["sum/episodes"][-1])
+    """Over the training episodes of the last tenth of the updates, of all seeds."""
+    train = output[1]["train"]  # [10], or [seeds, 10]
+    return float(train["sum/episode_return"][..., -1].sum() / train["sum/episodes"][..., -1].sum())
 
 
 if __name__ == "__main__":
@@ -43,4 +43,5 @@ if __name__ == "__main__":
         jitted(build, rlkit.compiler_options),
         mean_return,
         packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"),
+        imports=("distrax", "gymnax"),
     )

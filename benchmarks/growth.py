@@ -1,0 +1,147 @@
+"""How rlkit's speed grows with what a user turns up: environments, network width, replay memory and seeds.
+
+    PYTHONPATH=benchmarks python benchmarks/growth.py [SWEEP ...] [--rounds 5]
+
+Each sweep starts from a task of `throughput.py` and changes one number. Every point is a program of its own, which trains for
+about a second once it is warm; the points of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's own
+account: arguments, results and temporaries. Prints a Markdown table for each sweep and writes the raw record to
+benchmarks/results/. For the cost of reading and writing a memory that is full see `replay.py`.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import rlkit
+from common import versions
+from records import add_output, markdown, now, with_spread, write
+from tasks import TASKS, OffPolicyTask, PPOTask, Task
+
+sys.path.insert(0, str(Path(__file__).parent / "drivers"))
+
+PPO, SAC = TASKS["cartpole-4x128"], TASKS["sac-pendulum"]
+
+
+def _ppo(**changes: Any) -> PPOTask:
+    assert isinstance(PPO, PPOTask)
+    return dataclasses.replace(PPO, **changes)
+
+
+def _sac(**changes: Any) -> OffPolicyTask:
+    assert isinstance(SAC, OffPolicyTask)
+    return dataclasses.replace(SAC, **changes)
+
+
+SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
+    "envs": ("environments of PPO on CartPole, 128 steps", {n: _ppo(num_envs=n) for n in (4, 16, 64, 256, 1024)}),
+    "width": ("units in each of PPO's two layers, 4 x 128", {n: _ppo(hidden=(n, n)) for n in (32, 64, 128, 256, 512)}),
+    "seeds": ("seeds of PPO on CartPole, 4 x 128, in one program", {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)}),
+    "sac-width": ("units in each of SAC's two layers, batches of 256", {n: _sac(hidden=(n, n)) for n in (64, 128, 256, 512)}),
+    "replay": ("capacity of SAC's memory, little of it in use", {n: _sac(capacity=n) for n in (10_000, 100_000, 1_000_000)}),
+}
+
+
+@dataclasses.dataclass(kw_only=True)
+class Point:
+    """A compiled outer iteration of a task, and the seconds of each of its executions."""
+
+    task: Task
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.task, OffPolicyTask):
+            import rlkit_off_policy as driver
+        else:
+            import rlkit_ppo as driver
+        env, agent, algorithm = driver.parts(self.task)
+        module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e9)
+        several = self.task.num_seeds > 1
+        init = jax.vmap(module.init_train_state) if several else module.init_train_state
+        key = jax.random.key(0)
+        ts = rlkit.training.module.strong_types(jax.jit(init)(jax.random.split(key, self.task.num_seeds) if several else key))
+
+        def compiled(updates: int) -> Any:
+            def outer(ts: Any) -> Any:
+                return rlkit.training.module.outer_iteration(module, ts, updates)
+
+            traced = jax.jit(jax.vmap(outer) if several else outer, donate_argnums=0).trace(ts)
+            return traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+
+        self._ts = ts
+        self._program, self.updates = compiled(2), 2
+        self._execute()
+        self.updates = max(2, round(2 / self._execute()))
+        self._program = compiled(self.updates)
+        self._execute()
+        found = self._program.memory_analysis()
+        kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+        self.bytes = kept + found.temp_size_in_bytes
+
+    def _execute(self) -> float:
+        start = time.perf_counter()
+        self._ts, metrics = self._program(self._ts)
+        jax.block_until_ready((self._ts, metrics))
+        return time.perf_counter() - start
+
+    def run(self) -> None:
+        self.seconds.append(self._execute())
+
+    @property
+    def speeds(self) -> list[float]:
+        """Environment steps a second of PPO, over all seeds; gradient steps a second of SAC."""
+        of_one = self.task.num_envs * self.task.num_steps if isinstance(self.task, PPOTask) else 1
+        return [self.updates * of_one * self.task.num_seeds / x for x in self.seconds]
+
+
+def sweep(name: str, rounds: int) -> dict[int, Point]:
+    points = {}
+    for value, task in SWEEPS[name][1].items():
+        print(f"{name}: compiling {value}", file=sys.stderr)
+        points[value] = Point(task=task)
+    for index in range(rounds):
+        order = list(points.values())
+        first = index % len(order)
+        for point in order[first:] + order[:first]:
+            point.run()
+    return points
+
+
+def table(name: str, points: dict[int, Point]) -> str:
+    first = statistics.median(next(iter(points.values())).speeds)
+    unit = "env steps/s" if isinstance(next(iter(points.values())).task, PPOTask) else "updates/s"
+    rows = [
+        [
+            f"{value:,}",
+            with_spread(point.speeds),
+            f"{statistics.median(point.speeds) / first:.2f}",
+            f"{point.bytes / 2**20:,.1f}",
+        ]
+        for value, point in points.items()
+    ]
+    return f"### {name}: {SWEEPS[name][0]}\n\n{markdown(['', f'{unit} (min–max)', '× the first', 'MiB'], rows)}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sweeps", nargs="*", metavar="SWEEP", help=f"{', '.join(SWEEPS)}; all of them if none is named")
+    parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser)
+    args = parser.parse_args()
+    if unknown := set(args.sweeps) - SWEEPS.keys():
+        parser.error(f"unknown sweep {', '.join(sorted(unknown))}; choose from {', '.join(SWEEPS)}")
+    when, found = now(), {}
+    for name in args.sweeps or SWEEPS:
+        points = sweep(name, args.rounds)
+        print(table(name, points), flush=True)
+        found[name] = {value: {"speeds": point.speeds, "bytes": point.bytes} for value, point in points.items()}
+    write("growth", when, args.output, rounds=args.rounds, versions=versions("rlkit", "jax", "jaxlib"), sweeps=found)
+
+
+if __name__ == "__main__":
+    main()

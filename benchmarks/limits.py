@@ -1,0 +1,241 @@
+"""How far a task of `throughput.py` is from what its parts would allow.
+
+    PYTHONPATH=benchmarks python benchmarks/limits.py [TASK ...] [--rounds 5]
+
+In one process, in turns, for each task on gymnax: the whole training step; the environments alone, with actions drawn before;
+acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout (or memory) that stays; and the
+update's matrix products alone, each shape in a loop of its own. The products' rate stands beside the best that this process
+reaches with any shape of `SQUARES`. Microseconds are of one training step: a rollout and the update that follows it.
+Prints Markdown tables and writes the raw record to benchmarks/results/.
+
+The products are counted in the traced program, two operations for each multiplication. Products alone are no strict bound (some
+of a program may run side by side), but a program that does nothing else would take about as long.
+"""
+
+import argparse
+import collections
+import dataclasses
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import rlkit
+from common import versions
+from records import add_output, markdown, now, write
+from tasks import TASKS, OffPolicyTask
+
+sys.path.insert(0, str(Path(__file__).parent / "drivers"))
+
+SQUARES = (128, 256, 512, 1024)
+SECONDS = 0.5  # that one execution of a loop should take, about
+
+Shape = tuple[tuple[int, ...], tuple[int, ...], Any]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Loop:
+    """`step(state, i)` as a compiled loop of about `SECONDS`, and the seconds that each of its steps took."""
+
+    step: Callable[[Any, jax.Array], Any]
+    state: Any
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._compile(3)
+        took = min(self._execute() for _ in range(3)) / 3
+        self._compile(max(3, round(SECONDS / took)))
+
+    def _compile(self, length: int) -> None:
+        def run(state: Any) -> Any:
+            return jax.lax.fori_loop(0, length, lambda i, state: self.step(state, i), state)
+
+        traced = jax.jit(run).trace(self.state)
+        self._length = length
+        self._program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+        self._execute()
+
+    def _execute(self) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(self._program(self.state))
+        return time.perf_counter() - start
+
+    def run(self) -> None:
+        self.seconds.append(self._execute() / self._length)
+
+    @property
+    def microseconds(self) -> float:
+        """Of a step, median."""
+        return statistics.median(self.seconds) * 1e6
+
+
+def keeping(found: Any, total: jax.Array) -> jax.Array:
+    """`total` and something of everything in `found`, so that none of it is left out."""
+    found = jax.lax.optimization_barrier(found)
+    return total + sum(jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x))
+
+
+def _is_key(x: jax.Array) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
+    """Each product of matrices: (shapes and axes, how often), loops counted. Raises `ValueError` where that is not known."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        if equation.primitive.name == "dot_general":
+            left, right = (variable.aval.shape for variable in equation.invars[:2])
+            yield (left, right, equation.params["dimension_numbers"]), times
+        if equation.primitive.name == "conv_general_dilated":
+            raise ValueError("a convolution is not counted; choose a task with an MLP")
+        inner_times = times * equation.params["length"] if equation.primitive.name == "scan" else times
+        for parameter in equation.params.values():
+            for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
+                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                    found = list(products(inner, inner_times))
+                    if found and equation.primitive.name == "while":
+                        raise ValueError("products in a loop of unknown length")
+                    yield from found
+
+
+def operations(shape: Shape) -> int:
+    """Multiplications and additions of a product."""
+    left, right, ((_, summed), (_, mapped)) = shape
+    return 2 * math.prod(left) * math.prod(size for axis, size in enumerate(right) if axis not in (*summed, *mapped))
+
+
+def product_loop(shape: Shape) -> Loop:
+    """One product over and over."""
+    left, right, axes = shape
+    x, y = (jax.random.normal(jax.random.key(i), s) for i, s in enumerate((left, right)))
+
+    def step(state: Any, i: jax.Array) -> Any:
+        x, y, total = jax.lax.optimization_barrier(state)
+        return x, y, keeping(jax.lax.dot_general(x, y, axes), total)
+
+    return Loop(step=step, state=(x, y, jnp.float32(0)))
+
+
+def parts_of(name: str) -> tuple[Any, Any, Any, float]:
+    """Environment, agent, algorithm and total steps of a task."""
+    task = TASKS[name]
+    if isinstance(task, OffPolicyTask):
+        import rlkit_off_policy as driver
+
+        return *driver.parts(task), task.total_steps
+    import rlkit_ppo as driver
+
+    return *driver.parts(task), task.env_steps
+
+
+def task_loops(name: str) -> tuple[dict[str, Loop], collections.Counter[Shape], int]:
+    """(the loops of a task, the products of its update, its environment steps)."""
+    env, agent, algorithm, total_steps = parts_of(name)
+    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=total_steps)
+    ts = rlkit.training.module.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
+    num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
+    _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)
+    actions = jax.tree.map(lambda x: jnp.concatenate([x] * -(-64 // num_steps)), rollout.action)  # [at least 64, N]
+    policy, zero = ts.learner.policy, jnp.float32(0)
+
+    def whole(ts: Any, i: jax.Array) -> Any:
+        ts, batch = module.get_batch(ts, i)
+        return module.training_step(i, ts, batch)[0]
+
+    def collect(state: Any, i: jax.Array) -> Any:
+        ts, total = state
+        ts, found = module.get_batch(ts, i)
+        return ts, keeping(found, total)
+
+    def environments(state: Any, i: jax.Array) -> Any:
+        def one(state: Any, t: jax.Array) -> Any:
+            env_state, key, total = state
+            key, step_key = jax.random.split(key)
+            action = jax.tree.map(lambda x: x[(i + t) % len(x)], actions)
+            env_state, timestep = env.step(step_key, env_state, action)
+            return (env_state, key, keeping(timestep, total)), None
+
+        return jax.lax.scan(one, state, jnp.arange(num_steps))[0]
+
+    def acting(state: Any, i: jax.Array) -> Any:
+        def one(state: Any, _: None) -> Any:
+            obs, key, total = jax.lax.optimization_barrier(state)
+            key, act_key = jax.random.split(key)
+            carry = agent.initial_carry(num_envs)
+            found = agent.explore(policy.params, obs, carry, act_key, policy.progress)
+            return (obs, key, keeping(found, total)), None
+
+        return jax.lax.scan(one, state, length=num_steps)[0]
+
+    def update(ts: Any, i: jax.Array) -> Any:
+        return module.training_step(i, ts, jax.lax.optimization_barrier((rollout, episodes)))[0]
+
+    key = jax.random.key(1)
+    loops = {
+        "whole": Loop(step=whole, state=ts),
+        "rollout": Loop(step=collect, state=(ts, zero)),
+        "environments": Loop(step=environments, state=(ts.local.env_state, key, zero)),
+        "acting": Loop(step=acting, state=(ts.local.obs, key, zero)),
+        "update": Loop(step=update, state=ts),
+    }
+    counted: collections.Counter[Shape] = collections.Counter()
+    for shape, times in products(jax.make_jaxpr(lambda ts: update(ts, jnp.int32(0)))(ts)):
+        counted[shape] += times
+    return loops, counted, num_steps * num_envs
+
+
+def in_turns(loops: list[Loop], rounds: int) -> None:
+    for index in range(rounds):
+        first = index % len(loops)
+        for item in loops[first:] + loops[:first]:
+            item.run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    able = [name for name, task in TASKS.items() if task.suite == "gymnax" and task.num_seeds == 1]
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named")
+    parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser)
+    args = parser.parse_args()
+    if unknown := set(args.tasks) - set(able):
+        parser.error(f"no limits for {', '.join(sorted(unknown))}; choose from {', '.join(able)}")
+    when, records, rows, rates = now(), {}, [], []
+    squares = {n: product_loop(((n, n), (n, n), (((1,), (0,)), ((), ())))) for n in SQUARES}
+    for name in args.tasks or able:
+        loops, counted, env_steps = task_loops(name)
+        alone = {shape: product_loop(shape) for shape in counted}
+        in_turns([*loops.values(), *alone.values(), *squares.values()], args.rounds)
+        times = {part: item.microseconds for part, item in loops.items()}
+        in_products = sum(times_ * alone[shape].microseconds for shape, times_ in counted.items())
+        flop = sum(times_ * operations(shape) for shape, times_ in counted.items())
+        best = max(2 * n**3 / item.microseconds / 1e3 for n, item in squares.items())
+        rows.append([name, *(f"{x:,.0f}" for x in (*times.values(), in_products)), f"{env_steps / times['whole'] * 1e6:,.0f}"])
+        rate, alone_rate = flop / times["update"] / 1e3, flop / in_products / 1e3
+        rates.append([name, f"{flop / 1e6:,.1f}", *(f"{x:,.0f}" for x in (rate, alone_rate, best)), f"{rate / best:.0%}"])
+        shapes = {
+            f"{left} {right} {axes}": (counted[left, right, axes], alone[left, right, axes].seconds)
+            for left, right, axes in alone
+        }
+        records[name] = {
+            "seconds": {part: item.seconds for part, item in loops.items()},
+            "products": shapes,
+            "squares": {n: item.seconds for n, item in squares.items()},
+            "operations": flop,
+        }
+        print(f"{name} is done", file=sys.stderr)
+        for item in squares.values():
+            item.seconds.clear()
+    print(markdown(["µs of a training step", *times, "products of the update", "env steps/s"], rows), end="\n\n")
+    heads = ["", "Mflop of an update", "update, Gflop/s", "its products alone", "best square product", "update ÷ best"]
+    print(markdown(heads, rates), end="\n\n")
+    write("limits", when, args.output, rounds=args.rounds, versions=versions("rlkit", "jax", "jaxlib"), tasks=records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What logging, evaluation and checkpoints add to a run: the same training with and without them.
+
+    python benchmarks/overhead.py [--num-updates 20000] [--rounds 5]
+
+PPO on CartPole, 4 x 128, in ten outer iterations, in turns, the seconds of compiling taken off:
+
+- "loop": the compiled outer iteration called ten times, and nothing else;
+- "run": `Trainer.run` with a run directory, the console and WandB offline, an evaluation of 16 episodes (deterministic, and again
+  with sampled actions) and a checkpoint after each outer iteration, until everything is on disk.
+
+Prints a Markdown table and writes the raw record to benchmarks/results/.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+
+import rlkit
+from common import versions
+from records import add_output, markdown, now, with_spread, write
+from tasks import TASKS
+
+sys.path.insert(0, str(Path(__file__).parent / "drivers"))
+
+OUTER, EPISODES = 10, 16
+
+
+def make_trainer(num_updates: int, run_dir: Path | None) -> rlkit.Trainer:
+    """With everything that a run can have, or, without a directory, with nothing."""
+    from rlkit_ppo import parts
+
+    task = dataclasses.replace(TASKS["cartpole-4x128"], num_updates=num_updates)
+    env, agent, algorithm = parts(task)
+    with_all = run_dir is not None
+    config = rlkit.TrainerConfig(
+        num_checkpoints=OUTER,
+        epochs_per_checkpoint=num_updates // OUTER,
+        enable_evaluation=with_all,
+        evaluation_episodes=EPISODES,
+        debug=False,
+        run_dir=str(run_dir) if with_all else None,
+        logger_config=rlkit.LoggerConfig(console=with_all, wandb="offline" if with_all else None),
+    )
+    return rlkit.Trainer(env, None, agent, algorithm, config)
+
+
+def loop(num_updates: int, seed: int) -> float:
+    """Seconds of ten outer iterations alone."""
+    trainer = make_trainer(num_updates, None)
+    state = trainer.init(seed)
+    outer = trainer.program.outer
+    jax.block_until_ready(state)
+    compiled, start = trainer.compiler.seconds, time.perf_counter()
+    for _ in range(OUTER):
+        state, found = outer(state)
+    jax.block_until_ready((state, found))
+    return time.perf_counter() - start - (trainer.compiler.seconds - compiled)
+
+
+def run(num_updates: int, seed: int) -> float:
+    """Seconds of the same with all that a run does, from its start to its summary."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
+        os.environ |= {"WANDB_DIR": directory, "WANDB_SILENT": "true"}
+        trainer = make_trainer(num_updates, Path(directory) / "run")
+        jax.block_until_ready(trainer.init(seed))
+        compiled, start = trainer.compiler.seconds, time.perf_counter()
+        trainer.run()
+        trainer.close()
+        return time.perf_counter() - start - (trainer.compiler.seconds - compiled)
+
+
+MODES: dict[str, Callable[[int, int], float]] = {"loop": loop, "run": run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num-updates", type=int, default=20_000, help="rollouts in all; a minute's worth")
+    parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser)
+    args = parser.parse_args()
+    if args.num_updates < OUTER or args.num_updates % OUTER:
+        parser.error(f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use 20000")
+    when = now()
+    seconds: dict[str, list[float]] = {name: [] for name in MODES}
+    with tempfile.TemporaryDirectory() as cache:  # each run compiles its programs anew otherwise
+        jax.config.update("jax_compilation_cache_dir", cache)
+        for name in MODES:
+            MODES[name](OUTER * 10, 0)
+        for index in range(args.rounds):
+            for name in list(MODES)[:: 1 if index % 2 else -1]:
+                seconds[name].append(MODES[name](args.num_updates, index))
+                print(f"round {index + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
+    steps = args.num_updates * TASKS["cartpole-4x128"].num_envs * TASKS["cartpole-4x128"].num_steps
+    added = [with_all / alone - 1 for alone, with_all in zip(seconds["loop"], seconds["run"], strict=True)]
+    rows = [
+        [
+            name,
+            with_spread(found, 1),
+            with_spread([steps / x for x in found]),
+            "" if name == "loop" else f"{statistics.median(added):.1%}",
+        ]
+        for name, found in seconds.items()
+    ]
+    print(markdown(["", "seconds (min–max)", "env steps/s", "added, median of rounds"], rows))
+    write(
+        "overhead",
+        when,
+        args.output,
+        num_updates=args.num_updates,
+        outer_iterations=OUTER,
+        evaluation_episodes=EPISODES,
+        versions=versions("rlkit", "jax", "jaxlib", "orbax-checkpoint", "wandb"),
+        seconds=seconds,
+    )
+
+
+if __name__ == "__main__":
+    main()

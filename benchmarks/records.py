@@ -1,0 +1,71 @@
+"""What all benchmarks share in writing down what they measured."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """The option `--output`."""
+    parser.add_argument(
+        "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
+    )
+
+
+def now() -> str:
+    """When a benchmark began, as a part of its record's name."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def write(name: str, when: str, output: Path, **found: Any) -> None:
+    """A record with the time, the commit and the machine, and says where it went."""
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / f"{name}-{when}.json"
+    record = {"when": when, "revision": revision(), "machine": machine(), **found}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"raw record: {path}")
+
+
+def machine() -> dict[str, Any]:
+    """What a reader needs to place the numbers; nothing that names the machine."""
+    model = platform.processor()
+    with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
+        model = next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def revision() -> str:
+    """The commit that was measured, with a plus when the tree had changes."""
+    git = ["git", "-C", str(HERE)]
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
+    return (commit or "none") + "+" * bool(dirty)
+
+
+def with_spread(values: Sequence[float], digits: int = 0) -> str:
+    """The median, with the least and the greatest."""
+    low, middle, high = (f"{x:,.{digits}f}" for x in (min(values), statistics.median(values), max(values)))
+    return f"{middle} ({low}–{high})"
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is text and the others numbers."""
+    lines = [f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

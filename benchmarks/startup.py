@@ -1,0 +1,85 @@
+"""How long a run takes to begin: imports, then tracing and compiling, with an empty compilation cache and with a full one.
+
+    RLKIT_PEERS=<directory> python benchmarks/startup.py [TASK] [--rounds 5]
+
+Every measurement is a new process that trains for ten updates. Contenders take turns; in each round a contender runs twice with
+a cache directory of its own, which is empty the first time ("cold") and holds its programs the second ("warm"). What counts is
+the whole training run as one program, as in `throughput.py`; `rlkit-trainer` is the first outer iteration of a `Trainer`, which
+compiles its functions one by one. Prints a Markdown table and writes the raw record to benchmarks/results/.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from records import add_output, markdown, now, with_spread, write
+from tasks import TASKS
+from throughput import OURS, Contender, Driver, contenders
+
+TRAINER = Contender(name="rlkit-trainer", python=Path(sys.executable), drivers={("ppo", "gymnax"): "rlkit_trainer_ppo.py"})
+NUM_UPDATES = 10
+
+
+def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
+    """Seconds of one new process: imports, trace + compile, and the ten updates."""
+    driver = Driver(contender, task, ["--num-updates", str(NUM_UPDATES)], cache)
+    result = driver.finish()
+    if result is None:
+        raise SystemExit(f"{contender.name}: {driver.error}")
+    return {
+        "imports": result["import_seconds"],
+        "compile": (result["trace_seconds"] or 0.0) + result["compile_seconds"],
+        "trace": result["trace_seconds"] or 0.0,
+        "run": result["warmup_seconds"],
+    }
+
+
+def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str:
+    """Seconds, medians with least and greatest."""
+
+    def median(name: str, cache: str) -> float:
+        return statistics.median(round_[cache]["compile"] for round_ in found[name])
+
+    peers = [name for name in found if name not in (*OURS, TRAINER.name)]
+    rows = []
+    for name, rounds in found.items():
+        cells = [with_spread([round_[cache][part] for round_ in rounds], 1) for cache, part in COLUMNS.values()]
+        best = {cache: min((median(peer, cache) for peer in peers), default=None) for cache in ("cold", "warm")}
+        ratios = [f"{median(name, cache) / best[cache]:.2f}" if best[cache] else "" for cache in ("cold", "warm")]
+        rows.append([name, *cells, *ratios])
+    return f"### {task}, seconds\n\n{markdown(['', *COLUMNS, 'cold ÷ best peer', 'warm ÷ best peer'], rows)}"
+
+
+COLUMNS = {
+    "imports": ("warm", "imports"),
+    "trace + compile, cold": ("cold", "compile"),
+    "trace + compile, warm": ("warm", "compile"),
+    "of it tracing": ("warm", "trace"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    able = [name for name, task in TASKS.items() if task.kind[1:] == ("gymnax",)]
+    parser.add_argument("task", nargs="?", choices=able, default="cartpole-4x128", metavar="TASK", help=", ".join(able))
+    parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser)
+    args = parser.parse_args()
+    kind, when = TASKS[args.task].kind, now()
+    runners = [item for item in (*contenders(), TRAINER) if kind in item.drivers]
+    found: dict[str, list[Any]] = {contender.name: [] for contender in runners}
+    for index in range(args.rounds):
+        first = index % len(runners)
+        for contender in runners[first:] + runners[:first]:
+            with tempfile.TemporaryDirectory() as cache:
+                found[contender.name].append({name: start(contender, args.task, cache) for name in ("cold", "warm")})
+            print(f"round {index + 1}, {contender.name}: {found[contender.name][-1]}", file=sys.stderr)
+    print(table(args.task, found))
+    write("startup", when, args.output, task=args.task, num_updates=NUM_UPDATES, seconds=found)
+
+
+if __name__ == "__main__":
+    main()
