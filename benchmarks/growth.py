@@ -3,8 +3,8 @@
     PYTHONPATH=benchmarks python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
 Each sweep starts from a task of `throughput.py` and changes one number. Every point is a program of its own, which trains for
-about a second once it is warm; the points of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's own
-account: arguments, results and temporaries. Prints a Markdown table for each sweep and writes the raw record to
+about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's
+own account: arguments, results and temporaries. Prints a Markdown table for each sweep and writes the raw record to
 benchmarks/results/. For the cost of reading and writing a memory that is full see `replay.py`.
 """
 

@@ -10,8 +10,11 @@ import jax
 from flax import struct
 from jax import Array
 
+from rlkit.ops import threefry
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import RunningStats
+
+threefry.register()
 
 PyTree = Any
 Obs = PyTree  # observations may be any pytree of arrays [N, ...]

@@ -12,7 +12,6 @@ from jax import Array
 from rlkit.agents import unit_actions
 from rlkit.agents.configs import DeterministicActorCriticConfig
 from rlkit.agents.networks import Network, Torso, WithHead, make_network
-from rlkit.ops import draws
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -45,7 +44,7 @@ class DeterministicActorCritic:
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """The actor's actions with Gaussian noise of `exploration_noise`, clipped to the environment's bounds."""
         unit_action = self.act(params["actor"], obs)
-        noise = self.spec[1].exploration_noise * draws.normal(key, unit_action.shape, unit_action.dtype)
+        noise = self.spec[1].exploration_noise * jax.random.normal(key, unit_action.shape, unit_action.dtype)
         return self.from_unit(jnp.clip(unit_action + noise, -1.0, 1.0)), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:

@@ -12,7 +12,6 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.errors import SpaceError
-from rlkit.ops import draws
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, Key, Params
 
@@ -163,7 +162,7 @@ class TanhGaussian:
 
     def sample_and_log_prob(self, key: Key) -> tuple[Action, Array]:
         """Samples [B, ...] and their log-probs [B], differentiable in mean and std; the key is consumed."""
-        return self.transform(draws.normal(key, self.mean.shape))
+        return self.transform(jax.random.normal(key, self.mean.shape))
 
     def mode(self) -> Action:
         """tanh of the means. The density itself may peak at ±1 instead."""

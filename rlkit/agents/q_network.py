@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from gymnasium import spaces
@@ -11,7 +12,6 @@ from jax import Array
 from rlkit.agents.actor_critic import TorsoBuilder
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.networks import Network, Torso, acts_elsewhere, linear, make_network, out_features
-from rlkit.ops import draws
 from rlkit.ops.integers import as_integers, as_uniform
 from rlkit.spaces import Space, check_observation_space, example
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -43,7 +43,7 @@ class QNetwork:
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """The best action, or with probability `epsilon(progress)`, drawn for each environment, a random one."""
         best = self._best(params, obs)
-        bits = draws.bits(key, (3, *best.shape))  # one word for whether, two for which
+        bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
         drawn = self.start + as_integers(bits[1:], self.num_actions)
         return jnp.where(at_random, drawn, best), carry, {}

@@ -186,10 +186,10 @@ class Algorithm:
         memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
-        draw_key, update_key = self.collector.split(key)
+        draw_key, update_key = jax.random.split(key)
         plans = self.batch_builder.draw(dataset, draw_key)
         num_updates = jax.tree.leaves(plans)[0].shape[0]
-        keys = update_key[None] if num_updates == 1 else self.collector.split(update_key, num_updates)
+        keys = update_key[None] if num_updates == 1 else jax.random.split(update_key, num_updates)
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:

@@ -11,7 +11,6 @@ from flax import struct
 from jax import Array
 
 from rlkit.algorithms.replay_buffer import ReplayBuffer
-from rlkit.ops import draws
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
 from rlkit.ops.running_stats import RunningStats, normalize
@@ -197,7 +196,7 @@ class ReplayBatchBuilder:
 
     def draw(self, dataset: ReplayDataset, key: Key) -> Key:
         """A key for each batch."""
-        return key[None] if dataset.num_updates == 1 else draws.split(key, dataset.num_updates)
+        return key[None] if dataset.num_updates == 1 else jax.random.split(key, dataset.num_updates)
 
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
         """A `Replayed` [M, ...]."""

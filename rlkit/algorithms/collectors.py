@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter
-from rlkit.ops import draws
 from rlkit.types import Action, Carry, EpisodeStats, Key, LocalState, Obs, PyTree, Rollout, RunningEpisode, Transition
 
 Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
@@ -72,14 +71,10 @@ class Collector:
     def keys(self, key: Key) -> tuple[Key, Key]:
         """The key to go on with, and those of a rollout, [T, 2]: in each step one to act with and one for the environments.
 
-        One split for all of them: it costs as many kernels as the split of a key in two. `key` is consumed.
+        `key` is consumed.
         """
-        keys = self.split(key, 1 + 2 * self.num_steps)
+        keys = jax.random.split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)
-
-    def split(self, key: Key, num: int = 2) -> Key:
-        """Keys [num] from one, which is consumed; by a call where a step and an update share a loop, docs/speed.md."""
-        return draws.split(key, num) if self.num_steps == 1 else jax.random.split(key, num)
 
     def _scan(self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any) -> tuple[Any, Any]:
         """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes in and out."""

@@ -22,7 +22,6 @@ from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
 from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
-from rlkit.ops import draws
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Action, Key, Metrics, Params, PyTree
 from rlkit.validation import validate
@@ -76,7 +75,7 @@ def critic_loss(config: TD3Config) -> LossFn:
 
 def smoothed(unit_action: Action, config: TD3Config, key: Key) -> Action:
     """Unit actions with noise on them: the noise is clipped to ± `target_noise_clip`, then the action to [-1, 1]."""
-    noise = config.target_noise * draws.normal(key, unit_action.shape, unit_action.dtype)
+    noise = config.target_noise * jax.random.normal(key, unit_action.shape, unit_action.dtype)
     noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
     return jnp.clip(unit_action + noise, -1.0, 1.0)
 

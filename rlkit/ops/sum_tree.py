@@ -8,11 +8,10 @@ number of its own on each level, so that small priorities among millions are not
 import itertools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
-
-from rlkit.ops import draws
 
 FAN_OUT = 16
 
@@ -52,7 +51,7 @@ class SumTree(struct.PyTreeNode, kw_only=True):
     def draw(self, key: Array, num: int) -> Array:
         """Leaves [num] int32, each with probability priority / total, which must not be 0; the key is consumed."""
         index = jnp.zeros(num, jnp.int32)
-        uniform = draws.uniform(key, (len(self.levels), num))
+        uniform = jax.random.uniform(key, (len(self.levels), num))
         for level, u in zip(reversed(self.levels), uniform, strict=True):
             sums = _partial_sums(_group(level, index))
             below = sum((x <= u * sums[-1]).astype(jnp.int32) for x in sums)  # what has no priority is never the first above

@@ -111,7 +111,7 @@ class RLModule:
         self, ts: TrainState, rollout: Rollout, episodes: EpisodeStats, behaviour: PolicyState | None = None
     ) -> tuple[TrainState, Metrics]:
         """One update from a rollout that `behaviour` collected, None: the present policy."""
-        key, update_key = self.algorithm.collector.split(ts.local.key)
+        key, update_key = jax.random.split(ts.local.key)
         learner, memory, metrics = self.algorithm.update(
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
         )

@@ -1,0 +1,71 @@
+"""The hash in both forms, and that programs for a CPU use them without a changed bit."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.extend.random
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.ops import threefry
+from rlkit.ops.threefry import SMALL, hash_rolled, hash_unrolled
+
+pytestmark = pytest.mark.fast
+
+# Known answers of the Random123 library (kat_vectors, threefry2x32, 20 rounds): key, counter, output.
+KNOWN = [
+    ((0x00000000, 0x00000000), (0x00000000, 0x00000000), (0x6B200159, 0x99BA4EFE)),
+    ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+    ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+]
+# Draws on both sides of SMALL, of which a process without rlkit and this one must make the same.
+DRAWS = """
+import jax
+def draws():
+    key = jax.random.key(7)
+    yield from (jax.random.bits(key, shape) for shape in ((), (1,), (3,), (64,), (65,), (8, 8), (3, 200)))
+    yield from (jax.random.key_data(jax.random.split(key, n)) for n in (2, 64, 65))
+    yield jax.random.key_data(jax.random.fold_in(key, 12))
+    yield jax.random.key_data(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jax.numpy.arange(5)))
+    yield jax.vmap(lambda k: jax.random.bits(k, (20,)))(jax.random.split(key, 9))
+    yield jax.random.permutation(key, 100).astype("uint32")
+def drawn():
+    return [x.tolist() for x in jax.jit(lambda: list(draws()))()]
+"""
+on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="the lowering is for a CPU")
+
+
+@pytest.mark.parametrize("form", [hash_rolled, hash_unrolled])
+@pytest.mark.parametrize(("key", "counter", "output"), KNOWN)
+def test_known_answers(form, key, counter, output):
+    found = form(*(jnp.uint32(x) for x in (*key, *counter)))
+    assert tuple(int(x) for x in found) == output
+
+
+def test_forms_agree(key):
+    words = [jax.random.bits(k, (50,)) for k in jax.random.split(key, 4)]
+    np.testing.assert_array_equal(hash_rolled(*words), hash_unrolled(*words))
+
+
+def test_draws_what_jax_draws_alone():
+    code = DRAWS + "import json; print(json.dumps(drawn()))"
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here: dict = {}
+    exec(DRAWS, here)
+    assert here["drawn"]() == json.loads(alone.stdout)
+
+
+@on_cpu
+@pytest.mark.parametrize(("num", "loops"), [(SMALL, 0), (SMALL + 1, 1)])
+def test_small_draws_are_no_loop(key, num, loops):
+    program = jax.jit(lambda k: jax.random.bits(k, (num,))).lower(key).compile().as_text()
+    assert program.count(" while(") == loops
+
+
+def test_a_jax_without_the_primitive_draws_its_own_way(monkeypatch):
+    assert threefry.register()
+    monkeypatch.delattr(jax.extend.random, "threefry2x32_p")
+    assert not threefry.register()
