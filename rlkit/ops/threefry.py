@@ -2,8 +2,8 @@
 
 JAX has XLA compile the hash as a loop of five iterations that carries eleven arrays, wherever it draws. For large draws that is
 as good as another form. For a key, or an action for each of four environments, such a loop is dozens of kernels and copies that
-do next to nothing, and a training step has several. Here up to `SMALL` words are one kernel without a loop; for more it is a
-loop that carries two arrays. docs/speed.md has what it gains. What draws, rlkit or an environment, calls `jax.random` as ever.
+do next to nothing, and a training step has several. docs/speed.md has what it gains to do without. What draws, rlkit or an
+environment, calls `jax.random` as ever.
 """
 
 import math
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.experimental.xla_metadata import set_xla_metadata
 
 SMALL = 64
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2; used in turns
@@ -21,17 +22,22 @@ ITERATIONS = 5  # of four rounds each
 
 
 def register() -> bool:
-    """Has every program for a CPU that this process compiles from now on draw so; False where this JAX does not let us."""
+    """Has every program for a CPU that this process compiles from now on draw so; False where this JAX does not let us.
+
+    More than `SMALL` words are a loop that carries two arrays. Up to `SMALL` are part of the kernel that uses them. A single
+    one, such as the key that a network takes for a layer, is a call that XLA must not inline: it would put the whole chain of
+    hashes behind a layer's key into each kernel that reads it, which takes a second or two to compile.
+    """
     try:
         from jax.extend.random import threefry2x32_p
         from jax.interpreters.mlir import lower_fun, register_lowering
     except ImportError:
         return False
-    unrolled, rolled = (lower_fun(form, multiple_results=True) for form in (hash_unrolled, hash_rolled))
+    unrolled, rolled, called = (lower_fun(form, multiple_results=True) for form in (hash_unrolled, hash_rolled, _called))
 
     def lower(context: Any, *operands: Any) -> Any:
-        is_small = math.prod(context.avals_out[0].shape) <= SMALL
-        return (unrolled if is_small else rolled)(context, *operands)
+        num = math.prod(context.avals_out[0].shape)
+        return (called if num == 1 else unrolled if num <= SMALL else rolled)(context, *operands)
 
     register_lowering(threefry2x32_p, lower, platform="cpu")
     return True
@@ -59,6 +65,14 @@ def hash_rolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, 
         return x1 + _chosen(keys, (i + 1) % 3), x2 + _chosen(keys, (i + 2) % 3) + (i + 1).astype(jnp.uint32)
 
     return jax.lax.fori_loop(0, ITERATIONS, four_rounds, (x1 + keys[0], x2 + keys[1]))
+
+
+_JITTED = jax.jit(hash_unrolled)
+
+
+def _called(*operands: Array) -> tuple[Array, Array]:
+    with set_xla_metadata(inlineable="false"):
+        return _JITTED(*operands)
 
 
 def _round(x1: Array, x2: Array, distance: Any) -> tuple[Array, Array]:

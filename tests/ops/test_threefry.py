@@ -65,6 +65,15 @@ def test_small_draws_are_no_loop(key, num, loops):
     assert program.count(" while(") == loops
 
 
+@on_cpu
+def test_a_single_hash_is_a_call(key):
+    def several(key):  # a chain, as of a network and its layers
+        return [jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), i), (100,)) for i in range(3)]
+
+    lines = jax.jit(several).lower(key).compile().as_text().splitlines()
+    assert sum(" call(" in line and 'inlineable="false"' in line for line in lines) == 4
+
+
 def test_a_jax_without_the_primitive_draws_its_own_way(monkeypatch):
     assert threefry.register()
     monkeypatch.delattr(jax.extend.random, "threefry2x32_p")
