@@ -11,6 +11,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-fast learning lint format bench clean
+.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
@@ -20,6 +21,7 @@ help:
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
 	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"
+	@echo "make bench-X    startup, limits, overhead, growth, replay or regression: the other questions (benchmarks/README.md)"
 	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -56,6 +58,9 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/throughput.py $(ARGS)
+
+bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression: $(STAMP)
+	$(BIN)/python benchmarks/$(@:bench-%=%).py $(ARGS)
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache *.egg-info

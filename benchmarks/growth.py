@@ -1,6 +1,6 @@
 """How rlkit's speed grows with what a user turns up: environments, network width, replay memory and seeds.
 
-    PYTHONPATH=benchmarks python benchmarks/growth.py [SWEEP ...] [--rounds 5]
+    python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
 Each sweep starts from a task of `throughput.py` and changes one number. Every point is a program of its own, which trains for
 about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's

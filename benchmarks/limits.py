@@ -1,6 +1,6 @@
 """How far a task of `throughput.py` is from what its parts would allow.
 
-    PYTHONPATH=benchmarks python benchmarks/limits.py [TASK ...] [--rounds 5]
+    python benchmarks/limits.py [TASK ...] [--rounds 5]
 
 In one process, in turns, for each task on gymnax: the whole training step; the environments alone, with actions drawn before;
 acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout (or memory) that stays; and the

@@ -1,0 +1,75 @@
+"""How many compiled programs an outer iteration calls: exact numbers, for each call costs what a small update costs."""
+
+import collections
+
+import pytest
+from host_twins import HostCounter
+
+from rlkit.envs.gymnasium import GymnasiumAdapter
+from rlkit.training.compiling import Compiled
+
+OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """Calls of a trainer's compiled functions by their names, from when it is called on."""
+
+    def begin(trainer):
+        calls = collections.Counter()
+        parts = {"": trainer.program, "evaluate": trainer._planned_evaluation}
+        names = {
+            id(value): part or name.removeprefix("_")
+            for part, owner in parts.items()
+            for name, value in vars(owner).items()
+            if isinstance(value, Compiled)
+        }
+        original = Compiled.__call__
+
+        def counted(self, *arguments):
+            calls[names.get(id(self), "evaluate")] += 1
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Compiled, "__call__", counted)
+        return calls
+
+    return begin
+
+
+def run(tiny, count, **settings):
+    trainer = tiny.trainer(num_checkpoints=OUTER, epochs_per_checkpoint=EPOCHS, share=False, **settings)
+    trainer.init(0)
+    calls = count(trainer)
+    trainer.run()
+    trainer.close()
+    return dict(calls)
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, name, num_seeds):
+    found = run(tiny, count, algorithm=name, num_seeds=num_seeds)
+    assert found == {"outer": OUTER, "evaluate": 1 + OUTER}
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_a_checkpoint_is_one_more_call(tiny, count, tmp_path, num_seeds):
+    found = run(tiny, count, num_seeds=num_seeds, checkpointer=tmp_path)
+    assert found == {"outer": OUTER, "evaluate": 1 + OUTER, "copy": 1 + OUTER}
+
+
+@pytest.mark.parametrize(("overlap", "acted"), [("none", 1), ("acting", 2), ("update", 1)])
+def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(tiny, count, overlap, acted):
+    env = GymnasiumAdapter(HostCounter, 2, floats=True)
+    found = run(tiny, count, env=env, overlap=overlap, enable_evaluation=False)
+    iterations = OUTER * EPOCHS
+    expected = {"keys_of_rollout": iterations, "pack": iterations, "act": acted * NUM_STEPS * iterations, "learn": iterations}
+    assert found == expected | ({"copy_policy": iterations} if overlap == "update" else {})
+
+
+def test_on_the_host_a_single_step_off_policy_is_three_calls(tiny, count):
+    env = GymnasiumAdapter(HostCounter, 2, floats=True)
+    hyper = {"num_steps": 1, "updates_per_step": 0.5}
+    found = run(tiny, count, algorithm="dqn", hyper=hyper, env=env, enable_evaluation=False)
+    iterations = OUTER * EPOCHS
+    assert found == {"keys_of_rollout": iterations, "act": iterations, "learn": iterations}
