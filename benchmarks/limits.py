@@ -215,7 +215,13 @@ def main() -> None:
         in_products = sum(times_ * alone[shape].microseconds for shape, times_ in counted.items())
         flop = sum(times_ * operations(shape) for shape, times_ in counted.items())
         best = max(2 * n**3 / item.microseconds / 1e3 for n, item in squares.items())
-        rows.append([name, *(f"{x:,.0f}" for x in (*times.values(), in_products)), f"{env_steps / times['whole'] * 1e6:,.0f}"])
+        rows.append(
+            [
+                name,
+                *(f"{x:,.{0 if x >= 100 else 1}f}" for x in (*times.values(), in_products)),
+                f"{env_steps / times['whole'] * 1e6:,.0f}",
+            ]
+        )
         rate, alone_rate = flop / times["update"] / 1e3, flop / in_products / 1e3
         rates.append([name, f"{flop / 1e6:,.1f}", *(f"{x:,.0f}" for x in (rate, alone_rate, best)), f"{rate / best:.0%}"])
         shapes = {
