@@ -20,11 +20,12 @@ import jax
 
 import rlkit
 from common import versions
-from records import add_output, markdown, now, with_spread, write
+from records import add_output, add_rounds, markdown, now, with_spread, write
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 
 sys.path.insert(0, str(Path(__file__).parent / "drivers"))
 
+SECONDS = 2  # that an execution takes, about
 PPO, SAC = TASKS["cartpole-4x128"], TASKS["sac-pendulum"]
 
 
@@ -76,7 +77,7 @@ class Point:
         self._ts = ts
         self._program, self.updates = compiled(2), 2
         self._execute()
-        self.updates = max(2, round(2 / self._execute()))
+        self.updates = max(2, round(SECONDS * self.updates / self._execute()))
         self._program = compiled(self.updates)
         self._execute()
         found = self._program.memory_analysis()
@@ -130,7 +131,7 @@ def table(name: str, points: dict[int, Point]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweeps", nargs="*", metavar="SWEEP", help=f"{', '.join(SWEEPS)}; all of them if none is named")
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.sweeps) - SWEEPS.keys():

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent / "drivers"))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=sorted(TASKS))
+    parser.add_argument("task", choices=sorted(name for name, task in TASKS.items() if task.num_seeds == 1))
     parser.add_argument("--num-updates", type=int, default=6000)
     parser.add_argument("--lengths", type=int, nargs="+", default=[100, 200, 600, 1200, 2000])
     parser.add_argument("--rounds", type=int, default=5)

@@ -3,7 +3,7 @@
     python benchmarks/limits.py [TASK ...] [--rounds 5]
 
 In one process, in turns, for each task on gymnax: the whole training step; the environments alone, with actions drawn before;
-acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout (or memory) that stays; and the
+acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout that stays; and the
 update's matrix products alone, each shape in a loop of its own. The products' rate stands beside the best that this process
 reaches with any shape of `SQUARES`. Microseconds are of one training step: a rollout and the update that follows it.
 Prints Markdown tables and writes the raw record to benchmarks/results/.
@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 import rlkit
 from common import versions
-from records import add_output, markdown, now, write
+from records import add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 sys.path.insert(0, str(Path(__file__).parent / "drivers"))
@@ -93,6 +93,8 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
             yield (left, right, equation.params["dimension_numbers"]), times
         if equation.primitive.name == "conv_general_dilated":
             raise ValueError("a convolution is not counted; choose a task with an MLP")
+        if equation.primitive.name == "cond" and any(list(products(branch)) for branch in equation.params["branches"]):
+            raise ValueError("products in a part that is not always computed; choose a task that updates in every step")
         inner_times = times * equation.params["length"] if equation.primitive.name == "scan" else times
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
@@ -200,7 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     able = [name for name, task in TASKS.items() if task.suite == "gymnax" and task.num_seeds == 1]
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named")
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(able):

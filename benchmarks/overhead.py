@@ -6,7 +6,8 @@ PPO on CartPole, 4 x 128, in ten outer iterations, in turns, the seconds of comp
 
 - "loop": the compiled outer iteration called ten times, and nothing else;
 - "run": `Trainer.run` with a run directory, the console and WandB offline, an evaluation of 16 episodes (deterministic, and
-  again with sampled actions) and a checkpoint after each outer iteration, until everything is on disk.
+  again with sampled actions) and a checkpoint before the first and after each outer iteration, until everything is on disk.
+  What does not grow with the run, such as starting WandB, is in it: a short run has more of it.
 
 Prints a Markdown table and writes the raw record to benchmarks/results/.
 """
@@ -27,7 +28,7 @@ import jax
 
 import rlkit
 from common import versions
-from records import add_output, markdown, now, with_spread, write
+from records import add_output, add_rounds, markdown, now, with_spread, write
 from tasks import TASKS
 
 sys.path.insert(0, str(Path(__file__).parent / "drivers"))
@@ -70,7 +71,7 @@ def loop(num_updates: int, seed: int) -> float:
 def run(num_updates: int, seed: int) -> float:
     """Seconds of the same with all that a run does, from its start to its summary."""
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
-        os.environ |= {"WANDB_DIR": directory, "WANDB_SILENT": "true"}
+        os.environ["WANDB_SILENT"] = "true"
         trainer = make_trainer(num_updates, Path(directory) / "run")
         jax.block_until_ready(trainer.init(seed))
         compiled, start = trainer.compiler.seconds, time.perf_counter()
@@ -85,7 +86,7 @@ MODES: dict[str, Callable[[int, int], float]] = {"loop": loop, "run": run}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-updates", type=int, default=20_000, help="rollouts in all; a minute's worth")
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if args.num_updates < OUTER or args.num_updates % OUTER:

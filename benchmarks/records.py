@@ -17,6 +17,18 @@ import psutil
 HERE = Path(__file__).resolve().parent
 
 
+def at_least_one(text: str) -> int:
+    """A number of rounds, as argparse reads it."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} measures nothing; use 5")
+    return int(text)
+
+
+def add_rounds(parser: argparse.ArgumentParser, counted: str = "timed executions of each contender") -> None:
+    """The option `--rounds`."""
+    parser.add_argument("--rounds", type=at_least_one, default=5, help=counted)
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """The option `--output`."""
     parser.add_argument(

@@ -14,7 +14,8 @@ import statistics
 import sys
 from typing import Any
 
-from records import HERE, machine, markdown, now, revision, with_spread
+from common import versions
+from records import HERE, add_rounds, machine, markdown, now, revision, with_spread
 from throughput import contenders, measure, speeds
 
 RELEASES = HERE / "releases.json"
@@ -24,7 +25,7 @@ TOLERANCE = 0.9
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser)
     parser.add_argument("--record", metavar="VERSION", help="add this run to releases.json")
     args = parser.parse_args()
     releases: list[dict[str, Any]] = json.loads(RELEASES.read_text()) if RELEASES.exists() else []
@@ -44,8 +45,11 @@ def main() -> int:
         rows.append([task, *map(with_spread, found), f"{ratios[task]:.2f}", f"{before:.2f}" if before else ""])
     heads = ["", "rlkit, env steps/s (min–max)", "reference", "ratio", last["version"] if last else "no release yet"]
     print(markdown(heads, rows))
+    if last and last["machine"]["cpu"] != machine()["cpu"]:
+        print(f"{last['version']} was recorded on another machine: {last['machine']['cpu']}", file=sys.stderr)
     if args.record:
         release = {"version": args.record, "when": now(), "revision": revision(), "machine": machine(), "ratios": ratios}
+        release["versions"] = versions("jax", "jaxlib", "flax", "optax", "gymnax")
         RELEASES.write_text(json.dumps([*releases, release], indent=1) + "\n")
         print(f"recorded: {RELEASES.name}")
     if slower:

@@ -25,7 +25,7 @@ from gymnasium import spaces
 
 import rlkit
 from common import versions
-from records import add_output, now, write
+from records import add_output, add_rounds, now, write
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.types import Transition
 
@@ -157,7 +157,7 @@ def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="What the replay memory costs beside an update of SAC.")
     parser.add_argument("--capacities", type=int, nargs="+", default=[10_000, 1_000_000], help="transitions")
-    parser.add_argument("--rounds", type=int, default=5, help="timed executions of each loop")
+    add_rounds(parser, "timed executions of each loop")
     parser.add_argument("--iterations", type=int, default=2000, help="of a loop over the memory")
     parser.add_argument("--updates", type=int, default=500, help="of the loop over updates")
     add_output(parser)

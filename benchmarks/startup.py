@@ -4,8 +4,9 @@
 
 Every measurement is a new process that trains for ten updates. Contenders take turns; in each round a contender runs twice with
 a cache directory of its own, which is empty the first time ("cold") and holds its programs the second ("warm"). What counts is
-the whole training run as one program, as in `throughput.py`; `rlkit-trainer` is the first outer iteration of a `Trainer`, which
-compiles its functions one by one. Prints a Markdown table and writes the raw record to benchmarks/results/.
+the whole training run as one program, as in `throughput.py`. `rlkit-trainer` is no such program but what passes until a `Trainer`
+is made, has compiled its functions one by one and trained for the ten updates. Prints a Markdown table and writes the raw record
+to benchmarks/results/.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from records import add_output, markdown, now, with_spread, write
+from records import add_output, add_rounds, markdown, now, with_spread, write
 from tasks import TASKS
 from throughput import OURS, Contender, Driver, contenders
 
@@ -47,6 +48,9 @@ def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str
     rows = []
     for name, rounds in found.items():
         cells = [with_spread([round_[cache][part] for round_ in rounds], 1) for cache, part in COLUMNS.values()]
+        if name == TRAINER.name:  # neither traces apart nor compares
+            rows.append([name, *cells[:-1], "", "", ""])
+            continue
         best = {cache: min((median(peer, cache) for peer in peers), default=None) for cache in ("cold", "warm")}
         ratios = [f"{median(name, cache) / best[cache]:.2f}" if best[cache] else "" for cache in ("cold", "warm")]
         rows.append([name, *cells, *ratios])
@@ -65,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     able = [name for name, task in TASKS.items() if task.kind[1:] == ("gymnax",)]
     parser.add_argument("task", nargs="?", choices=able, default="cartpole-4x128", metavar="TASK", help=", ".join(able))
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     kind, when = TASKS[args.task].kind, now()

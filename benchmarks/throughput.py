@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from records import HERE, add_output, markdown, now, write
+from records import HERE, add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
@@ -122,6 +122,7 @@ class Driver:
                 "JAX_PLATFORMS": "cpu",
                 "JAX_ENABLE_COMPILATION_CACHE": "false" if cache is None else "true",
                 "JAX_COMPILATION_CACHE_DIR": cache or "",
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "PYTHONPATH": str(HERE),
                 "PYTHONWARNINGS": "ignore",
                 "BENCHMARK_STARTED": str(time.time()),
@@ -264,7 +265,7 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
 def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
-    parser.add_argument("--rounds", type=int, default=5, help="timed executions of each contender")
+    add_rounds(parser)
     names = "rlkit, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
     parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")

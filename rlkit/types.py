@@ -14,7 +14,7 @@ from rlkit.ops import threefry
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import RunningStats
 
-threefry.register()
+threefry.register()  # here, for whatever of rlkit draws imports these nouns
 
 PyTree = Any
 Obs = PyTree  # observations may be any pytree of arrays [N, ...]

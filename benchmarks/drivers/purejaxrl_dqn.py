@@ -41,4 +41,5 @@ def gradient_steps(output):
 
 if __name__ == "__main__":
     packages = ("jax", "jaxlib", "flax", "optax", "flashbax", "gymnax", "numpy")
-    serve(jitted(build), mean_return, packages=packages, gradient_steps=gradient_steps)
+    imports = ("flax", "optax", "flashbax", "gymnax")
+    serve(jitted(build), mean_return, packages=packages, imports=imports, gradient_steps=gradient_steps)

@@ -2,6 +2,8 @@
 
 import math
 
+from rlkit_ppo import IMPORTS
+
 import rlkit
 from common import jitted, serve
 
@@ -56,6 +58,12 @@ if __name__ == "__main__":
         jitted(build, rlkit.compiler_options),
         mean_return,
         packages=packages,
-        imports=("distrax", "gymnax"),
+        imports=(
+            *IMPORTS,
+            "rlkit.agents.soft_actor_critic",
+            "rlkit.agents.q_network",
+            "rlkit.algorithms.sac",
+            "rlkit.algorithms.dqn",
+        ),
         gradient_steps=gradient_steps,
     )

@@ -3,6 +3,18 @@
 import rlkit
 from common import jitted, serve
 
+# rlkit imports its parts, and they the libraries, when they are first used.
+IMPORTS = (
+    "distrax",
+    "gymnax",
+    "rlkit.agents.actor_critic",
+    "rlkit.algorithms.ppo",
+    "rlkit.envs.gymnax",
+    "rlkit.envs.registry",
+    "rlkit.training.compiling",
+    "rlkit.training.module",
+)
+
 
 def parts(task):
     """Environment, agent and algorithm."""
@@ -43,5 +55,5 @@ if __name__ == "__main__":
         jitted(build, rlkit.compiler_options),
         mean_return,
         packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy"),
-        imports=("distrax", "gymnax"),
+        imports=IMPORTS,
     )

@@ -1,7 +1,7 @@
 """rlkit's PPO on a jittable environment through its `Trainer`: what `startup.py` starts, one outer iteration long."""
 
 import jax
-from rlkit_ppo import parts
+from rlkit_ppo import IMPORTS, parts
 
 import rlkit
 from common import plain, serve
@@ -30,4 +30,4 @@ def mean_return(task, output):
 
 if __name__ == "__main__":
     packages = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(plain(build), mean_return, packages=packages, imports=("distrax", "gymnax"))
+    serve(plain(build), mean_return, packages=packages, imports=(*IMPORTS, "rlkit.training.trainer"))

@@ -1,9 +1,9 @@
 """JAX's generator of random bits, compiled for a CPU in another way: the same bits, fewer kernels.
 
-JAX has XLA compile the hash as a loop of five iterations that carries eleven arrays, wherever it draws. For large draws that is
-as good as another form. For a key, or an action for each of four environments, such a loop is dozens of kernels and copies that
-do next to nothing, and a training step has several. docs/speed.md has what it gains to do without. What draws, rlkit or an
-environment, calls `jax.random` as ever.
+JAX has XLA compile the hash as a loop of five iterations that carries a dozen arrays, wherever it draws. Where a draw is small,
+a key, or an action for each of four environments, such a loop is dozens of kernels and copies that do next to nothing, and a
+training step has several. docs/speed.md has what it gains to do without. What draws, rlkit or an environment, calls
+`jax.random` as ever.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.experimental.xla_metadata import set_xla_metadata
 
-SMALL = 64
+SMALL = 64  # hashes; with 256, which a batch from a replay memory takes, DQN was an eighth slower
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2; used in turns
 PARITY = np.uint32(0x1BD11BDA)
 ITERATIONS = 5  # of four rounds each
@@ -24,9 +24,10 @@ ITERATIONS = 5  # of four rounds each
 def register() -> bool:
     """Has every program for a CPU that this process compiles from now on draw so; False where this JAX does not let us.
 
-    More than `SMALL` words are a loop that carries two arrays. Up to `SMALL` are part of the kernel that uses them. A single
-    one, such as the key that a network takes for a layer, is a call that XLA must not inline: it would put the whole chain of
-    hashes behind a layer's key into each kernel that reads it, which takes a second or two to compile.
+    More than `SMALL` hashes are a loop with fewer arrays (JAX's own is out of reach here). Up to `SMALL` are part of the kernel
+    that uses them. Where each has a key of its own, as what a network takes for a layer, they are a call that XLA must not
+    inline: it would put the whole chain of hashes behind a layer's key into each kernel that reads it, which takes a second or
+    two to compile. A number that is known only later (`jax.export`) is a loop.
     """
     try:
         from jax.extend.random import threefry2x32_p
@@ -36,8 +37,10 @@ def register() -> bool:
     unrolled, rolled, called = (lower_fun(form, multiple_results=True) for form in (hash_unrolled, hash_rolled, _called))
 
     def lower(context: Any, *operands: Any) -> Any:
-        num = math.prod(context.avals_out[0].shape)
-        return (called if num == 1 else unrolled if num <= SMALL else rolled)(context, *operands)
+        num, num_keys = (math.prod(aval.shape) for aval in (context.avals_out[0], context.avals_in[0]))
+        if not isinstance(num, int) or num > SMALL:
+            return rolled(context, *operands)
+        return (called if num == num_keys else unrolled)(context, *operands)
 
     register_lowering(threefry2x32_p, lower, platform="cpu")
     return True

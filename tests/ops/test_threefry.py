@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 import jax
+import jax.export
 import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rlkit.types  # noqa: F401  which registers
 from rlkit.ops import threefry
 from rlkit.ops.threefry import SMALL, hash_rolled, hash_unrolled
 
@@ -66,12 +68,50 @@ def test_small_draws_are_no_loop(key, num, loops):
 
 
 @on_cpu
-def test_a_single_hash_is_a_call(key):
+@pytest.mark.parametrize("mapped", [False, True], ids=["one", "vmapped"])
+def test_a_hash_with_a_key_of_its_own_is_a_call(key, mapped):
     def several(key):  # a chain, as of a network and its layers
         return [jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), i), (100,)) for i in range(3)]
 
-    lines = jax.jit(several).lower(key).compile().as_text().splitlines()
+    function, given = (jax.vmap(several), jax.random.split(key, 5)) if mapped else (several, key)
+    lines = jax.jit(function).lower(given).compile().as_text().splitlines()
     assert sum(" call(" in line and 'inlineable="false"' in line for line in lines) == 4
+
+
+@on_cpu
+def test_a_large_draw_is_a_loop_over_fewer_arrays():
+    code = f"print(jax.jit(lambda: jax.random.bits(jax.random.key(0), ({SMALL + 1},))).lower().as_text())"
+    alone = subprocess.run([sys.executable, "-c", "import jax; " + code], capture_output=True, text=True, check=True).stdout
+    here = jax.jit(lambda: jax.random.bits(jax.random.key(0), (SMALL + 1,))).lower().as_text()
+    found = [text.count("%iterArg") for text in (loop_of(here), loop_of(alone))]
+    assert found[0] < found[1]
+
+
+def loop_of(text):
+    """The line that begins the only loop of a lowered program."""
+    (line,) = (line for line in text.splitlines() if "stablehlo.while" in line)
+    return line
+
+
+def test_sizes_that_are_known_only_later_and_none():
+    (size,) = jax.export.symbolic_shape("b")
+    noisy = jax.jit(lambda x: x + jax.random.normal(jax.random.key(1), x.shape))
+    exported = jax.export.export(noisy)(jax.ShapeDtypeStruct((size, 3), jnp.float32))
+    for rows in (2, 40):
+        np.testing.assert_array_equal(exported.call(jnp.zeros((rows, 3))), noisy(jnp.zeros((rows, 3))))
+    assert jax.jit(lambda k: jax.random.bits(k, (0,)))(jax.random.key(0)).shape == (0,)
+
+
+@on_cpu
+def test_using_rlkit_registers():
+    code = """
+import jax, rlkit
+rlkit.PPOConfig
+rlkit.fit
+print(jax.jit(jax.random.bits).lower(jax.random.key(0)).compile().as_text().count(" while("))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "0"
 
 
 def test_a_jax_without_the_primitive_draws_its_own_way(monkeypatch):

@@ -1,4 +1,4 @@
-"""How many compiled programs an outer iteration calls: exact numbers, for each call costs what a small update costs."""
+"""How many programs of its own an outer iteration calls: exact numbers, for each call costs what a small update costs."""
 
 import collections
 
@@ -17,17 +17,13 @@ def count(monkeypatch):
 
     def begin(trainer):
         calls = collections.Counter()
-        parts = {"": trainer.program, "evaluate": trainer._planned_evaluation}
         names = {
-            id(value): part or name.removeprefix("_")
-            for part, owner in parts.items()
-            for name, value in vars(owner).items()
-            if isinstance(value, Compiled)
+            id(value): name.removeprefix("_") for name, value in vars(trainer.program).items() if isinstance(value, Compiled)
         }
         original = Compiled.__call__
 
         def counted(self, *arguments):
-            calls[names.get(id(self), "evaluate")] += 1
+            calls[names.get(id(self), "evaluate")] += 1  # which is in no attribute
             return original(self, *arguments)
 
         monkeypatch.setattr(Compiled, "__call__", counted)
