@@ -13,17 +13,15 @@ import dataclasses
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
 
 import rlkit
 from common import versions
+from own import parts_of
 from records import add_output, add_rounds, markdown, now, with_spread, write
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
-
-sys.path.insert(0, str(Path(__file__).parent / "drivers"))
 
 SECONDS = 2  # that an execution takes, about
 PPO, SAC = TASKS["cartpole-4x128"], TASKS["sac-pendulum"]
@@ -56,11 +54,7 @@ class Point:
     seconds: list[float] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if isinstance(self.task, OffPolicyTask):
-            import rlkit_off_policy as driver
-        else:
-            import rlkit_ppo as driver
-        env, agent, algorithm = driver.parts(self.task)
+        env, agent, algorithm = parts_of(self.task)
         module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e9)
         several = self.task.num_seeds > 1
         init = jax.vmap(module.init_train_state) if several else module.init_train_state

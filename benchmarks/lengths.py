@@ -11,16 +11,13 @@ step off policy, a whole rollout of PPO, for which fewer are enough: --num-updat
 import argparse
 import dataclasses
 import statistics
-import sys
 import time
-from pathlib import Path
 
 import jax
 
 import rlkit
-from tasks import TASKS, OffPolicyTask
-
-sys.path.insert(0, str(Path(__file__).parent / "drivers"))
+from own import parts_of
+from tasks import TASKS
 
 
 def main() -> None:
@@ -36,11 +33,7 @@ def main() -> None:
         if length < 1 or args.num_updates % length:
             parser.error(f"{args.num_updates} updates are no whole number of loops of {length}; choose a divisor")
     task = dataclasses.replace(TASKS[args.task], num_updates=args.num_updates)
-    if isinstance(task, OffPolicyTask):
-        import rlkit_off_policy as driver
-    else:
-        import rlkit_ppo as driver
-    env, agent, algorithm = driver.parts(task)
+    env, agent, algorithm = parts_of(task)
     if not env.is_jittable:
         parser.error(f"{args.task} runs on the host, where every iteration is a call; choose a task on gymnax")
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)

@@ -20,7 +20,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,10 +27,9 @@ import jax.numpy as jnp
 
 import rlkit
 from common import versions
+from own import parts_of
 from records import add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
-
-sys.path.insert(0, str(Path(__file__).parent / "drivers"))
 
 SQUARES = (128, 256, 512, 1024)
 SECONDS = 0.5  # that one execution of a loop should take, about
@@ -123,21 +121,11 @@ def product_loop(shape: Shape) -> Loop:
     return Loop(step=step, state=(x, y, jnp.float32(0)))
 
 
-def parts_of(name: str) -> tuple[Any, Any, Any, float]:
-    """Environment, agent, algorithm and total steps of a task."""
-    task = TASKS[name]
-    if isinstance(task, OffPolicyTask):
-        import rlkit_off_policy as driver
-
-        return *driver.parts(task), task.total_steps
-    import rlkit_ppo as driver
-
-    return *driver.parts(task), task.env_steps
-
-
 def task_loops(name: str) -> tuple[dict[str, Loop], collections.Counter[Shape], int]:
     """(the loops of a task, the products of its update, its environment steps)."""
-    env, agent, algorithm, total_steps = parts_of(name)
+    task = TASKS[name]
+    env, agent, algorithm = parts_of(task)
+    total_steps = task.total_steps if isinstance(task, OffPolicyTask) else task.env_steps
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=total_steps)
     ts = rlkit.training.module.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs

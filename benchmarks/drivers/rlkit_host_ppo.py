@@ -1,17 +1,12 @@
 """rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
 
-from rlkit_ppo import parts
+from rlkit_ppo import bare_trainer, parts
 
-import rlkit
 from common import plain, serve
 
 
 def build(task):
-    env, agent, algorithm = parts(task)
-    config = rlkit.TrainerConfig(
-        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False
-    )
-    trainer = rlkit.Trainer(env, None, agent, algorithm, config)
+    trainer = bare_trainer(task, *parts(task))
 
     def train_briefly(seed):
         trainer.init(seed)

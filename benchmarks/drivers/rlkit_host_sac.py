@@ -2,17 +2,13 @@
 
 import jax
 from rlkit_off_policy import parts
+from rlkit_ppo import bare_trainer
 
-import rlkit
 from common import prefilled, serve
 
 
 def build(task, overlap="none"):
-    env, agent, algorithm = parts(task)
-    config = rlkit.TrainerConfig(
-        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False, overlap=overlap
-    )
-    trainer = rlkit.Trainer(env, None, agent, algorithm, config)
+    trainer = bare_trainer(task, *parts(task), overlap=overlap)
 
     def prefill(seed):
         trainer.state = None  # its memory goes before there is a new one

@@ -38,6 +38,14 @@ def parts(task):
     return env, agent, rlkit.ppo(config)
 
 
+def bare_trainer(task, env, agent, algorithm, **settings):
+    """A `Trainer` whose only outer iteration is the whole task, without evaluation, logs and checkpoints."""
+    config = rlkit.TrainerConfig(
+        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False, **settings
+    )
+    return rlkit.Trainer(env, None, agent, algorithm, config)
+
+
 def build(task):
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)

@@ -1,18 +1,13 @@
 """rlkit's PPO on a jittable environment through its `Trainer`: what `startup.py` starts, one outer iteration long."""
 
 import jax
-from rlkit_ppo import IMPORTS, parts
+from rlkit_ppo import IMPORTS, bare_trainer, parts
 
-import rlkit
 from common import plain, serve
 
 
 def build(task):
-    env, agent, algorithm = parts(task)
-    config = rlkit.TrainerConfig(
-        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False
-    )
-    trainer = rlkit.Trainer(env, None, agent, algorithm, config)
+    trainer = bare_trainer(task, *parts(task))
 
     def train(seed):
         trainer.init(seed)
