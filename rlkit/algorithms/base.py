@@ -16,7 +16,7 @@ from jax import Array
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder
+from rlkit.algorithms.batch_builders import BatchBuilder, keys_of_updates
 from rlkit.algorithms.collectors import Collector, Explore
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes, num_rows
 from rlkit.algorithms.updaters import Updater, not_measured
@@ -189,7 +189,6 @@ class Algorithm:
         draw_key, update_key = jax.random.split(key)
         plans = self.batch_builder.draw(dataset, draw_key)
         num_updates = jax.tree.leaves(plans)[0].shape[0]
-        keys = update_key[None] if num_updates == 1 else jax.random.split(update_key, num_updates)
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
@@ -211,7 +210,7 @@ class Algorithm:
             state, found = step(state, inputs)
             return state, Packed.of(found)
 
-        inputs = plans, keys, getattr(dataset, "is_due", None)
+        inputs = plans, keys_of_updates(update_key, num_updates), getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
         state = learner, () if buffer is None else memory
         if num_updates == 1:

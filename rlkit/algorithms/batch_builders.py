@@ -196,7 +196,7 @@ class ReplayBatchBuilder:
 
     def draw(self, dataset: ReplayDataset, key: Key) -> Key:
         """A key for each batch."""
-        return key[None] if dataset.num_updates == 1 else jax.random.split(key, dataset.num_updates)
+        return keys_of_updates(key, dataset.num_updates)
 
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
         """A `Replayed` [M, ...]."""
@@ -204,6 +204,11 @@ class ReplayBatchBuilder:
         normalized = (normalize(dataset.obs_stats, obs) for obs in (batch.obs, batch.next_obs))
         batch = batch.replace(obs=next(normalized), next_obs=next(normalized))
         return self.process_batch(batch) if self.process_batch else batch
+
+
+def keys_of_updates(key: Key, num: int) -> Key:
+    """A key for each update, [num]; of a single one `key` itself, which saves a draw. The key is consumed."""
+    return key[None] if num == 1 else jax.random.split(key, num)
 
 
 def as_fraction(updates_per_step: float) -> Fraction:
