@@ -2,10 +2,11 @@
 
     python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
-Each sweep starts from a task of `throughput.py` and changes one number. Every point is a program of its own, which trains for
-about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's
-own account: arguments, results and temporaries. Prints a Markdown table for each sweep and writes the raw record to
-benchmarks/results/. For the cost of reading and writing a memory that is full see `replay.py`.
+Each sweep starts from a task of `throughput.py` and changes one number. Every point is an outer iteration as the Trainer
+compiles it, which trains for about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled
+program needs at once, by XLA's own account: arguments, results and temporaries, of all groups of seeds. Prints a Markdown table
+for each sweep and writes the raw record to benchmarks/results/. For the cost of reading and writing a memory that is full see
+`replay.py`.
 """
 
 import argparse
@@ -21,6 +22,9 @@ import rlkit
 from common import versions
 from own import parts_of
 from records import add_output, add_rounds, markdown, now, with_spread, write
+from rlkit.training.compiling import Compiler
+from rlkit.training.program import DeviceProgram
+from rlkit.training.seed_groups import InGroups, num_groups
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 
 SECONDS = 2  # that an execution takes, about
@@ -40,7 +44,7 @@ def _sac(**changes: Any) -> OffPolicyTask:
 SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
     "envs": ("environments of PPO on CartPole, 128 steps", {n: _ppo(num_envs=n) for n in (4, 16, 64, 256, 1024)}),
     "width": ("units in each of PPO's two layers, 4 x 128", {n: _ppo(hidden=(n, n)) for n in (32, 64, 128, 256, 512)}),
-    "seeds": ("seeds of PPO on CartPole, 4 x 128, in one program", {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)}),
+    "seeds": ("seeds of PPO on CartPole, 4 x 128, side by side", {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)}),
     "sac-width": ("units in each of SAC's two layers, batches of 256", {n: _sac(hidden=(n, n)) for n in (64, 128, 256, 512)}),
     "replay": ("capacity of SAC's memory, little of it in use", {n: _sac(capacity=n) for n in (10_000, 100_000, 1_000_000)}),
 }
@@ -56,31 +60,26 @@ class Point:
     def __post_init__(self) -> None:
         env, agent, algorithm = parts_of(self.task)
         module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e9)
-        several = self.task.num_seeds > 1
-        init = jax.vmap(module.init_train_state) if several else module.init_train_state
-        key = jax.random.key(0)
-        ts = rlkit.training.module.strong_types(jax.jit(init)(jax.random.split(key, self.task.num_seeds) if several else key))
+        num_seeds = self.task.num_seeds
+        compiler = Compiler(num_seeds, num_groups(num_seeds))
 
-        def compiled(updates: int) -> Any:
-            def outer(ts: Any) -> Any:
-                return rlkit.training.module.outer_iteration(module, ts, updates)
+        def program(updates: int) -> DeviceProgram:
+            return DeviceProgram(module, compiler=compiler, epochs=updates)
 
-            traced = jax.jit(jax.vmap(outer) if several else outer, donate_argnums=0).trace(ts)
-            return traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
-
-        self._ts = ts
-        self._program, self.updates = compiled(2), 2
+        self._program, self.updates = program(2), 2
+        self._ts = self._program.init(compiler.keys(0))
         self._execute()
         self.updates = max(2, round(SECONDS * self.updates / self._execute()))
-        self._program = compiled(self.updates)
+        self._program = program(self.updates)
         self._execute()
-        found = self._program.memory_analysis()
+        outer = self._program.outer
+        found = (outer.function if isinstance(outer, InGroups) else outer).executable.memory_analysis()
         kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-        self.bytes = kept + found.temp_size_in_bytes
+        self.bytes = compiler.groups * (kept + found.temp_size_in_bytes)
 
     def _execute(self) -> float:
         start = time.perf_counter()
-        self._ts, metrics = self._program(self._ts)
+        self._ts, metrics = self._program.outer(self._ts)
         jax.block_until_ready((self._ts, metrics))
         return time.perf_counter() - start
 

@@ -5,8 +5,8 @@
 Every measurement is a new process that trains for ten updates. Contenders take turns; in each round a contender runs twice with
 a cache directory of its own, which is empty the first time ("cold") and holds its programs the second ("warm"). What counts is
 the whole training run as one program, as in `throughput.py`. `rlkit-trainer` is no such program but what passes until a
-`Trainer` is made, has compiled its functions one by one and trained for the ten updates. Prints a Markdown table and writes the
-raw record to benchmarks/results/.
+`Trainer` is made, has compiled its functions one by one and trained for the first of the ten updates. Prints a Markdown table
+and writes the raw record to benchmarks/results/.
 """
 
 import argparse

@@ -52,7 +52,7 @@ def contenders() -> Iterator[Contender]:
     """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
     own = {
         ("ppo", "gymnax"): "rlkit_ppo.py",
-        ("ppo", "gymnax", "seeds"): "rlkit_ppo.py",
+        ("ppo", "gymnax", "seeds"): "rlkit_trainer_ppo.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
         ("sac", "gymnax"): "rlkit_off_policy.py",
         ("dqn", "gymnax"): "rlkit_off_policy.py",

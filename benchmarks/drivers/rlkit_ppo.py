@@ -38,10 +38,14 @@ def parts(task):
     return env, agent, rlkit.ppo(config)
 
 
-def bare_trainer(task, env, agent, algorithm, **settings):
-    """A `Trainer` whose only outer iteration is the whole task, without evaluation, logs and checkpoints."""
+def bare_trainer(task, env, agent, algorithm, *, outer_iterations=1, **settings):
+    """A `Trainer` whose outer iterations are together the whole task, without evaluation, logs and checkpoints."""
     config = rlkit.TrainerConfig(
-        num_checkpoints=1, epochs_per_checkpoint=task.num_updates, enable_evaluation=False, debug=False, **settings
+        num_checkpoints=outer_iterations,
+        epochs_per_checkpoint=task.num_updates // outer_iterations,
+        enable_evaluation=False,
+        debug=False,
+        **settings,
     )
     return rlkit.Trainer(env, None, agent, algorithm, config)
 
@@ -53,9 +57,14 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Over the training episodes of the last tenth of the updates, of all seeds."""
-    train = output[1]["train"]  # [10], or [seeds, 10]
-    return float(train["sum/episode_return"][..., -1].sum() / train["sum/episodes"][..., -1].sum())
+    """Over the training episodes of the last tenth of the updates."""
+    train = output[1]["train"]  # [10]
+    return mean_return_of(train["sum/episode_return"][-1], train["sum/episodes"][-1])
+
+
+def mean_return_of(return_sum, episodes):
+    """Of all seeds, None where no episode ended."""
+    return float(return_sum.sum() / episodes.sum()) if episodes.sum() else None
 
 
 if __name__ == "__main__":

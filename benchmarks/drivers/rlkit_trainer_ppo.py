@@ -1,26 +1,34 @@
-"""rlkit's PPO on a jittable environment through its `Trainer`: what `startup.py` starts, one outer iteration long."""
+"""rlkit's PPO on a jittable environment through its `Trainer`: what `startup.py` starts, and several seeds."""
 
 import jax
-from rlkit_ppo import IMPORTS, bare_trainer, parts
+from rlkit_ppo import IMPORTS, bare_trainer, mean_return_of, parts
 
 from common import plain, serve
 
+OUTER_ITERATIONS = 10
+
 
 def build(task):
-    trainer = bare_trainer(task, *parts(task))
+    trainer = bare_trainer(task, *parts(task), outer_iterations=OUTER_ITERATIONS, num_seeds=task.num_seeds)
+
+    def train_briefly(seed):
+        trainer.init(seed)
+        trainer.train_epoch()
+        jax.block_until_ready(trainer.state)
 
     def train(seed):
         trainer.init(seed)
-        metrics = trainer.train_epoch()
+        for _ in range(OUTER_ITERATIONS):
+            metrics = trainer.train_epoch()
         jax.block_until_ready(trainer.state)
         return metrics
 
-    return train, train
+    return train_briefly, train
 
 
 def mean_return(task, output):
-    """Over all training episodes."""
-    return float(output["sum/episode_return"] / output["sum/episodes"]) if output["sum/episodes"] else None
+    """As `rlkit_ppo`'s."""
+    return mean_return_of(output["sum/episode_return"], output["sum/episodes"])
 
 
 if __name__ == "__main__":

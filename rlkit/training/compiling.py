@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
+from rlkit.training.seed_groups import InGroups
 from rlkit.types import Key
 
 ON_ONE_THREAD: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
@@ -47,11 +49,13 @@ def _products(jaxpr: Any) -> Iterator[float]:
 class Compiler:
     """Compiles the functions of a run; with several seeds each is a `vmap` over a leading axis S.
 
-    `seconds` is the time spent tracing and compiling so far, `count` how often that happened.
+    `groups` is the number of groups of seeds that `in_groups` computes at the same time, see `num_groups`. `seconds` is the
+    time spent tracing and compiling so far, `count` how often that happened.
     """
 
-    def __init__(self, num_seeds: int):
+    def __init__(self, num_seeds: int, groups: int = 1):
         self.num_seeds = num_seeds
+        self.groups = groups
         self.seconds = 0.0
         self.count = 0
 
@@ -66,6 +70,13 @@ class Compiler:
         """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says where S is in each."""
         mapped = jax.vmap(function, in_axes=axes, out_axes=out_axes) if self.num_seeds > 1 else function
         return Compiled(self, mapped, tuple(donate))
+
+    def in_groups(self, function: Callable[[Any], Any], *, donate: bool = False) -> "Compiled | InGroups":
+        """`function` of one argument, for what takes long: groups of seeds at the same time. `donate`: it is taken over."""
+        whole = self(function, donate=(0,) if donate else ())
+        if self.groups == 1:
+            return whole
+        return InGroups(partial(Compiled, self), whole.function, num_seeds=self.num_seeds, groups=self.groups, donate=donate)
 
     def keys(self, key: Key | int) -> Key:
         """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….
@@ -92,19 +103,24 @@ class Compiler:
 
 
 class Compiled:
-    """A function compiled ahead of time for the arguments that it first sees."""
+    """A function compiled ahead of time for the arguments that it first sees; `executable` is None until then."""
 
-    def __init__(self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...]):
+    def __init__(self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...] = ()):
         self.function = function
         self._compiler = compiler
         self._donate = donate
-        self._executable: Any = None
+        self.executable: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._executable is None:
-            start = time.perf_counter()
-            traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments)
-            self._executable = traced.lower().compile(compiler_options=compiler_options(traced.jaxpr) or None)
-            self._compiler.seconds += time.perf_counter() - start
-            self._compiler.count += 1
-        return self._executable(*arguments)
+        self.compile(*arguments)
+        return self.executable(*arguments)
+
+    def compile(self, *arguments: Any) -> None:
+        """Compiles it for arguments of these shapes, unless it is compiled already; computes nothing."""
+        if self.executable is not None:
+            return
+        start = time.perf_counter()
+        traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments)
+        self.executable = traced.lower().compile(compiler_options=compiler_options(traced.jaxpr) or None)
+        self._compiler.seconds += time.perf_counter() - start
+        self._compiler.count += 1

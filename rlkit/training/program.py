@@ -73,8 +73,8 @@ class DeviceProgram:
 
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
         self.refill = compiler(refill, donate=(0,))
-        self.outer = compiler(step(lambda ts: outer_iteration(module, ts, epochs)), donate=(0,))
-        self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
+        self.outer = compiler.in_groups(step(lambda ts: outer_iteration(module, ts, epochs)), donate=True)
+        self.single = compiler.in_groups(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True)
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
 
     def state_shape(self, key: Key) -> PyTree:
@@ -109,7 +109,7 @@ class Evaluation:
         if isinstance(module, RLModule) and module.eval_env is not None:
             evaluator = module.evaluator()
             if module.eval_env.is_jittable:
-                compiled = compiler(evaluator)
+                compiled = compiler.in_groups(evaluator)
                 self._measure = lambda ts: compiled(ts.learner.policy)
             else:
                 player = self._player = HostPlayer(module.eval_env, module.agent, compiler)
@@ -117,7 +117,7 @@ class Evaluation:
         elif isinstance(module, RLModule):
             self._measure = lambda ts: {}
         else:
-            self._measure = compiler(lambda ts: evaluate(module, ts))
+            self._measure = compiler.in_groups(lambda ts: evaluate(module, ts))
 
     def __call__(self, ts: PyTree) -> dict[str, Any]:
         """Measures by name, arrays [E] ([S, E]) of episodes."""

@@ -37,6 +37,7 @@ from rlkit.training.program import Evaluation, Program, make_program
 from rlkit.training.recording import Moment
 from rlkit.training.records import Record
 from rlkit.training.run_config import hparams_to_dict
+from rlkit.training.seed_groups import num_groups
 from rlkit.types import Key, PyTree, TrainState
 from rlkit.validation import validate
 
@@ -151,7 +152,8 @@ class Trainer:
         self.plan = plan
         self._memory = device_memory()
         self._replay_bytes = check_replay(module, config.num_seeds, self._memory)  # of all seeds
-        self.compiler = Compiler(config.num_seeds)
+        groups = num_groups(config.num_seeds, replay_bytes=self._replay_bytes, memory=self._memory)
+        self.compiler = Compiler(config.num_seeds, groups)
         self.program = self._make_program(plan)
         self._planned_evaluation = Evaluation(module, self.compiler)
         self._evaluations: dict[int, Evaluation] = {}  # by number of episodes, those that `evaluate` was asked for

@@ -6,7 +6,9 @@ import pytest
 from host_twins import HostCounter
 
 from rlkit.envs.gymnasium import GymnasiumAdapter
+from rlkit.training import seed_groups
 from rlkit.training.compiling import Compiled
+from rlkit.training.seed_groups import InGroups
 
 OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
 
@@ -17,9 +19,12 @@ def count(monkeypatch):
 
     def begin(trainer):
         calls = collections.Counter()
-        names = {
-            id(value): name.removeprefix("_") for name, value in vars(trainer.program).items() if isinstance(value, Compiled)
-        }
+        names = {}
+        for name, value in vars(trainer.program).items():
+            if isinstance(value, InGroups):
+                names |= {id(value._part): "part", id(value._function): name, id(value._join): "join"}
+            elif isinstance(value, Compiled):
+                names[id(value)] = name.removeprefix("_")
         original = Compiled.__call__
 
         def counted(self, *arguments):
@@ -43,13 +48,23 @@ def run(tiny, count, **settings):
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 @pytest.mark.parametrize("num_seeds", [1, 2])
-def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, name, num_seeds):
+def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, monkeypatch, name, num_seeds):
+    monkeypatch.setattr(seed_groups, "cores", lambda: 1)
     found = run(tiny, count, algorithm=name, num_seeds=num_seeds)
     assert found == {"outer": OUTER, "evaluate": 1 + OUTER}
 
 
+def test_groups_of_seeds_are_a_call_each_and_those_that_part_and_join_them(tiny, count, monkeypatch):
+    monkeypatch.setattr(seed_groups, "cores", lambda: 2)
+    found = run(tiny, count, num_seeds=3)
+    groups = 2
+    evaluated = (1 + OUTER) * (groups + groups + 1)
+    assert found == {"part": groups * OUTER, "outer": groups * OUTER, "join": OUTER, "evaluate": evaluated}
+
+
 @pytest.mark.parametrize("num_seeds", [1, 2])
-def test_a_checkpoint_is_one_more_call(tiny, count, tmp_path, num_seeds):
+def test_a_checkpoint_is_one_more_call(tiny, count, monkeypatch, tmp_path, num_seeds):
+    monkeypatch.setattr(seed_groups, "cores", lambda: 1)
     found = run(tiny, count, num_seeds=num_seeds, checkpointer=tmp_path)
     assert found == {"outer": OUTER, "evaluate": 1 + OUTER, "copy": 1 + OUTER}
 
