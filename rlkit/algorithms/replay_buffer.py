@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.ring import Ring
+from rlkit.algorithms.ring import Ring, of_flags
 from rlkit.errors import require
 from rlkit.ops.integers import uniform_integers
 from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
@@ -136,12 +136,13 @@ def window(ring: Ring, age: Array, env: Array, *, gamma: float | Array, n_step: 
     """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]; see `UniformReplay`."""
     layout, row, gamma = ring.layout, ring.row(age), jnp.asarray(gamma, jnp.float32)
     if n_step == 1:
-        outcome, before, next_obs = ring.read(row, env, layout.outcome, layout.before, layout.after)
-        reward, terminated, _ = outcome
+        (reward, flags), before, next_obs = ring.read(row, env, layout.outcome, layout.before, layout.after)
+        terminated, _ = of_flags(flags)
         discount = gamma * (1.0 - terminated)
     else:
         ages = age[:, None] + jnp.arange(n_step)  # [M, n]
-        [(rewards, terminated, truncated)] = ring.read(ring.row(ages), env[:, None], layout.outcome)
+        [(rewards, flags)] = ring.read(ring.row(ages), env[:, None], layout.outcome)
+        terminated, truncated = of_flags(flags)
         done = terminated | truncated
         # Step k counts if it is stored and none of the k before it ended an episode.
         ended_before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))

@@ -1,7 +1,8 @@
-"""A ring of transitions on the device, packed so that writing a row and reading a batch touch two arrays.
+"""A ring of transitions on the device, packed so that writing a row and reading a batch touch one array, with images two.
 
 With an array for each field, XLA fused the write of one field into the read behind it, and then kept the old array and copied
-it in every update: 53 ms instead of 6.6 for one of SAC with a million transitions of HalfCheetah.
+it in every update: 53 ms instead of 6.6 for one of SAC with a million transitions of HalfCheetah. And where a memory is larger
+than the caches, what a transition costs is the number of places that it is read from.
 """
 
 import dataclasses
@@ -18,6 +19,8 @@ from rlkit.errors import require
 from rlkit.types import PyTree, Rollout, Transition
 
 WORD = 4  # bytes
+TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
+FLAGS = 1  # the word that holds them, behind the reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +61,16 @@ class Section:
         units = [(dtype, _to_units(leaf.astype(dtype), num_axes)) for leaf, (_, dtype) in zip(found, self.leaves, strict=True)]
         return tuple([x for dtype, x in units if _is_wide(dtype) == wide] for wide in (True, False))  # pyright: ignore
 
-    def unpack(self, words: Array, singles: Array, offset: tuple[int, int]) -> PyTree:
-        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in a transition."""
+    def unpack(self, words: Array, singles: Array | None, offset: tuple[int, int]) -> PyTree:
+        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in a transition.
+
+        `singles` may be None where no leaf lies there.
+        """
         position = [self.start[0] - offset[0], self.start[1] - offset[1]]
         leaves = []
         for shape, dtype in self.leaves:
             source, index = (words, 0) if _is_wide(dtype) else (singles, 1)
+            assert source is not None
             size = _num_units(shape, dtype)
             leaves.append(_from_units(source[..., position[index] : position[index] + size], shape, dtype))
             position[index] += size
@@ -74,14 +81,14 @@ class Section:
 class Layout:
     """How a transition is packed: its outcome, what was seen and done, what came of it; in this order."""
 
-    outcome: Section  # (reward, terminated, truncated)
+    outcome: Section  # (reward, flags), see `to_flags`
     before: Section  # (obs, action, extras)
     after: Section  # next_obs
 
     @classmethod
     def of(cls, example: Transition) -> "Layout":
         """For transitions like `example`, without batch axes."""
-        outcome = Section.of((example.reward, example.terminated, example.truncated), (0, 0))
+        outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), (0, 0))
         before = Section.of((example.obs, example.action, example.extras), outcome.end)
         return cls(outcome, before, Section.of(example.next_obs, before.end))
 
@@ -90,7 +97,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
     """The last C rows of N environments, a column for each."""
 
     words: Array  # [C, N, W] uint32: what has four bytes or more
-    singles: Array  # [C, N, B] uint8: what has fewer: flags, frames
+    singles: Array | None  # [C, N, B] uint8: what has fewer, such as frames; None where nothing has
     head: Array  # [] int32: the row that is written next
     size: Array  # [] int32: rows that hold something
     layout: Layout = struct.field(pytree_node=False)
@@ -102,7 +109,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
         num_words, num_singles = layout.after.end
         return cls(
             words=jnp.zeros((num_rows, num_envs, num_words), jnp.uint32),
-            singles=jnp.zeros((num_rows, num_envs, num_singles), jnp.uint8),
+            singles=jnp.zeros((num_rows, num_envs, num_singles), jnp.uint8) if num_singles else None,
             head=jnp.int32(0),
             size=jnp.int32(0),
             layout=layout,
@@ -133,23 +140,23 @@ class Ring(struct.PyTreeNode, kw_only=True):
         rows = self.written(num_steps)
         layout = self.layout
         parts = [
-            layout.outcome.pack((rollout.reward, rollout.terminated, rollout.truncated), 2),
+            layout.outcome.pack((rollout.reward, to_flags(rollout.terminated, rollout.truncated)), 2),
             layout.before.pack((rollout.obs, rollout.action, rollout.extras), 2),
             layout.after.pack(rollout.next_obs, 2),
         ]
-        words, singles = (jnp.concatenate(list(itertools.chain.from_iterable(x)), axis=-1) for x in zip(*parts, strict=True))
+        words, singles = (list(itertools.chain.from_iterable(x)) for x in zip(*parts, strict=True))
         if num_steps == 1:  # cheaper than a scatter
 
-            def put(ring: Array, new: Array) -> Array:
-                return jax.lax.dynamic_update_slice_in_dim(ring, new, self.head, 0)
+            def put(ring: Array, new: list[Array]) -> Array:
+                return jax.lax.dynamic_update_slice_in_dim(ring, jnp.concatenate(new, axis=-1), self.head, 0)
         else:
 
-            def put(ring: Array, new: Array) -> Array:
-                return ring.at[rows].set(new, unique_indices=True, mode="promise_in_bounds")
+            def put(ring: Array, new: list[Array]) -> Array:
+                return ring.at[rows].set(jnp.concatenate(new, axis=-1), unique_indices=True, mode="promise_in_bounds")
 
         return self.replace(
             words=put(self.words, words),
-            singles=put(self.singles, singles),
+            singles=None if self.singles is None else put(self.singles, singles),
             head=(self.head + num_steps) % self.num_rows,
             size=jnp.minimum(self.size + num_steps, self.num_rows),
         )
@@ -158,7 +165,8 @@ class Ring(struct.PyTreeNode, kw_only=True):
     def transitions(self) -> Transition:
         """All of it, unpacked, [C, N, ...]; rows that hold nothing are zero."""
         layout, start = self.layout, (0, 0)
-        reward, terminated, truncated = layout.outcome.unpack(self.words, self.singles, start)
+        reward, flags = layout.outcome.unpack(self.words, self.singles, start)
+        terminated, truncated = of_flags(flags)
         obs, action, extras = layout.before.unpack(self.words, self.singles, start)
         return Transition(
             obs=obs,
@@ -173,8 +181,8 @@ class Ring(struct.PyTreeNode, kw_only=True):
     def cut(self) -> "Ring":
         """With the newest row marked as truncated."""
         newest = (self.head - 1) % self.num_rows
-        flag = self.layout.outcome.start[1] + 1  # behind `terminated`
-        return self.replace(singles=self.singles.at[newest, :, flag].set(1))
+        flags = self.words[newest, :, FLAGS] | TRUNCATED
+        return self.replace(words=self.words.at[newest, :, FLAGS].set(flags))
 
     def row(self, age: Array) -> Array:
         """Where the row lies that is `age` younger than the oldest one."""
@@ -188,8 +196,18 @@ class Ring(struct.PyTreeNode, kw_only=True):
         """Neighbouring sections, in their order, of the transitions in rows and columns [...]; leaves [..., ...]."""
         start, end = sections[0].start, sections[-1].end
         words = _take(self.words, row, env, start[0], end[0])
-        singles = _take(self.singles, row, env, start[1], end[1])
+        singles = None if self.singles is None or start[1] == end[1] else _take(self.singles, row, env, start[1], end[1])
         return [section.unpack(words, singles, start) for section in sections]
+
+
+def to_flags(terminated: Array, truncated: Array) -> Array:
+    """Both as one word, uint32: with bytes of their own, transitions would be read from two places."""
+    return jnp.where(terminated, jnp.uint32(TERMINATED), 0) | jnp.where(truncated, jnp.uint32(TRUNCATED), 0)
+
+
+def of_flags(flags: Array) -> tuple[Array, Array]:
+    """(terminated, truncated) from `to_flags`."""
+    return flags & TERMINATED != 0, flags & TRUNCATED != 0
 
 
 def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:

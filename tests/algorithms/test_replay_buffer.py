@@ -148,6 +148,16 @@ def test_writing_happens_in_place():
     assert (after.words.unsafe_buffer_pointer(), after.singles.unsafe_buffer_pointer()) == before
 
 
+def test_a_transition_without_bytes_lies_in_one_place():
+    """Its flags too."""
+    buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA)
+    only_time = [step.replace(obs=step.obs["time"], next_obs=step.next_obs["time"]) for step in (row(0, 1), row(1, 1))]
+    memory = filled(buffer, only_time, 1)
+    assert memory.singles is None
+    assert memory.words.shape == (10, 1, 5)  # reward, flags, observation, action, next observation
+    assert filled(buffer, [row(0, 1)], 1).singles.shape == (10, 1, 2)
+
+
 @pytest.mark.parametrize("num_seeds", [1, 2])
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_writing_and_reading_in_one_program_copies_nothing(num_seeds, n_step):

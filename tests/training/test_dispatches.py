@@ -22,7 +22,7 @@ def count(monkeypatch):
         names = {}
         for name, value in vars(trainer.program).items():
             if isinstance(value, InGroups):
-                names |= {id(value._part): "part", id(value._function): name, id(value._join): "join"}
+                names |= {id(value._part): "part", id(value.function): name, id(value._join): "join"}
             elif isinstance(value, Compiled):
                 names[id(value)] = name.removeprefix("_")
         original = Compiled.__call__
