@@ -4,7 +4,7 @@ A driver is a process that compiles, prints a `READY` line, executes the program
 (answering `WALL seconds`), and at end of input prints `RESULT` with everything as JSON. Keeping the process lets
 `throughput.py` alternate between contenders without compiling again. By hand:
 
-    printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_ppo.py cartpole-4x128
+    printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_fit.py cartpole-4x128
 """
 
 import argparse

@@ -4,15 +4,13 @@ import sys
 from typing import Any
 
 from records import HERE
-from tasks import OffPolicyTask, Task
+from tasks import Task
 
 sys.path.insert(0, str(HERE / "drivers"))
 
 
 def parts_of(task: Task) -> tuple[Any, Any, Any]:
     """Environment, agent and algorithm."""
-    if isinstance(task, OffPolicyTask):
-        import rlkit_off_policy as driver
-    else:
-        import rlkit_ppo as driver
-    return driver.parts(task)
+    from rlkit_parts import parts
+
+    return parts(task)

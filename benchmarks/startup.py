@@ -4,23 +4,21 @@
 
 Every measurement is a new process that trains for ten updates. Contenders take turns; in each round a contender runs twice with
 a cache directory of its own, which is empty the first time ("cold") and holds its programs the second ("warm"). What counts is
-the whole training run as one program, as in `throughput.py`. `rlkit-trainer` is no such program but what passes until a
-`Trainer` is made, has compiled its functions one by one and trained for the first of the ten updates. Prints a Markdown table
-and writes the raw record to benchmarks/results/.
+the whole training run as one program; `rlkit-trainer` is no such program but what passes until a `Trainer` is made, has
+compiled its functions one by one and trained for the first of the ten updates. Prints a Markdown table and writes the raw
+record to benchmarks/results/.
 """
 
 import argparse
 import statistics
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 from records import add_output, add_rounds, markdown, now, with_spread, write
 from tasks import TASKS
 from throughput import OURS, Contender, Driver, contenders
 
-TRAINER = Contender(name="rlkit-trainer", python=Path(sys.executable), drivers={("ppo", "gymnax"): "rlkit_trainer_ppo.py"})
 NUM_UPDATES = 10
 
 
@@ -44,13 +42,12 @@ def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str
     def median(name: str, cache: str) -> float:
         return statistics.median(round_[cache]["compile"] for round_ in found[name])
 
-    peers = [name for name in found if name not in (*OURS, TRAINER.name)]
+    peers = [name for name in found if name not in OURS]
     rows = []
     for name, rounds in found.items():
         cells = [with_spread([round_[cache][part] for round_ in rounds], 1) for cache, part in COLUMNS.values()]
-        if name == TRAINER.name:  # neither traces apart nor compares
-            rows.append([name, *cells[:-1], "", "", ""])
-            continue
+        if name == "rlkit-trainer":  # it traces its functions one by one
+            cells[-1] = ""
         best = {cache: min((median(peer, cache) for peer in peers), default=None) for cache in ("cold", "warm")}
         ratios = [f"{median(name, cache) / best[cache]:.2f}" if best[cache] else "" for cache in ("cold", "warm")]
         rows.append([name, *cells, *ratios])
@@ -73,7 +70,7 @@ def main() -> None:
     add_output(parser)
     args = parser.parse_args()
     kind, when = TASKS[args.task].kind, now()
-    runners = [item for item in (*contenders(), TRAINER) if kind in item.drivers]
+    runners = [item for item in contenders() if kind in item.drivers]
     found: dict[str, list[Any]] = {contender.name: [] for contender in runners}
     for index in range(args.rounds):
         first = index % len(runners)

@@ -40,6 +40,11 @@ class PPOTask:
         return self.num_envs * self.num_steps * self.num_updates
 
     @property
+    def total_steps(self) -> int:
+        """Environment steps of the whole run."""
+        return self.env_steps
+
+    @property
     def gradient_steps(self) -> int:
         return self.num_updates * self.num_epochs * self.num_minibatches
 

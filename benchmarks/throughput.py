@@ -26,7 +26,7 @@ from records import HERE, add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
-OURS = ("rlkit", "rlkit-overlap", "reference")  # everybody else is a peer
+OURS = ("rlkit", "rlkit-trainer", "rlkit-overlap", "reference")  # everybody else is a peer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,17 @@ class Contender:
 def contenders() -> Iterator[Contender]:
     """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
     own = {
-        ("ppo", "gymnax"): "rlkit_ppo.py",
-        ("ppo", "gymnax", "seeds"): "rlkit_trainer_ppo.py",
+        ("ppo", "gymnax"): "rlkit_fit.py",
+        ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
-        ("sac", "gymnax"): "rlkit_off_policy.py",
-        ("dqn", "gymnax"): "rlkit_off_policy.py",
+        ("sac", "gymnax"): "rlkit_fit.py",
+        ("dqn", "gymnax"): "rlkit_fit.py",
         ("sac", "gymnasium"): "rlkit_host_sac.py",
     }
     beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
+    single = dict.fromkeys([("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py")
+    yield Contender(name="rlkit-trainer", python=Path(sys.executable), drivers=single)
     yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
     yield Contender(name="reference", python=Path(sys.executable), drivers={("ppo", "gymnax"): "reference_ppo.py"})
     if "RLKIT_PEERS" not in os.environ:

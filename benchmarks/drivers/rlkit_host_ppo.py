@@ -1,6 +1,6 @@
 """rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
 
-from rlkit_ppo import bare_trainer, parts
+from rlkit_parts import bare_trainer, parts
 
 from common import plain, serve
 

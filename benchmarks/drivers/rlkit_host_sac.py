@@ -1,8 +1,7 @@
 """rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
 
 import jax
-from rlkit_off_policy import parts
-from rlkit_ppo import bare_trainer
+from rlkit_parts import bare_trainer, parts
 
 from common import prefilled, serve
 

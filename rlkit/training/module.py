@@ -5,6 +5,7 @@ Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters 
 """
 
 import dataclasses
+import math
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -16,9 +17,12 @@ from rlkit.algorithms.base import Algorithm, check_fit, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.packing import Packed
+from rlkit.ops.packing import AsItIs, Packed, Packing
+from rlkit.training.compiling import SMALL_PRODUCT
 from rlkit.training.evaluator import Evaluator, make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
+
+SMALL_ARRAY = 16  # numbers
 
 
 @runtime_checkable
@@ -164,16 +168,32 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     The loss of a module that does not count skipped updates is NaN if it ever was: that is what ends such a run.
     """
 
-    def step(ts: PyTree, i: Array) -> tuple[PyTree, Packed]:
-        ts, metrics = iteration(module, ts, i)
-        return ts, Packed.of(metrics)
+    packing = _packing_of_loop(module, ts)
 
-    ts, stacked = jax.lax.scan(step, ts, jnp.arange(num_steps))
-    metrics = stacked.unpack()
+    def step(packed: PyTree, i: Array) -> tuple[PyTree, Packed]:
+        ts, metrics = iteration(module, packing.unpack(packed), i)
+        return packing.pack(ts), Packed.of(metrics)
+
+    packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
+    ts, metrics = packing.unpack(packed), stacked.unpack()
     found = reduce_metrics(metrics)
     if "loss" in metrics and "sum/skipped_updates" not in metrics:
         found["loss"] = metrics["loss"].mean(0)
     return ts, found
+
+
+def _packing_of_loop(module: Module, ts: PyTree) -> Packing | AsItIs:
+    """How a state goes through the loop of an outer iteration: as it is, or its counters and other small arrays as vectors.
+
+    The latter on a CPU, off policy with one step of the environments in each iteration and networks as small as those that
+    `compiler_options` leaves on one thread: where copying a few dozen counters costs as much as learning (docs/speed.md).
+    """
+    if jax.default_backend() != "cpu" or not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
+        return AsItIs()
+    largest = max(math.prod(x.shape) for x in jax.tree.leaves(ts.learner.params)) * module.algorithm.replay_buffer.batch_size
+    if module.algorithm.collector.num_steps > 1 or largest > SMALL_PRODUCT:
+        return AsItIs()
+    return Packing(ts, longest=SMALL_ARRAY)
 
 
 def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""rlkit on a jittable environment as one program, through the pure core, `rlkit.fit`; prefill included, without evaluation."""
+
+import math
+
+from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, mean_return_of, parts
+
+import rlkit
+from common import jitted, serve
+
+
+def build(task):
+    env, agent, algorithm = parts(task)
+    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
+    outer = math.gcd(task.num_updates, OUTER_ITERATIONS)
+    return lambda key: rlkit.fit(module, key, num_iterations=outer, steps_per_iteration=task.num_updates // outer)
+
+
+def mean_return(task, output):
+    """Over the training episodes of the last tenth of the updates."""
+    train = output[1]["train"]  # [10], or [seeds, 10]
+    return mean_return_of(train["sum/episode_return"][..., -1], train["sum/episodes"][..., -1])
+
+
+def gradient_steps(output):
+    return output[0].learner.updates.to_int()
+
+
+if __name__ == "__main__":
+    serve(jitted(build, rlkit.compiler_options), mean_return, packages=PACKAGES, imports=IMPORTS, gradient_steps=gradient_steps)

@@ -1,0 +1,36 @@
+"""rlkit on a jittable environment through its `Trainer`, as its users run it; prefill included, without evaluation."""
+
+import math
+
+import jax
+from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, bare_trainer, mean_return_of, parts
+
+from common import plain, serve
+
+
+def build(task):
+    outer = math.gcd(task.num_updates, OUTER_ITERATIONS)
+    trainer = bare_trainer(task, *parts(task), outer_iterations=outer, num_seeds=task.num_seeds)
+
+    def train(seed, outer_iterations=outer):
+        trainer.state = None  # its memory goes before there is a new one
+        trainer.init(seed)
+        for _ in range(outer_iterations):
+            metrics = trainer.train_epoch()
+        return metrics, jax.block_until_ready(trainer.state)
+
+    return lambda seed: train(seed, outer_iterations=1), train
+
+
+def mean_return(task, output):
+    """Over the training episodes of the last tenth of the updates."""
+    metrics = output[0]
+    return mean_return_of(metrics["sum/episode_return"], metrics["sum/episodes"])
+
+
+def gradient_steps(output):
+    return output[1].learner.updates.to_int()
+
+
+if __name__ == "__main__":
+    serve(plain(build), mean_return, packages=PACKAGES, imports=IMPORTS, gradient_steps=gradient_steps)
