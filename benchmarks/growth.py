@@ -4,9 +4,9 @@
 
 Each sweep starts from a task of `throughput.py` and changes one number. Every point is an outer iteration as the Trainer
 compiles it, which trains for about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled
-program needs at once, by XLA's own account: arguments, results and temporaries, of all groups of seeds. Prints a Markdown table
-for each sweep and writes the raw record to benchmarks/results/. For the cost of reading and writing a memory that is full see
-`replay.py`.
+program needs at once, by XLA's own account: arguments, results and temporaries, of all groups of seeds, without what parting
+and joining them takes. Prints a Markdown table for each sweep and writes the raw record to benchmarks/results/. For the cost of
+reading and writing a memory that is full see `replay.py`.
 """
 
 import argparse

@@ -46,7 +46,7 @@ def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str
     rows = []
     for name, rounds in found.items():
         cells = [with_spread([round_[cache][part] for round_ in rounds], 1) for cache, part in COLUMNS.values()]
-        if name == "rlkit-trainer":  # it traces its functions one by one
+        if all(round_["cold"]["trace"] == 0 for round_ in rounds):  # it traces its functions one by one
             cells[-1] = ""
         best = {cache: min((median(peer, cache) for peer in peers), default=None) for cache in ("cold", "warm")}
         ratios = [f"{median(name, cache) / best[cache]:.2f}" if best[cache] else "" for cache in ("cold", "warm")]

@@ -20,7 +20,6 @@ from rlkit.types import PyTree, Rollout, Transition
 
 WORD = 4  # bytes
 TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
-FLAGS = 1  # the word that holds them, behind the reward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,8 +180,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
     def cut(self) -> "Ring":
         """With the newest row marked as truncated."""
         newest = (self.head - 1) % self.num_rows
-        flags = self.words[newest, :, FLAGS] | TRUNCATED
-        return self.replace(words=self.words.at[newest, :, FLAGS].set(flags))
+        position = self.layout.outcome.end[0] - 1  # the last word of the outcome
+        flags = self.words[newest, :, position] | TRUNCATED
+        return self.replace(words=self.words.at[newest, :, position].set(flags))
 
     def row(self, age: Array) -> Array:
         """Where the row lies that is `age` younger than the oldest one."""

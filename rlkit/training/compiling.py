@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,7 @@ class Compiler:
         self.groups = groups
         self.seconds = 0.0
         self.count = 0
+        self._threads: list[futures.ThreadPoolExecutor] = []
 
     def __call__(
         self,
@@ -76,7 +78,20 @@ class Compiler:
         whole = self(function, donate=(0,) if donate else ())
         if self.groups == 1:
             return whole
-        return InGroups(partial(Compiled, self), whole.function, num_seeds=self.num_seeds, groups=self.groups, donate=donate)
+        sizes = {"num_seeds": self.num_seeds, "groups": self.groups}
+        return InGroups(partial(Compiled, self), whole.function, self._group_threads, donate=donate, **sizes)
+
+    def close(self) -> None:
+        """Ends the threads of groups of seeds; they start anew when they are needed."""
+        for thread in self._threads:
+            thread.shutdown(wait=False)
+        self._threads = []
+
+    def _group_threads(self) -> list[futures.ThreadPoolExecutor]:
+        # XLA runs what one thread starts in order, so that each group has a thread of its own, for all functions the same.
+        if not self._threads:
+            self._threads = [futures.ThreadPoolExecutor(1, thread_name_prefix=f"seeds-{i}") for i in range(self.groups)]
+        return self._threads
 
     def keys(self, key: Key | int) -> Key:
         """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them, or a seed s: s, s + 1, ….

@@ -69,7 +69,7 @@ class TrainerConfig:
     epochs_per_checkpoint: PositiveInt | None = None
     """Iterations (collect, then update) in an outer iteration; None: what total_steps and num_checkpoints leave."""
     num_seeds: PositiveInt = 1
-    """Seeds trained side by side in one program; with several, results have a leading axis of seeds."""
+    """Seeds trained side by side; with several, results have a leading axis of seeds."""
     enable_evaluation: bool = True
     """Evaluate after outer iterations."""
     evaluation_episodes: PositiveInt = 16

@@ -171,7 +171,9 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     packing = _packing_of_loop(module, ts)
 
     def step(packed: PyTree, i: Array) -> tuple[PyTree, Packed]:
-        ts, metrics = iteration(module, packing.unpack(packed), i)
+        before = packing.unpack(packed)
+        ts, metrics = iteration(module, before, i)
+        _require_same_types(before, ts)
         return packing.pack(ts), Packed.of(metrics)
 
     packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
@@ -182,6 +184,23 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     return ts, found
 
 
+def _require_same_types(before: PyTree, after: PyTree) -> None:
+    """Raises `ConfigError` where a training step returns a state that the next one cannot start from."""
+
+    def types(tree: PyTree) -> dict[str, str]:
+        leaves = jax.tree_util.tree_leaves_with_path(jax.tree.map(jnp.asarray, tree))
+        return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
+
+    old, new = types(before), types(after)
+    changed = [
+        f"{name or 'the state'} from {old.get(name, 'nothing')} to {new.get(name, 'nothing')}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
+    cure = "return arrays of the same shapes and dtypes as it was given"
+    require(not changed, f"a training step changed {', '.join(changed)}", cure)
+
+
 def _packing_of_loop(module: Module, ts: PyTree) -> Packing | AsItIs:
     """How a state goes through the loop of an outer iteration: as it is, or its counters and other small arrays as vectors.
 
@@ -190,8 +209,10 @@ def _packing_of_loop(module: Module, ts: PyTree) -> Packing | AsItIs:
     """
     if jax.default_backend() != "cpu" or not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
         return AsItIs()
-    largest = max(math.prod(x.shape) for x in jax.tree.leaves(ts.learner.params)) * module.algorithm.replay_buffer.batch_size
-    if module.algorithm.collector.num_steps > 1 or largest > SMALL_PRODUCT:
+    params = jax.tree.leaves(ts.learner.params)
+    largest = max((math.prod(x.shape) for x in params), default=0) * module.algorithm.replay_buffer.batch_size
+    convolves = any(x.ndim > 2 for x in params)
+    if module.algorithm.collector.num_steps > 1 or largest > SMALL_PRODUCT or convolves:
         return AsItIs()
     return Packing(ts, longest=SMALL_ARRAY)
 

@@ -55,7 +55,7 @@ class Program(Protocol):
 
 
 class DeviceProgram:
-    """A module's functions, each compiled when first used."""
+    """A module's functions, each compiled when first used; an outer iteration for groups of seeds at the same time."""
 
     def __init__(self, module: Module, *, compiler: Compiler, epochs: int):
         counters = getattr(module, "counters", None)
@@ -74,7 +74,7 @@ class DeviceProgram:
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
         self.refill = compiler(refill, donate=(0,))
         self.outer = compiler.in_groups(step(lambda ts: outer_iteration(module, ts, epochs)), donate=True)
-        self.single = compiler.in_groups(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True)
+        self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
 
     def state_shape(self, key: Key) -> PyTree:

@@ -15,6 +15,7 @@ from rlkit.ops.counters import StepCounter
 from rlkit.training.config import REPLAY_LIMIT, Plan
 from rlkit.training.loggers import human_bytes
 from rlkit.training.records import Record
+from rlkit.training.seed_groups import cores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,6 +157,7 @@ def fingerprint() -> dict[str, Any]:
         "device_kind": device.device_kind,
         "device_count": jax.device_count(),
         "nproc": os.environ.get("NPROC"),
+        "cores": cores(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "jax": _version("jax"),
         "jaxlib": _version("jaxlib"),

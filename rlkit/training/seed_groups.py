@@ -28,9 +28,10 @@ def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = No
 
 
 def cores() -> int:
-    """The cores that XLA computes on: `NPROC` where it is set, else all that this process may use."""
-    if os.environ.get("NPROC"):
-        return int(os.environ["NPROC"])
+    """The cores that XLA computes on: `NPROC` where it is a positive number, else all that this process may use."""
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,6 +44,7 @@ class InGroups:
     Args:
         compiled: makes a compiled function of a function, see `Compiler`.
         function: of a pytree with a leading axis of any size, to results with the same.
+        threads: gives an executor of one thread for each group.
         num_seeds, groups: S, and their number.
         donate: whether the argument is taken over.
     """
@@ -51,6 +53,7 @@ class InGroups:
         self,
         compiled: Callable[..., Any],
         function: Callable[..., Any],
+        threads: Callable[[], list[futures.ThreadPoolExecutor]],
         *,
         num_seeds: int,
         groups: int,
@@ -69,15 +72,15 @@ class InGroups:
         self._part, self._join = compiled(part), compiled(join)
         self.function = compiled(function, donate=(0,) if donate else ())
         self._donate = donate
-        # XLA runs what one thread starts in order, so that each group has a thread of its own.
-        self._threads = [futures.ThreadPoolExecutor(1, thread_name_prefix=f"seeds {start}") for start in self._starts]
+        self._threads = threads
 
     def __call__(self, argument: PyTree) -> PyTree:
         parts = [self._part(argument, start) for start in self._starts]
+        self.function.compile(parts[0])
         if self._donate:
             for leaf in jax.tree.leaves(argument):
                 if isinstance(leaf, jax.Array):
                     leaf.delete()
-        self.function.compile(parts[0])
-        started = [thread.submit(self.function, part) for thread, part in zip(self._threads, parts, strict=True)]
+        started = [thread.submit(self.function, part) for thread, part in zip(self._threads(), parts, strict=True)]
+        futures.wait(started)
         return self._join(*(future.result() for future in started))

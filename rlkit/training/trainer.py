@@ -428,7 +428,7 @@ class Trainer:
             if outputs is not None:
                 outputs.close()
         finally:
-            for part in (self.program, self._planned_evaluation, *self._evaluations.values(), *self._own_envs):
+            for part in (self.program, self.compiler, self._planned_evaluation, *self._evaluations.values(), *self._own_envs):
                 part.close()
 
     # The loop

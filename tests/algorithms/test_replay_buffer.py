@@ -199,6 +199,15 @@ def test_every_bit_comes_back(dtype):
             assert found.extras["y"]["z"].tobytes() == values[age, env, 0].tobytes()
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32])
+def test_a_cut_marks_the_newest_row_whatever_rewards_are(dtype):
+    rows = [step.replace(reward=step.reward.astype(dtype)) for step in (row(0, 2), row(1, 2))]
+    memory = filled(UniformReplay(capacity=6, batch_size=1, gamma=GAMMA), rows, 2).cut()
+    kept = memory.transitions
+    assert kept.truncated.tolist()[:2] == [[False] * 2, [True] * 2] and not kept.terminated.any()
+    assert kept.reward.tolist()[:2] == [step.reward.tolist() for step in rows]
+
+
 def test_a_rollout_larger_than_the_ring_is_refused():
     buffer = UniformReplay(capacity=2, batch_size=1, gamma=GAMMA)
     with pytest.raises(ConfigError, match="a rollout of 3 steps does not fit into a replay buffer of 2"):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError, NonFiniteError
+from rlkit.ops.packing import AsItIs, Packing
+from rlkit.training import module as training_module
 from rlkit.training.leaves import tree_digest
 from rlkit.training.module import Module, RLModule, fit
 from rlkit.training.records import read_records
@@ -209,3 +211,42 @@ def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
         Trainer.from_module(Bare(), tiny.config(num_seeds=num_seeds)).run(0)
     with pytest.raises(ConfigError, match=wanted):
         fit(Bare(), jax.random.key(0), num_iterations=1, skip_initial_evaluation=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "packing"),
+    [
+        ("dqn", {"num_steps": 1, "updates_per_step": 0.5}, Packing),
+        ("dqn", {"num_steps": 2}, AsItIs),
+        ("ppo", {}, AsItIs),
+    ],
+    ids=["small", "several-steps", "on-policy"],
+)
+def test_small_arrays_go_through_the_loop_as_vectors_where_that_is_faster(tiny, monkeypatch, name, hyper, packing):
+    env = tiny.env()
+    module = RLModule(env=env, agent=tiny.agent(env, name), algorithm=tiny.algorithm(name, **hyper), total_steps=100.0)
+    state = jax.eval_shape(module.init_train_state, jax.random.key(0))
+    assert type(training_module._packing_of_loop(module, state)) is packing
+    monkeypatch.setattr(training_module, "SMALL_PRODUCT", 16)  # everything is large
+    assert type(training_module._packing_of_loop(module, state)) is AsItIs
+
+
+@pytest.mark.parametrize("hyper", [{}, {"priority_exponent": 0.6, "n_step": 3}], ids=["uniform", "prioritised"])
+def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypatch, hyper):
+    env = tiny.env()
+    algorithm = tiny.algorithm("dqn", num_steps=1, updates_per_step=0.5, **hyper)
+    module = RLModule(env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm, total_steps=100.0)
+    found = [fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4)]
+    monkeypatch.setattr(training_module, "_packing_of_loop", lambda module, ts: AsItIs())
+    found.append(fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4))
+    assert_trees_close(*found, rtol=1e-5)
+
+
+def test_a_step_that_changes_the_type_of_the_state_is_told(module):
+    class Widening(EvolutionStrategy):
+        def training_step(self, i, ts, batch):
+            ts, metrics = super().training_step(i, ts, batch)
+            return ts | {"mean": jnp.stack([ts["mean"]] * 2)}, metrics
+
+    with pytest.raises(ConfigError, match=r"changed \['mean'\] from float32\[2\] to float32\[2, 2\]; return arrays"):
+        fit(Widening(), jax.random.key(0), num_iterations=1)

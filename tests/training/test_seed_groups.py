@@ -1,6 +1,7 @@
 """Groups of seeds at the same time: as many as there are cores, equal to all seeds in one program."""
 
 import threading
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -75,8 +76,46 @@ def test_groups_run_at_the_same_time():
     def function(x):
         return jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    together = InGroups(lambda f, donate=(): Compiled(Compiler(1), f, donate), function, num_seeds=2, groups=2, donate=False)
+    compiler = Compiler(2, 2)
+    # No `vmap`, which would call back for one seed after the other; a group is a seed here.
+    together = InGroups(partial(Compiled, compiler), function, compiler._group_threads, num_seeds=2, groups=2, donate=False)
     np.testing.assert_array_equal(together(jnp.arange(2.0)), [0, 1])
+
+
+def test_what_does_not_compile_leaves_its_argument_alone():
+    kept = jnp.zeros(4)
+    with pytest.raises(TypeError, match="no number"):
+        Compiler(4, 2).in_groups(lambda x: fail("no number"), donate=True)(kept)
+    assert not kept.is_deleted()
+
+
+def fail(text):
+    raise TypeError(text)
+
+
+def test_closing_ends_the_threads_and_what_is_called_later_starts_them_anew():
+    def alive():
+        return [thread for thread in threading.enumerate() if thread.name.startswith("seeds-")]
+
+    compiler, before = Compiler(4, 2), len(alive())
+    double = compiler.in_groups(lambda x: 2 * x)
+    np.testing.assert_array_equal(double(jnp.arange(4.0)), [0, 2, 4, 6])
+    threads = alive()
+    assert len(threads) == before + 2
+    compiler.close()
+    for thread in threads[before:]:
+        thread.join(timeout=60)
+    assert len(alive()) == before
+    np.testing.assert_array_equal(double(jnp.arange(4.0)), [0, 2, 4, 6])
+    compiler.close()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", ""])
+def test_a_number_of_threads_that_is_none_does_not_count(monkeypatch, text):
+    monkeypatch.delenv("NPROC", raising=False)
+    expected = seed_groups.cores()
+    monkeypatch.setenv("NPROC", text)
+    assert seed_groups.cores() == expected >= 1
 
 
 def test_one_group_is_the_plain_function():
