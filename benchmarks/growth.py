@@ -20,11 +20,11 @@ import jax
 
 import rlkit
 from common import versions
-from own import parts_of
 from records import add_output, add_rounds, markdown, now, with_spread, write
 from rlkit.training.compiling import Compiler
 from rlkit.training.program import DeviceProgram
 from rlkit.training.seed_groups import InGroups, num_groups
+from rlkit_parts import parts
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 
 SECONDS = 2  # that an execution takes, about
@@ -58,7 +58,7 @@ class Point:
     seconds: list[float] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
-        env, agent, algorithm = parts_of(self.task)
+        env, agent, algorithm = parts(self.task)
         module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e9)
         num_seeds = self.task.num_seeds
         compiler = Compiler(num_seeds, num_groups(num_seeds))

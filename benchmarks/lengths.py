@@ -16,7 +16,7 @@ import time
 import jax
 
 import rlkit
-from own import parts_of
+from rlkit_parts import parts
 from tasks import TASKS
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         if length < 1 or args.num_updates % length:
             parser.error(f"{args.num_updates} updates are no whole number of loops of {length}; choose a divisor")
     task = dataclasses.replace(TASKS[args.task], num_updates=args.num_updates)
-    env, agent, algorithm = parts_of(task)
+    env, agent, algorithm = parts(task)
     if not env.is_jittable:
         parser.error(f"{args.task} runs on the host, where every iteration is a call; choose a task on gymnax")
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)

@@ -27,9 +27,9 @@ import jax.numpy as jnp
 
 import rlkit
 from common import versions
-from own import parts_of
 from records import add_output, add_rounds, markdown, now, write
-from tasks import TASKS, OffPolicyTask
+from rlkit_parts import parts
+from tasks import TASKS
 
 SQUARES = (128, 256, 512, 1024)
 SECONDS = 0.5  # that one execution of a loop should take, about
@@ -124,9 +124,8 @@ def product_loop(shape: Shape) -> Loop:
 def task_loops(name: str) -> tuple[dict[str, Loop], collections.Counter[Shape], int]:
     """(the loops of a task, the products of its update, its environment steps)."""
     task = TASKS[name]
-    env, agent, algorithm = parts_of(task)
-    total_steps = task.total_steps if isinstance(task, OffPolicyTask) else task.env_steps
-    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=total_steps)
+    env, agent, algorithm = parts(task)
+    module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
     ts = rlkit.training.module.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
     _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)

@@ -28,8 +28,8 @@ import jax
 
 import rlkit
 from common import versions
-from own import parts_of
 from records import add_output, add_rounds, markdown, now, with_spread, write
+from rlkit_parts import parts
 from tasks import TASKS
 
 OUTER, EPISODES = 10, 16
@@ -38,7 +38,7 @@ OUTER, EPISODES = 10, 16
 def make_trainer(num_updates: int, run_dir: Path | None) -> rlkit.Trainer:
     """With everything that a run can have, or, without a directory, with nothing."""
     task = dataclasses.replace(TASKS["cartpole-4x128"], num_updates=num_updates)
-    env, agent, algorithm = parts_of(task)
+    env, agent, algorithm = parts(task)
     with_all = run_dir is not None
     config = rlkit.TrainerConfig(
         num_checkpoints=OUTER,
