@@ -23,7 +23,7 @@ from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.packing import Packed
+from rlkit.ops.packing import AsItIs, Packed, Packing
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
     EnvState,
@@ -188,13 +188,36 @@ class Algorithm:
             metrics = jax.lax.pmean(metrics, axis_name)
         draw_key, update_key = jax.random.split(key)
         plans = self.batch_builder.draw(dataset, draw_key)
-        num_updates = jax.tree.leaves(plans)[0].shape[0]
+        learner, memory, found = self._learn(agent, learner, memory, dataset, plans, update_key, axis_name)
+        after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
+        return after, memory, metrics | found
+
+    def _learn(
+        self,
+        agent: Agent,
+        learner: LearnerState,
+        memory: Memory,
+        dataset: Any,
+        plans: Any,
+        key: Key,
+        axis_name: str | None,
+    ) -> tuple[LearnerState, Memory, Metrics]:
+        """Takes the steps of the updater on all batches that are planned; the key is consumed."""
         buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
+        num_updates = jax.tree.leaves(plans)[0].shape[0]
+
+        def gather(memory: Memory, plan: Any) -> Any:
+            return self.batch_builder.gather(dataset if buffer is None else dataset.replace(memory=memory), plan, axis_name)
+
+        form: Packing | AsItIs = AsItIs()
+        if num_updates > 1:
+            batch = jax.eval_shape(gather, memory, jax.tree.map(lambda x: x[0], plans))
+            rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
+            form = self.updater.packing(learner.params, rows)
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
-            source = dataset if buffer is None else dataset.replace(memory=memory)
-            batch = self.batch_builder.gather(source, plan, axis_name)
-            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name)
+            batch = gather(memory, plan)
+            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name, form)
             if buffer is not None:
                 memory = buffer.reprioritize(memory, batch, _errors_of(batch, error))
             return (learner, memory), found
@@ -207,20 +230,19 @@ class Algorithm:
             return jax.lax.cond(is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1])))
 
         def step_packed(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Packed]:
-            state, found = step(state, inputs)
-            return state, Packed.of(found)
+            learner, memory = state
+            (learner, memory), found = step((_with_params(learner, form.unpack), memory), inputs)
+            return (_with_params(learner, form.pack), memory), Packed.of(found)
 
-        inputs = plans, keys_of_updates(update_key, num_updates), getattr(dataset, "is_due", None)
+        inputs = plans, keys_of_updates(key, num_updates), getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
-        state = learner, () if buffer is None else memory
+        carried = () if buffer is None else memory
         if num_updates == 1:
-            (learner, changed), found = step(state, jax.tree.map(lambda x: x[0], inputs))
+            (learner, carried), found = step((learner, carried), jax.tree.map(lambda x: x[0], inputs))
         else:
-            (learner, changed), stacked = jax.lax.scan(step_packed, state, inputs)
-            found = reduce_metrics(stacked.unpack())
-        memory = memory if buffer is None else changed
-        after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
-        return after, memory, metrics | found
+            (packed, carried), stacked = jax.lax.scan(step_packed, (_with_params(learner, form.pack), carried), inputs)
+            learner, found = _with_params(packed, form.unpack), reduce_metrics(stacked.unpack())
+        return learner, memory if buffer is None else carried, found
 
     def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:
         """Counts the rollout's steps and folds its observations into the statistics."""
@@ -313,6 +335,10 @@ def acting_randomly(agent: Agent, policy: PolicyState, action_space: spaces.Spac
         return spaces.sample(action_space, key, num_envs), carry, zeros
 
     return explore
+
+
+def _with_params(learner: LearnerState, change: Callable[[Any], Any]) -> LearnerState:
+    return learner.replace(params=change(learner.params))
 
 
 def _errors_of(batch: Any, error: Array | None) -> Array:

@@ -1,4 +1,4 @@
-"""The product of a layer, with a gradient by the weights that is fast on a CPU where the layer is narrow."""
+"""Products of matrices on a CPU: which are small, and a gradient by the weights that is fast where a layer is narrow."""
 
 import math
 from typing import Any
@@ -9,6 +9,19 @@ from jax.custom_derivatives import SymbolicZero
 
 NARROW = 32  # the fewer of inputs and outputs; this and the next were measured in docs/design.md
 SMALL = 64  # the more of them
+SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
+
+
+def computes_little(params: Any, rows: int) -> bool:
+    """Whether a batch of so many rows takes products with these parameters (a pytree of arrays) that are all small.
+
+    Then, on a CPU, a program had best run on one thread, and copying counters and parameters can cost as much as learning.
+    Always False on other devices, and for convolutions.
+    """
+    leaves = jax.tree.leaves(params)
+    if jax.default_backend() != "cpu" or any(x.ndim > 2 for x in leaves):
+        return False
+    return all(math.prod(x.shape) * rows <= SMALL_PRODUCT for x in leaves)
 
 
 def product(x: Array, weights: Array) -> Array:

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
+from rlkit.ops.products import SMALL_PRODUCT
 from rlkit.training.seed_groups import InGroups
 from rlkit.types import Key
 
 ON_ONE_THREAD: dict[str, str | bool] = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
 
 
 def compiler_options(jaxpr: Any) -> dict[str, str | bool]:

@@ -5,7 +5,6 @@ Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters 
 """
 
 import dataclasses
-import math
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -18,7 +17,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.packing import AsItIs, Packed, Packing
-from rlkit.training.compiling import SMALL_PRODUCT
+from rlkit.ops.products import computes_little
 from rlkit.training.evaluator import Evaluator, make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
 
@@ -204,17 +203,13 @@ def _require_same_types(before: PyTree, after: PyTree) -> None:
 def _packing_of_loop(module: Module, ts: PyTree) -> Packing | AsItIs:
     """How a state goes through the loop of an outer iteration: as it is, or its counters and other small arrays as vectors.
 
-    The latter on a CPU, off policy with one step of the environments in each iteration and networks as small as those that
-    `compiler_options` leaves on one thread: where copying a few dozen counters costs as much as learning (docs/speed.md).
+    The latter off policy with one step of the environments in each iteration, where the networks compute so little that copying
+    a few dozen counters costs as much as learning (docs/speed.md).
     """
-    if jax.default_backend() != "cpu" or not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
+    if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None or module.algorithm.collector.num_steps > 1:
         return AsItIs()
-    params = jax.tree.leaves(ts.learner.params)
-    largest = max((math.prod(x.shape) for x in params), default=0) * module.algorithm.replay_buffer.batch_size
-    convolves = any(x.ndim > 2 for x in params)
-    if module.algorithm.collector.num_steps > 1 or largest > SMALL_PRODUCT or convolves:
-        return AsItIs()
-    return Packing(ts, longest=SMALL_ARRAY)
+    is_small = computes_little(ts.learner.params, module.algorithm.replay_buffer.batch_size)
+    return Packing(ts, longest=SMALL_ARRAY) if is_small else AsItIs()
 
 
 def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:

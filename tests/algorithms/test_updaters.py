@@ -445,3 +445,38 @@ def test_processed_gradients_are_those_of_the_same_parameters(optimizer):
         after(lambda g: {"a": g["a"], "c": g["b"]})
     with pytest.raises(ConfigError, match=r"shape \(1,\) for the gradient of \['a'\]; return \(2,\), or a number"):
         after(lambda g: {"a": g["b"], "b": g["a"]})
+
+
+# The form in which parameters go through a loop of updates
+
+
+ADAM = make_optimizer("adam", learning_rate=0.1, max_grad_norm=0.5)
+
+
+@pytest.mark.parametrize(
+    ("updater", "rows", "joins"),
+    [
+        (updater_of(optimizer=ADAM), 16, True),
+        (updater_of(optimizer=ADAM), 2**10, False),  # 20,000 weights times that
+        (updater_of(optimizer=optax.sgd(0.1)), 16, False),
+        (updater_of(optimizer=ADAM, group="a"), 16, False),
+        (delayed(optimizer=ADAM), 16, False),
+    ],
+    ids=["small", "large-batch", "unmarked", "group", "several-steps"],
+)
+def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
+    form = updater.packing(MIXED, rows)
+    assert [x.shape for x in jax.tree.leaves(form.pack(MIXED))] == (
+        [(3 + 1 + 12,), (100, 200)] if joins else [x.shape for x in jax.tree.leaves(MIXED)]
+    )
+
+
+@pytest.mark.parametrize("batch", [1.0, jnp.nan])
+def test_a_step_in_the_form_of_a_loop_is_the_same_step(batch):
+    """Also where it is skipped, because it is not finite."""
+    updater = updater_of(optimizer=ADAM, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
+    learner = learner_for(updater, MIXED)
+    wanted, _ = step(updater, learner, batch)
+    found, _, _ = updater.step(None, learner, jnp.float32(batch), jax.random.key(0), form=updater.packing(MIXED, 1))
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    assert np.array_equal(found.params["a"]["w"], MIXED["a"]["w"]) == bool(np.isnan(batch))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError, NonFiniteError
+from rlkit.ops import products
 from rlkit.ops.packing import AsItIs, Packing
 from rlkit.training import module as training_module
 from rlkit.training.leaves import tree_digest
@@ -227,19 +228,49 @@ def test_small_arrays_go_through_the_loop_as_vectors_where_that_is_faster(tiny, 
     module = RLModule(env=env, agent=tiny.agent(env, name), algorithm=tiny.algorithm(name, **hyper), total_steps=100.0)
     state = jax.eval_shape(module.init_train_state, jax.random.key(0))
     assert type(training_module._packing_of_loop(module, state)) is packing
-    monkeypatch.setattr(training_module, "SMALL_PRODUCT", 16)  # everything is large
+    monkeypatch.setattr(products, "SMALL_PRODUCT", 16)  # everything is large
     assert type(training_module._packing_of_loop(module, state)) is AsItIs
 
 
-@pytest.mark.parametrize("hyper", [{}, {"priority_exponent": 0.6, "n_step": 3}], ids=["uniform", "prioritised"])
-def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypatch, hyper):
+STEP = {"num_steps": 1, "updates_per_step": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper"),
+    [
+        ("dqn", STEP),
+        ("dqn", STEP | {"priority_exponent": 0.6, "n_step": 3}),
+        ("dqn", {"num_steps": 2, "updates_per_step": 1.0}),
+        ("ppo", {"num_epochs": 2, "num_minibatches": 2}),
+    ],
+    ids=["uniform", "prioritised", "several-updates", "on-policy"],
+)
+def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypatch, name, hyper):
+    """Of small arrays through the loop of training steps, and of parameters through that of updates."""
     env = tiny.env()
-    algorithm = tiny.algorithm("dqn", num_steps=1, updates_per_step=0.5, **hyper)
-    module = RLModule(env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm, total_steps=100.0)
+    module = RLModule(env=env, agent=tiny.agent(env, name), algorithm=tiny.algorithm(name, **hyper), total_steps=100.0)
     found = [fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4)]
-    monkeypatch.setattr(training_module, "_packing_of_loop", lambda module, ts: AsItIs())
+    monkeypatch.setattr(products, "SMALL_PRODUCT", 0)
     found.append(fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4))
     assert_trees_close(*found, rtol=1e-5)
+
+
+def test_parameters_go_through_the_loop_of_updates_as_one_array(tiny, monkeypatch):
+    env = tiny.env()
+    algorithm = tiny.algorithm("ppo", num_epochs=3, num_minibatches=2)
+    module = RLModule(env=env, agent=tiny.agent(env, "ppo"), algorithm=algorithm, total_steps=100.0)
+    state = jax.eval_shape(module.init_train_state, jax.random.key(0))
+    params = jax.tree.leaves(state.learner.params)
+
+    def carried():
+        """The shapes that the loop of six updates carries."""
+        jaxpr = jax.make_jaxpr(lambda ts: module.training_step(0, *module.get_batch(ts, 0)))(state)
+        loops = [x for x in jaxpr.eqns if x.primitive.name == "scan" and x.params["length"] == 6]
+        return [x.aval.shape for loop in loops for x in loop.outvars[: loop.params["num_carry"]]]
+
+    assert carried().count((sum(x.size for x in params),)) == 3  # with the two moments of Adam
+    monkeypatch.setattr(products, "SMALL_PRODUCT", 0)
+    assert len(carried()) == len(params) + 2 + 4  # counters: Adam's, updates (two words), the learning rate
 
 
 def test_a_step_that_changes_the_type_of_the_state_is_told(module):
