@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import jax
 
@@ -45,8 +46,9 @@ def compile_outer_iteration(task_name: str) -> None:
     env, agent, algorithm = parts(task)
     trainer = bare_trainer(task, env, agent, algorithm)
     state = trainer.program.state_shape(trainer.compiler.keys(0))
+    outer: Any = trainer.program.outer
     print(CHILD, file=sys.stderr, flush=True)
-    trainer.program.outer.compile(state)
+    outer.compile(state)
 
 
 def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:

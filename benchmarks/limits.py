@@ -84,15 +84,20 @@ def _is_key(x: jax.Array) -> bool:
 
 
 def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
-    """Each product of matrices: (shapes and axes, how often), loops counted. Raises `ValueError` where that is not known."""
+    """Each product of matrices: (shapes and axes, how often), loops counted; of a choice, what is computed in any case.
+
+    Raises `ValueError` where that is not known.
+    """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "dot_general":
             left, right = (variable.aval.shape for variable in equation.invars[:2])
             yield (left, right, equation.params["dimension_numbers"]), times
         if equation.primitive.name == "conv_general_dilated":
             raise ValueError("a convolution is not counted; choose a task with an MLP")
-        if equation.primitive.name == "cond" and any(list(products(branch)) for branch in equation.params["branches"]):
-            raise ValueError("products in a part that is not always computed; choose a task that updates in every step")
+        if equation.primitive.name == "cond":
+            choices = [list(products(branch, times)) for branch in equation.params["branches"]]
+            yield from min(choices, key=lambda found: sum(operations(shape) * count for shape, count in found))
+            continue
         inner_times = times * equation.params["length"] if equation.primitive.name == "scan" else times
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
