@@ -14,6 +14,7 @@ It computes nothing but what compiling takes, writes nothing, and depends on how
 
 import argparse
 import dataclasses
+import math
 import os
 import re
 import subprocess
@@ -22,13 +23,15 @@ from typing import Any
 
 import jax
 
-from rlkit_parts import bare_trainer, parts
+from rlkit_parts import OUTER_ITERATIONS, bare_trainer, parts
 from tasks import TASKS
 
 THRESHOLD = 8  # more than so many ready kernels are divided; lists of up to so many have no queue
 LOG = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "thunk_executor=6"}
-CHILD = "RLKIT_BENCHMARK_KERNELS"
-KERNEL = re.compile(r"thunk #(\d+): op_name=([^,]*), kind=([^,]*), dependencies=\[([^\]\n]*)\]")
+CHILD = "RLKIT_BENCHMARK_KERNELS"  # in the environment of the process that compiles
+BEGIN = "what follows is the program that was asked for"
+LIST = re.compile(r"Constructed ThunkExecutor with (\d+) thunks:.* is_sequential=(\w+)")
+KERNEL = re.compile(r"thunk #\d+: op_name=([^,]+), kind=([^,]+), dependencies=\[([^\]\n]*)\]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,24 +44,25 @@ class Kernel:
 
 
 def compile_outer_iteration(task_name: str) -> None:
-    """In a process of its own, whose error stream has XLA's lists after the line `CHILD`."""
+    """In a process of its own, whose error stream has XLA's lists after the line `BEGIN`."""
     task = TASKS[task_name]
     env, agent, algorithm = parts(task)
-    trainer = bare_trainer(task, env, agent, algorithm)
+    outer_iterations = math.gcd(task.num_updates, OUTER_ITERATIONS)  # as `rlkit_trainer` does
+    trainer = bare_trainer(task, env, agent, algorithm, outer_iterations=outer_iterations)
     state = trainer.program.state_shape(trainer.compiler.keys(0))
     outer: Any = trainer.program.outer
-    print(CHILD, file=sys.stderr, flush=True)
+    print(BEGIN, file=sys.stderr, flush=True)
     outer.compile(state)
 
 
 def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
-    """(its length, the kernels that the log tells of) for every list with a queue."""
-    found = []
-    for block in log.split("ThunkExecutor: #thunks=")[1:]:
-        length = int(block[: block.index(" ")])
-        rows = KERNEL.findall(block)
-        if length > THRESHOLD:
-            found.append((length, [Kernel(name, kind, tuple(waits.split(", "))) for _, name, kind, waits in rows]))
+    """(its length, the kernels that the log tells of) for every list that XLA does not run in order anyway."""
+    found, heads = [], list(LIST.finditer(log))
+    for head, following in zip(heads, [*heads[1:], None], strict=True):
+        rows = KERNEL.findall(log[head.end() : following.start() if following else None])
+        if head.group(2) == "false":
+            kernels = [Kernel(name, kind, tuple(filter(None, waits.split(", ")))) for name, kind, waits in rows]
+            found.append((int(head.group(1)), kernels))
     return found
 
 
@@ -75,6 +79,7 @@ def play(kernels: list[Kernel]) -> list[tuple[Kernel, int]]:
                 others.remove(done)
                 if not others:
                     ready.append(i)
+    assert len(order) == len(kernels), "kernels that wait for each other: XLA's log has changed"
     return order
 
 
@@ -82,10 +87,10 @@ def report(length: int, kernels: list[Kernel], orders: bool) -> str:
     """A line about a list, and its order."""
     order = play(kernels)
     divided = [kernel.name for kernel, others in order if others > THRESHOLD]
-    known = "" if len(kernels) == length else f" ({len(kernels)} known)"
+    known, least = ("", "at most") if len(kernels) == length else (f" ({len(kernels)} known)", "at least up to")
     loops = sum(kernel.kind == "while" for kernel in kernels)
     most = max((others for _, others in order), default=0)
-    text = f"- {length} kernels{known}, {loops} of them loops; at most {most} ready"
+    text = f"- {length} kernels{known}, {loops} of them loops; {least} {most} ready"
     text += f"; divided before {', '.join(divided[:4])}{' …' * (len(divided) > 4)}" if divided else ""
     rows = [f"    {others:3d} ready  {kernel.kind:12s} {kernel.name}" for kernel, others in order] if orders else []
     return "\n".join([text, *rows])
@@ -100,7 +105,7 @@ def main() -> None:
     for name in args.tasks:
         if name not in names:
             parser.error(f"unknown task {name!r}; choose from {', '.join(names)}")
-    if CHILD in os.environ:
+    if CHILD in os.environ and args.tasks:
         compile_outer_iteration(args.tasks[0])
         return
     for name in args.tasks or ["cartpole-4x128"]:
@@ -108,7 +113,7 @@ def main() -> None:
         child = subprocess.run([sys.executable, __file__, name], env=os.environ | settings, capture_output=True, text=True)
         if child.returncode:
             sys.exit(child.stderr[-2000:])
-        lists = lists_of(child.stderr.partition(CHILD)[2])
+        lists = lists_of(child.stderr.partition(BEGIN)[2])
         if not lists:
             sys.exit(f"XLA of jax {jax.__version__} logged no list of kernels; this script is made for jax 0.10")
         print(f"### {name}\n\n" + "\n".join(report(*found, args.orders) for found in lists) + "\n")

@@ -209,18 +209,24 @@ class Algorithm:
         def gather(memory: Memory, plan: Any) -> Any:
             return self.batch_builder.gather(dataset if buffer is None else dataset.replace(memory=memory), plan, axis_name)
 
-        form: Packing | AsItIs = AsItIs()
-        if num_updates > 1:
-            batch = jax.eval_shape(gather, memory, jax.tree.map(lambda x: x[0], plans))
-            rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
-            form = self.updater.packing(learner.params, rows)
+        def rows() -> int:
+            def of_a_batch(memory: Memory, plans: Any) -> Array:
+                batch = gather(
+                    memory, jax.tree.map(lambda x: x[0], plans)
+                )  # anything, where the user's `process_batch` made it
+                return jnp.zeros(max((x.shape[0] for x in jax.tree.leaves(batch) if getattr(x, "ndim", 0)), default=1))
+
+            return jax.eval_shape(of_a_batch, memory, plans).shape[0]
+
+        form = self.updater.packing(learner.params, rows) if num_updates > 1 else AsItIs()
 
         def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
-            batch = gather(memory, plan)
-            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name, form)
+            learner, batch = _with_params(learner, form.unpack), gather(memory, plan)
+            joined = isinstance(form, Packing)
+            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name, joined)
             if buffer is not None:
                 memory = buffer.reprioritize(memory, batch, _errors_of(batch, error))
-            return (learner, memory), found
+            return (_with_params(learner, form.pack), memory), found
 
         def step(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Metrics]:
             plan, key, is_due = inputs
@@ -230,18 +236,18 @@ class Algorithm:
             return jax.lax.cond(is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1])))
 
         def step_packed(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Packed]:
-            learner, memory = state
-            (learner, memory), found = step((_with_params(learner, form.unpack), memory), inputs)
-            return (_with_params(learner, form.pack), memory), Packed.of(found)
+            state, found = step(state, inputs)
+            return state, Packed.of(found)
 
         inputs = plans, keys_of_updates(key, num_updates), getattr(dataset, "is_due", None)
         # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
-        carried = () if buffer is None else memory
+        state = _with_params(learner, form.pack), () if buffer is None else memory
         if num_updates == 1:
-            (learner, carried), found = step((learner, carried), jax.tree.map(lambda x: x[0], inputs))
+            (learner, carried), found = step(state, jax.tree.map(lambda x: x[0], inputs))
         else:
-            (packed, carried), stacked = jax.lax.scan(step_packed, (_with_params(learner, form.pack), carried), inputs)
-            learner, found = _with_params(packed, form.unpack), reduce_metrics(stacked.unpack())
+            (learner, carried), stacked = jax.lax.scan(step_packed, state, inputs)
+            found = reduce_metrics(stacked.unpack())
+        learner = _with_params(learner, form.unpack)
         return learner, memory if buffer is None else carried, found
 
     def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:

@@ -108,14 +108,15 @@ class Updater:
         opt_state = tuple(init(step) for step in self.steps)
         return opt_state, () if self.target is None else jax.tree.map(jnp.copy, self.target.select(params))
 
-    def packing(self, params: Params, rows: int) -> Packing | AsItIs:
-        """The form in which `params` go through a loop of updates by batches of so many rows, for `step`.
+    def packing(self, params: Params, rows: Callable[[], int]) -> Packing | AsItIs:
+        """The form in which `params` go through a loop of updates by batches of `rows()` rows.
 
-        On a CPU and with small networks it is that of the optimiser, if all parameters are descended in at once: what each
-        turn of the loop gives the next is one array then, not a dozen (docs/speed.md).
+        On a CPU and with small networks it is that of the optimiser, where this is an `elementwise` one and all parameters are
+        descended in at once: the small ones, which each turn of the loop gives the next, are one array then (docs/speed.md).
         """
-        at_once = len(self.steps) == 1 and self.steps[0].group is None
-        return _packing(self.steps[0], params) if at_once and computes_little(params, rows) else AsItIs()
+        step = self.steps[0]
+        at_once = len(self.steps) == 1 and step.group is None and isinstance(step.optimizer, Elementwise)
+        return _packing(step, params) if at_once and computes_little(params, rows()) else AsItIs()
 
     def renew_targets(self, before: LearnerState, after: LearnerState) -> LearnerState:
         """`after` with targets renewed if, since `before`, the environment steps passed a multiple of the period."""
@@ -137,18 +138,18 @@ class Updater:
         batch: Any,
         key: Key,
         axis_name: str | None = None,
-        form: Packing | AsItIs | None = None,
+        joined: bool = False,
     ) -> tuple[LearnerState, Metrics, Array | None]:
         """(learner, metrics, errors [M]) after one batch; the errors are those of the last loss that returns them, if any.
 
-        Gradients are averaged over devices. The key is consumed. `form` is what `packing` says where the parameters go on
-        through a loop: they are changed in that form, and returned as they were given.
+        Gradients are averaged over devices. The key is consumed. `joined`: the parameters are unpacked from what `packing` made
+        of them, and go back there, so that they are changed in that form; the result is the same.
         """
         metrics: Metrics = {}
         learner = learner.replace(updates=learner.updates.add(1))
         keys = jax.random.split(key, len(self.steps))
         for index in range(len(self.steps)):
-            learner, found = self._take(index, agent, learner, batch, keys[index], axis_name, form or AsItIs())
+            learner, found = self._take(index, agent, learner, batch, keys[index], axis_name, joined)
             skipped = jnp.maximum(metrics.get("sum/skipped_updates", 0.0), found["sum/skipped_updates"])
             metrics |= found | {"sum/skipped_updates": skipped}
         error = metrics.pop(ERROR, None)
@@ -162,7 +163,7 @@ class Updater:
         batch: Any,
         key: Key,
         axis_name: str | None,
-        form: Packing | AsItIs,
+        joined: bool,
     ) -> tuple[LearnerState, Metrics]:
         """The step of that index, if it is due in this update, which is counted already.
 
@@ -171,7 +172,7 @@ class Updater:
         step = self.steps[index]
 
         def taken() -> tuple[PyTree, PyTree, Metrics]:
-            part, opt_state, metrics = self._descend(index, agent, learner, batch, key, axis_name, form)
+            part, opt_state, metrics = self._descend(index, agent, learner, batch, key, axis_name, joined)
             floats = {
                 name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float)) for name, x in metrics.items()
             }
@@ -205,7 +206,7 @@ class Updater:
         batch: Any,
         key: Key,
         axis_name: str | None,
-        form: Packing | AsItIs,
+        joined: bool,
     ) -> tuple[PyTree, PyTree, Metrics]:
         """(parameters of the step's group, its optimiser state, metrics) after the step."""
         step = self.steps[index]
@@ -237,11 +238,10 @@ class Updater:
         change, new_opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)
         norm = optax.tree.norm(given)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))
-        old_part = form.pack(part)
-        new_part = optax.apply_updates(old_part, form.pack(packing.unpack(change)))
-        chosen, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), (new_part, new_opt_state), (old_part, opt_state)
-        )
+        form = packing if joined else AsItIs()
+        old = form.pack(part)
+        new = optax.apply_updates(old, change if joined else packing.unpack(change))
+        chosen, opt_state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), (new, new_opt_state), (old, opt_state))
         part = form.unpack(chosen)
         prefix = "" if step.group is None else f"{step.group if isinstance(step.group, str) else step.group[0]}_"
         metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
@@ -16,12 +17,13 @@ def computes_little(params: Any, rows: int) -> bool:
     """Whether a batch of so many rows takes products with these parameters (a pytree of arrays) that are all small.
 
     Then, on a CPU, a program had best run on one thread, and copying counters and parameters can cost as much as learning.
-    Always False on other devices, and for convolutions.
+    Always False on other devices, and where a parameter has more than two axes, as those of convolutions. Seeds that are mapped
+    are not counted.
     """
     leaves = jax.tree.leaves(params)
-    if jax.default_backend() != "cpu" or any(x.ndim > 2 for x in leaves):
+    if jax.default_backend() != "cpu" or any(len(jnp.shape(x)) > 2 for x in leaves):
         return False
-    return all(math.prod(x.shape) * rows <= SMALL_PRODUCT for x in leaves)
+    return all(math.prod(jnp.shape(x)) * rows <= SMALL_PRODUCT for x in leaves)
 
 
 def product(x: Array, weights: Array) -> Array:

@@ -465,18 +465,40 @@ ADAM = make_optimizer("adam", learning_rate=0.1, max_grad_norm=0.5)
     ids=["small", "large-batch", "unmarked", "group", "several-steps"],
 )
 def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
-    form = updater.packing(MIXED, rows)
+    form = updater.packing(MIXED, lambda: rows)
     assert [x.shape for x in jax.tree.leaves(form.pack(MIXED))] == (
         [(3 + 1 + 12,), (100, 200)] if joins else [x.shape for x in jax.tree.leaves(MIXED)]
     )
 
 
 @pytest.mark.parametrize("batch", [1.0, jnp.nan])
-def test_a_step_in_the_form_of_a_loop_is_the_same_step(batch):
-    """Also where it is skipped, because it is not finite."""
+def test_a_step_of_joined_parameters_is_the_same_step(batch):
+    """Also where it is skipped, because it is not finite; and parameters of other types keep them."""
     updater = updater_of(optimizer=ADAM, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
-    learner = learner_for(updater, MIXED)
-    wanted, _ = step(updater, learner, batch)
-    found, _, _ = updater.step(None, learner, jnp.float32(batch), jax.random.key(0), form=updater.packing(MIXED, 1))
+    params = MIXED | {"half": jnp.arange(5, dtype=jnp.bfloat16)}
+    learner = learner_for(updater, params)
+    found, wanted = (
+        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), joined=joined)[0] for joined in (True, False)
+    )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    assert np.array_equal(found.params["a"]["w"], MIXED["a"]["w"]) == bool(np.isnan(batch))
+    assert [x.dtype for x in jax.tree.leaves(found.params)] == [x.dtype for x in jax.tree.leaves(params)]
+    assert np.array_equal(found.params["a"]["w"], params["a"]["w"]) == bool(np.isnan(batch))
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_joined_parameters_are_changed_as_a_vector(joined):
+    updater = updater_of(optimizer=ADAM)
+    learner = learner_for(updater, MIXED)
+    jaxpr = jax.make_jaxpr(lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), joined=joined)[0])(learner)
+    chosen = [x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"]
+    assert chosen.count((16,)) == (4 if joined else 3)  # clipping, Adam's moments, and parameters where they are joined
+    assert chosen.count((3, 4)) == (0 if joined else 1)
+
+
+def eqns_of(jaxpr):
+    """All equations, those of calls within it included."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in eqn.params.values():
+            if hasattr(inner, "jaxpr"):
+                yield from eqns_of(inner.jaxpr)
