@@ -2,10 +2,9 @@
 
 import math
 
-from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, mean_return_of, parts
-
 import rlkit
 from common import jitted, serve
+from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, mean_return_of, parts
 
 
 def build(task):

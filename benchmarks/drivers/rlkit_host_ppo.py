@@ -1,8 +1,7 @@
 """rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
 
-from rlkit_parts import bare_trainer, parts
-
 from common import plain, serve
+from rlkit_parts import bare_trainer, parts
 
 
 def build(task):

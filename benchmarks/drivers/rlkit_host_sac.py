@@ -1,9 +1,9 @@
 """rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
 
 import jax
-from rlkit_parts import bare_trainer, parts
 
 from common import prefilled, serve
+from rlkit_parts import bare_trainer, parts
 
 
 def build(task, overlap="none"):

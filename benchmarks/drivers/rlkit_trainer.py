@@ -3,9 +3,9 @@
 import math
 
 import jax
-from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, bare_trainer, mean_return_of, parts
 
 from common import plain, serve
+from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, bare_trainer, mean_return_of, parts
 
 
 def build(task):
