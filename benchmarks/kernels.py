@@ -14,7 +14,6 @@ It computes nothing but what compiling takes, writes nothing, and depends on how
 
 import argparse
 import dataclasses
-import math
 import os
 import re
 import subprocess
@@ -23,7 +22,7 @@ from typing import Any
 
 import jax
 
-from rlkit_parts import OUTER_ITERATIONS, bare_trainer, parts
+from rlkit_parts import bare_trainer, outer_iterations_of, parts
 from tasks import TASKS
 
 THRESHOLD = 8  # more than so many ready kernels are divided; lists of up to so many have no queue
@@ -47,8 +46,7 @@ def compile_outer_iteration(task_name: str) -> None:
     """In a process of its own, whose error stream has XLA's lists after the line `BEGIN`."""
     task = TASKS[task_name]
     env, agent, algorithm = parts(task)
-    outer_iterations = math.gcd(task.num_updates, OUTER_ITERATIONS)  # as `rlkit_trainer` does
-    trainer = bare_trainer(task, env, agent, algorithm, outer_iterations=outer_iterations)
+    trainer = bare_trainer(task, env, agent, algorithm, outer_iterations=outer_iterations_of(task))
     state = trainer.program.state_shape(trainer.compiler.keys(0))
     outer: Any = trainer.program.outer
     print(BEGIN, file=sys.stderr, flush=True)

@@ -1,5 +1,7 @@
 """What rlkit's drivers share: its parts for a task, and a Trainer that does nothing beside training."""
 
+import math
+
 import rlkit
 
 # rlkit imports its parts, and they the libraries, when they are first used.
@@ -18,6 +20,11 @@ IMPORTS = (
 )
 PACKAGES = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
 OUTER_ITERATIONS = 10
+
+
+def outer_iterations_of(task):
+    """How many outer iterations the whole task is: ten, where that divides its updates."""
+    return math.gcd(task.num_updates, OUTER_ITERATIONS)
 
 
 def parts(task):

@@ -1,16 +1,14 @@
 """rlkit on a jittable environment as one program, through the pure core, `rlkit.fit`; prefill included, without evaluation."""
 
-import math
-
 import rlkit
 from common import jitted, serve
-from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, mean_return_of, parts
+from rlkit_parts import IMPORTS, PACKAGES, mean_return_of, outer_iterations_of, parts
 
 
 def build(task):
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
-    outer = math.gcd(task.num_updates, OUTER_ITERATIONS)
+    outer = outer_iterations_of(task)
     return lambda key: rlkit.fit(module, key, num_iterations=outer, steps_per_iteration=task.num_updates // outer)
 
 

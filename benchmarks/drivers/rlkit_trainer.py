@@ -1,15 +1,13 @@
 """rlkit on a jittable environment through its `Trainer`, as its users run it; prefill included, without evaluation."""
 
-import math
-
 import jax
 
 from common import plain, serve
-from rlkit_parts import IMPORTS, OUTER_ITERATIONS, PACKAGES, bare_trainer, mean_return_of, parts
+from rlkit_parts import IMPORTS, PACKAGES, bare_trainer, mean_return_of, outer_iterations_of, parts
 
 
 def build(task):
-    outer = math.gcd(task.num_updates, OUTER_ITERATIONS)
+    outer = outer_iterations_of(task)
     trainer = bare_trainer(task, *parts(task), outer_iterations=outer, num_seeds=task.num_seeds)
 
     def train(seed, outer_iterations=outer):

@@ -211,9 +211,8 @@ class Algorithm:
 
         def rows() -> int:
             def of_a_batch(memory: Memory, plans: Any) -> Array:
-                batch = gather(
-                    memory, jax.tree.map(lambda x: x[0], plans)
-                )  # anything, where the user's `process_batch` made it
+                # A batch is anything, where the user's `process_batch` made it.
+                batch = gather(memory, jax.tree.map(lambda x: x[0], plans))
                 return jnp.zeros(max((x.shape[0] for x in jax.tree.leaves(batch) if getattr(x, "ndim", 0)), default=1))
 
             return jax.eval_shape(of_a_batch, memory, plans).shape[0]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -149,30 +150,24 @@ class Updater:
         learner = learner.replace(updates=learner.updates.add(1))
         keys = jax.random.split(key, len(self.steps))
         for index in range(len(self.steps)):
-            learner, found = self._take(index, agent, learner, batch, keys[index], axis_name, joined)
+            descend = partial(self._descend, index, agent, learner, batch, keys[index], axis_name, joined)
+            learner, found = self._take(index, learner, descend)
             skipped = jnp.maximum(metrics.get("sum/skipped_updates", 0.0), found["sum/skipped_updates"])
             metrics |= found | {"sum/skipped_updates": skipped}
         error = metrics.pop(ERROR, None)
         return self._follow(learner), metrics, error
 
     def _take(
-        self,
-        index: int,
-        agent: Any,
-        learner: LearnerState,
-        batch: Any,
-        key: Key,
-        axis_name: str | None,
-        joined: bool,
+        self, index: int, learner: LearnerState, descend: Callable[[], tuple[PyTree, PyTree, Metrics]]
     ) -> tuple[LearnerState, Metrics]:
-        """The step of that index, if it is due in this update, which is counted already.
+        """The step of that index, which `descend` computes, if it is due in this update, which is counted already.
 
         The counter is equal on all devices, so that they agree on whether there are gradients to average.
         """
         step = self.steps[index]
 
         def taken() -> tuple[PyTree, PyTree, Metrics]:
-            part, opt_state, metrics = self._descend(index, agent, learner, batch, key, axis_name, joined)
+            part, opt_state, metrics = descend()
             floats = {
                 name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float)) for name, x in metrics.items()
             }
