@@ -1,41 +1,123 @@
-"""Orthogonal initialisation without LAPACK.
+"""Orthogonal initialisation without LAPACK, for many layers at a time.
 
 `jax.nn.initializers.orthogonal` calls LAPACK's QR; batched over seeds (`jit(vmap(init))`) it can deadlock on the CPU's thread
 pool.
 """
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.extend.core import get_opaque_trace_state
+
+from rlkit.types import Key
+
+STACKED = 2**14  # numbers; frames that fit into so many are made in one loop, at the cost of all being as large
+Shape = tuple[int, int]  # of a frame [n, m], n >= m
 
 
 def orthogonal(scale: float = 1.0):
     """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times `scale` (Saxe et al. 2014).
 
-    A Gaussian matrix is orthonormalised column by column; projecting twice keeps it orthogonal to rounding error (Giraud et
-    al. 2005). The result is uniformly distributed over the orthonormal frames.
+    The orthonormal frame is uniformly distributed. In networks made by `make_network` all frames are drawn together.
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
         del out_sharding
         rows, columns = math.prod(shape[:-1]), shape[-1]
         tall = (max(rows, columns), min(rows, columns))
-        frame = orthonormal_columns(jax.random.normal(key, tall, jnp.float32))
+        frame = _frame_at_hand(tall)
+        if frame is None:
+            (frame,) = draw_frames(key, [tall])
         return (scale * (frame if rows >= columns else frame.T)).reshape(shape).astype(dtype)
 
     return init
 
 
-def orthonormal_columns(matrix: Array) -> Array:
-    """Gram-Schmidt with one re-orthogonalisation: [n, m] with n >= m and independent columns to [n, m] with QᵀQ = 1."""
+@contextlib.contextmanager
+def frames_from(supply: Callable[[Shape], Array | None]) -> Iterator[None]:
+    """Within it, initialisers ask `supply` for a frame [n, m] before they draw one themselves, which they do for None.
 
-    def step(j: Array, frame: Array) -> Array:
-        column = frame[:, j]
-        done = jnp.where(jnp.arange(frame.shape[1]) < j, frame, 0.0)  # [n, m] columns finished so far
-        for _ in range(2):
-            column = column - done @ (column @ done)
-        return frame.at[:, j].set(column / jnp.linalg.norm(column))
+    Only where JAX traces what it traced at the beginning: within a `vmap` or a loop one question stands for several frames.
+    """
+    token = _supply.set((supply, get_opaque_trace_state(convention="nnx")))
+    try:
+        yield
+    finally:
+        _supply.reset(token)
 
-    return jax.lax.fori_loop(0, matrix.shape[1], step, matrix)
+
+_supply: contextvars.ContextVar[tuple[Callable[[Shape], Array | None], Any] | None] = contextvars.ContextVar(
+    "supply of frames", default=None
+)
+
+
+def _frame_at_hand(shape: Shape) -> Array | None:
+    found = _supply.get()
+    if found is None or found[1] != get_opaque_trace_state(convention="nnx"):
+        return None
+    return found[0](shape)
+
+
+def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
+    """Uniformly distributed frames [n, m], QᵀQ = 1, one for each of `shapes`; the key is consumed.
+
+    One draw for all, and a loop for each group of them: with a draw and a loop for each layer a program takes a second longer
+    to compile.
+    """
+    groups = _groups(shapes)
+    sizes = [math.prod(common) * len(places) for common, places in groups]
+    ends = np.cumsum(sizes, dtype=int)
+    normal = jax.random.normal(key, (sum(sizes),))
+    frames: dict[int, Array] = {}
+    for (common, places), end, size in zip(groups, ends, sizes, strict=True):
+        rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
+        inside = (np.arange(common[0])[:, None] < rows) & (np.arange(common[1]) < columns)  # [L, n, m]
+        stacked = _frames(jnp.where(inside, normal[end - size : end].reshape(-1, *common), 0.0))
+        frames |= {i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)}
+    return [frames[i] for i in range(len(shapes))]
+
+
+def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
+    """Which shapes are made together, by their places, and how large each of them then is: small ones, and equal ones."""
+    groups: dict[Shape, list[int]] = {}  # by the shape of the group
+    for i in sorted(range(len(shapes)), key=lambda i: shapes[i], reverse=True):
+        for common in groups:
+            joined = (max(common[0], shapes[i][0]), max(common[1], shapes[i][1]))
+            if joined == common == shapes[i] or math.prod(joined) <= STACKED:
+                groups[joined] = [*groups.pop(common), i]
+                break
+        else:
+            groups[shapes[i]] = [i]
+    return list(groups.items())
+
+
+def _frames(normal: Array) -> Array:
+    """Frames from standard normal numbers [L, n, m], n >= m, with zeros below and right of those that are smaller.
+
+    Frame Q is the product of m reflections, the k-th of them by a normal vector of the last n - k + 1 axes, with the signs
+    that make it uniform (Stewart 1980, section 3; Mezzadri 2007, section 5). Of a column of zeros nothing is reflected.
+    """
+    rows, columns = normal.shape[1:]
+
+    def reflect(i: Array, frames: Array) -> Array:
+        k = columns - 1 - i
+        column = jax.lax.dynamic_index_in_dim(normal, k, axis=2, keepdims=False)  # [L, n]
+        vector = jnp.where(jnp.arange(rows) >= k, column, 0.0)
+        head = jax.lax.dynamic_slice_in_dim(column, k, 1, axis=1)  # [L, 1], the vector's first number
+        length = jnp.sqrt(jnp.einsum("ln,ln->l", vector, vector, precision="highest"))[:, None]
+        sign = jnp.where(head < 0.0, -1.0, 1.0)
+        vector += jnp.where(jnp.arange(rows) == k, sign * length, 0.0)
+        half_square = jnp.where(length > 0.0, length * (length + jnp.abs(head)), 1.0)  # of the sum in the line above
+        vector *= jax.lax.rsqrt(half_square)  # its length is √2, or 0
+        along = jnp.einsum("ln,lnm->lm", vector, frames, precision="highest")
+        reflected = frames - vector[:, :, None] * along[:, None, :]
+        return jnp.where(jnp.arange(columns) == k, -sign[:, :, None], 1.0) * reflected
+
+    return jax.lax.fori_loop(0, columns, reflect, jnp.broadcast_to(jnp.eye(rows, columns), normal.shape))

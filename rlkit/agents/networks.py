@@ -12,7 +12,7 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.initializers import orthogonal
+from rlkit.agents.initializers import Shape, draw_frames, frames_from, orthogonal
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.products import product
 from rlkit.spaces import Space, is_image, leaves
@@ -42,7 +42,13 @@ def make_network(build: ModuleBuilder) -> Network:
     Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics, dropout keys): a policy must be a pure
     function of its parameters.
     """
-    abstract = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
+    shapes: list[Shape] = []  # of the orthogonal weights, in the order in which `build` asks for them
+
+    def note_shapes() -> nnx.Module:
+        with frames_from(shapes.append):
+            return build(nnx.Rngs(0))
+
+    abstract = nnx.eval_shape(note_shapes)
     graphdef, _params, rest = nnx.split(abstract, nnx.Param, ...)
     found = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
     require(
@@ -52,7 +58,16 @@ def make_network(build: ModuleBuilder) -> Network:
     )
 
     def init(key: Key) -> Params:
-        return nnx.to_pure_dict(nnx.state(build(nnx.Rngs(key)), nnx.Param))
+        frames_key, others_key = jax.random.split(key)
+        frames = iter(zip(shapes, draw_frames(frames_key, shapes), strict=True))
+
+        def supply(shape: Shape) -> Array | None:
+            expected, frame = next(frames, (None, None))
+            return frame if shape == expected else None  # `build` may ask for others than before
+
+        with frames_from(supply):
+            module = build(nnx.Rngs(others_key))
+        return nnx.to_pure_dict(nnx.state(module, nnx.Param))
 
     def apply(params: Params, *inputs: Any) -> Any:
         module: Any = nnx.merge(graphdef, params)
