@@ -10,7 +10,7 @@ from jax import Array
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
-from rlkit.agents.networks import Network, Torso, WithHead, linear, make_network, out_features
+from rlkit.agents.networks import Linear, Network, Torso, WithHead, make_network, out_features
 from rlkit.spaces import Space, check_observation_space, example, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -108,8 +108,8 @@ class SharedActorCritic(nnx.Module):
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.torso = build(rngs)
-        self.actor_head = linear(features, num_outputs, scale=0.01, rngs=rngs)
-        self.critic_head = linear(features, 1, scale=1.0, rngs=rngs)
+        self.actor_head = Linear(features, num_outputs, scale=0.01, rngs=rngs)
+        self.critic_head = Linear(features, 1, scale=1.0, rngs=rngs)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
         torso: Any = self.torso

@@ -28,16 +28,24 @@ def orthogonal(scale: float = 1.0):
     The orthonormal frame is uniformly distributed. In networks made by `make_network` all frames are drawn together.
     """
 
-    def init(key: Array, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
+    def init(key: Key, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
         del out_sharding
-        rows, columns = math.prod(shape[:-1]), shape[-1]
-        tall = (max(rows, columns), min(rows, columns))
-        frame = _frame_at_hand(tall)
-        if frame is None:
-            (frame,) = draw_frames(key, [tall])
-        return (scale * (frame if rows >= columns else frame.T)).reshape(shape).astype(dtype)
+        return orthogonal_kernel(lambda: key, shape, scale).astype(dtype)
 
     return init
+
+
+def orthogonal_kernel(make_key: Callable[[], Key], shape: tuple[int, ...], scale: float) -> Array:
+    """What `orthogonal(scale)` makes of a key, float32, which `make_key` is asked for only if a frame must be drawn.
+
+    A key of `nnx.Rngs` that nobody uses takes a hundredth of a second to trace.
+    """
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    tall = (max(rows, columns), min(rows, columns))
+    frame = _frame_at_hand(tall)
+    if frame is None:
+        (frame,) = draw_frames(make_key(), [tall])
+    return (scale * (frame if rows >= columns else frame.T)).reshape(shape)
 
 
 @contextlib.contextmanager

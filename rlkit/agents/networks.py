@@ -12,7 +12,7 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.initializers import Shape, draw_frames, frames_from, orthogonal
+from rlkit.agents.initializers import Shape, draw_frames, frames_from, orthogonal_kernel
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.products import product
 from rlkit.spaces import Space, is_image, leaves
@@ -44,8 +44,12 @@ def make_network(build: ModuleBuilder) -> Network:
     """
     shapes: list[Shape] = []  # of the orthogonal weights, in the order in which `build` asks for them
 
+    def note(shape: Shape) -> Array:
+        shapes.append(shape)
+        return jnp.zeros(shape)
+
     def note_shapes() -> nnx.Module:
-        with frames_from(shapes.append):
+        with frames_from(note):
             return build(nnx.Rngs(0))
 
     abstract = nnx.eval_shape(note_shapes)
@@ -90,6 +94,21 @@ class Activation(nnx.Module):
         return ACTIVATIONS[self.name](self.norm(x) if self.norm else x)
 
 
+class Linear(nnx.Module):
+    """A linear layer, [..., in_features] -> [..., out_features], of orthogonal weights times `scale`, computed by `product`.
+
+    Its parameters are called as those of `nnx.Linear`, which is slower to trace.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0, rngs: nnx.Rngs):
+        self.kernel = nnx.Param(orthogonal_kernel(rngs.params, (in_features, out_features), scale))
+        self.bias = nnx.Param(jnp.zeros(out_features))
+
+    def __call__(self, x: Array) -> Array:
+        bias = self.bias[...].reshape((1,) * (x.ndim - 1) + (-1,))
+        return product(x, self.kernel[...]) + bias
+
+
 class MLP(nnx.Module):
     """Fully connected layers, each followed by the activation: [..., in_features] -> [..., hidden_sizes[-1]]."""
 
@@ -97,7 +116,7 @@ class MLP(nnx.Module):
         self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, layer_norm: bool = False, rngs: nnx.Rngs
     ):
         sizes = [in_features, *hidden_sizes]
-        self.layers = nnx.List([linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)])
+        self.layers = nnx.List([Linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)])
         self.activations = nnx.List([Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes])
 
     def __call__(self, x: Array) -> Array:
@@ -116,7 +135,7 @@ class Conv(nnx.Module):
 
     def __init__(self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs):
         shape = (kernel, kernel, channels, out_channels)
-        self.kernel = nnx.Param(orthogonal(math.sqrt(2))(rngs.params(), shape))
+        self.kernel = nnx.Param(orthogonal_kernel(rngs.params, shape, math.sqrt(2)))
         self.bias = nnx.Param(jnp.zeros(out_channels))
         self.size, self.stride = kernel, stride
 
@@ -214,7 +233,7 @@ class WithHead(nnx.Module):
 
     def __init__(self, torso: nnx.Module, in_features: int, out_features: int, scale: float, *, rngs: nnx.Rngs):
         self.torso = torso
-        self.head = linear(in_features, out_features, scale=scale, rngs=rngs)
+        self.head = Linear(in_features, out_features, scale=scale, rngs=rngs)
 
     def __call__(self, obs: Obs) -> Array:
         torso: Any = self.torso
@@ -232,21 +251,6 @@ class Twins(nnx.Module):
 
     def __call__(self, *inputs: Any) -> Array:
         return jnp.stack([network(*inputs) for network in (self.first, self.second)])  # pyright: ignore[reportCallIssue]
-
-
-def linear(in_features: int, out_features: int, *, scale: float, rngs: nnx.Rngs) -> nnx.Linear:
-    """A linear layer with orthogonal weights times `scale` and zero bias, computed by `product`."""
-    return nnx.Linear(in_features, out_features, kernel_init=orthogonal(scale), dot_general=_dot_general, rngs=rngs)
-
-
-def _dot_general(x: Array, weights: Array, *settings: Any, **options: Any) -> Array:
-    """`product` as `nnx.Linear` calls it: always over the last axis of x and the first of the weights.
-
-    The options of NNX, such as a precision, are those that `linear` never sets.
-    """
-    del settings
-    assert all(option is None for option in options.values()), options
-    return product(x, weights)
 
 
 def acts_elsewhere(agent: str, needed: str, space: Space) -> SpaceError:
@@ -277,8 +281,14 @@ def out_features(build: ModuleBuilder, example: Obs) -> int:
 
     Raises `ConfigError` if it is not one array [B, features].
     """
+
+    def outputs(obs: Obs) -> Any:
+        with frames_from(jnp.zeros):
+            module: Any = build(nnx.Rngs(0))
+        return module(obs)
+
     try:
-        out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)  # pyright: ignore[reportCallIssue]
+        out = jax.eval_shape(outputs, example)
     except Exception as error:
         raise ConfigError(
             f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B, features]"

@@ -11,7 +11,7 @@ from jax import Array
 
 from rlkit.agents.actor_critic import TorsoBuilder
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
-from rlkit.agents.networks import Network, Torso, acts_elsewhere, linear, make_network, out_features
+from rlkit.agents.networks import Linear, Network, Torso, acts_elsewhere, make_network, out_features
 from rlkit.ops.integers import as_integers, as_uniform
 from rlkit.spaces import Space, check_observation_space, example
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -127,8 +127,8 @@ class QValues(nnx.Module):
 
     def __init__(self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs):
         self.torso = build(rngs)
-        self.advantage_head = linear(features, num_actions, scale=1.0, rngs=rngs)
-        self.value_head = linear(features, 1, scale=1.0, rngs=rngs) if dueling else None
+        self.advantage_head = Linear(features, num_actions, scale=1.0, rngs=rngs)
+        self.value_head = Linear(features, 1, scale=1.0, rngs=rngs) if dueling else None
 
     def __call__(self, obs: Obs) -> Array:
         torso: Any = self.torso

@@ -391,10 +391,10 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
         _check_replay(algorithm, algorithm.replay_buffer, env)
     obs = spaces.example(env.observation_space, (env.num_envs,))
     wanted = spaces.example(env.action_space, (env.num_envs,))
-    key = jax.random.key(0)
+    key = jax.eval_shape(jax.random.key, 0)
     try:
         params = jax.eval_shape(agent.init, key)
-        action, _, _ = jax.eval_shape(agent.explore, params, obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0))
+        action, _, _ = jax.eval_shape(agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0))
     except Exception as error:
         raise SpaceError(
             f"the agent fails on observations of {env.observation_space}: {error}; build it with the spaces of this environment"

@@ -6,16 +6,15 @@ training step has several. docs/speed.md has what it gains to do without. What d
 `jax.random` as ever.
 """
 
+import functools
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.experimental.xla_metadata import set_xla_metadata
+from jax import Array, lax
 
-SMALL = 64  # hashes; with 256, which a batch from a replay memory takes, DQN was an eighth slower
+SMALL = 1024  # hashes
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2; used in turns
 PARITY = np.uint32(0x1BD11BDA)
 ITERATIONS = 5  # of four rounds each
@@ -24,23 +23,20 @@ ITERATIONS = 5  # of four rounds each
 def register() -> bool:
     """Has every program for a CPU that this process compiles from now on draw so; False where this JAX does not let us.
 
-    More than `SMALL` hashes are a loop with fewer arrays (JAX's own is out of reach here). Up to `SMALL` are part of the kernel
-    that uses them. Where each has a key of its own, as what a network takes for a layer, they are a call that XLA must not
-    inline: it would put the whole chain of hashes behind a layer's key into each kernel that reads it, which takes a second or
-    two to compile. A number that is known only later (`jax.export`) is a loop.
+    More than `SMALL` hashes, or a number that is known only later (`jax.export`), are a loop with fewer arrays (JAX's own is
+    out of reach here). Up to `SMALL` are one kernel.
     """
     try:
         from jax.extend.random import threefry2x32_p
         from jax.interpreters.mlir import lower_fun, register_lowering
     except ImportError:
         return False
-    unrolled, rolled, called = (lower_fun(form, multiple_results=True) for form in (hash_unrolled, hash_rolled, _called))
+    one_kernel, rolled = (lower_fun(form, multiple_results=True) for form in (_one_kernel, hash_rolled))
 
     def lower(context: Any, *operands: Any) -> Any:
-        num, num_keys = (math.prod(aval.shape) for aval in (context.avals_out[0], context.avals_in[0]))
-        if not isinstance(num, int) or num > SMALL:
-            return rolled(context, *operands)
-        return (called if num == num_keys else unrolled)(context, *operands)
+        num = math.prod(context.avals_out[0].shape)
+        is_small = isinstance(num, int) and num <= SMALL
+        return (one_kernel if is_small else rolled)(context, *operands)
 
     register_lowering(threefry2x32_p, lower, platform="cpu")
     return True
@@ -48,12 +44,13 @@ def register() -> bool:
 
 def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011): the words `x1`, `x2` hashed by the key, uint32 arrays of one shape."""
-    keys = (key1, key2, key1 ^ key2 ^ PARITY)
-    x1, x2 = x1 + keys[0], x2 + keys[1]
+    constant = functools.cache(functools.partial(lax.full_like, x1))
+    keys = (key1, key2, lax.bitwise_xor(lax.bitwise_xor(key1, key2), constant(PARITY)))
+    x1, x2 = lax.add(x1, keys[0]), lax.add(x2, keys[1])
     for i in range(ITERATIONS):
         for distance in ROTATIONS[i % 2]:
-            x1, x2 = _round(x1, x2, np.uint32(distance))
-        x1, x2 = x1 + keys[(i + 1) % 3], x2 + keys[(i + 2) % 3] + np.uint32(i + 1)
+            x1, x2 = _round(x1, x2, constant(distance), constant(32 - distance))
+        x1, x2 = lax.add(x1, keys[(i + 1) % 3]), lax.add(lax.add(x2, keys[(i + 2) % 3]), constant(i + 1))
     return x1, x2
 
 
@@ -64,23 +61,26 @@ def hash_rolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, 
     def four_rounds(i: Array, words: tuple[Array, Array]) -> tuple[Array, Array]:
         x1, x2 = words
         for even, odd in zip(*ROTATIONS, strict=True):
-            x1, x2 = _round(x1, x2, jnp.where(i % 2 == 0, np.uint32(even), np.uint32(odd)))
+            distance = jnp.where(i % 2 == 0, np.uint32(even), np.uint32(odd))
+            x1, x2 = _round(x1, x2, jnp.full_like(x1, distance), jnp.full_like(x1, 32 - distance))
         return x1 + _chosen(keys, (i + 1) % 3), x2 + _chosen(keys, (i + 2) % 3) + (i + 1).astype(jnp.uint32)
 
-    return jax.lax.fori_loop(0, ITERATIONS, four_rounds, (x1 + keys[0], x2 + keys[1]))
+    return lax.fori_loop(0, ITERATIONS, four_rounds, (x1 + keys[0], x2 + keys[1]))
 
 
-_JITTED = jax.jit(hash_unrolled)
+def _one_kernel(*operands: Array) -> tuple[Array, Array]:
+    """`hash_unrolled`, stacked, which ends a kernel: XLA would put a hash, and those behind its key, into all that read it.
+
+    The barrier is for the stack: without it XLA takes out again what was put in.
+    """
+    words = lax.optimization_barrier(jnp.stack(hash_unrolled(*operands)))
+    return words[0], words[1]
 
 
-def _called(*operands: Array) -> tuple[Array, Array]:
-    with set_xla_metadata(inlineable="false"):
-        return _JITTED(*operands)
-
-
-def _round(x1: Array, x2: Array, distance: Any) -> tuple[Array, Array]:
-    total = x1 + x2
-    return total, total ^ ((x2 << distance) | (x2 >> (np.uint32(32) - distance)))
+def _round(x1: Array, x2: Array, left: Array, right: Array) -> tuple[Array, Array]:
+    """The second word is turned by `left` bits, `right` is 32 - `left`. In `lax` alone, which is quicker to trace."""
+    total = lax.add(x1, x2)
+    return total, lax.bitwise_xor(total, lax.bitwise_or(lax.shift_left(x2, left), lax.shift_right_logical(x2, right)))
 
 
 def _chosen(keys: tuple[Array, Array, Array], index: Array) -> Array:

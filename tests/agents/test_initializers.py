@@ -69,7 +69,7 @@ def deep(layers: int):
 
 def test_a_deeper_network_has_no_more_loops(key):
     """Each loop takes a tenth of a second to compile."""
-    shallow, deeper = (jax.jit(deep(layers).init).lower(key).as_text().count("stablehlo.while") for layers in (2, 6))
+    shallow, deeper = (jax.jit(deep(layers).init).lower(key).as_text().count("stablehlo.while") for layers in (5, 9))
     assert 0 < shallow == deeper
 
 
