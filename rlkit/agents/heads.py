@@ -56,13 +56,12 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
     check_action_space(space)
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return PolicyHead(int(space.n), dict, lambda out, _: Categoricals((distrax.Categorical(logits=out),), start))
+        return PolicyHead(int(space.n), dict, lambda out, _: Categoricals((jax.nn.log_softmax(out),), start))
     if isinstance(space, spaces.MultiDiscrete):
         splits, starts = np.cumsum(space.nvec)[:-1].tolist(), np.asarray(space.start, np.int32)
 
         def factored(out: Array, _: Params) -> Distribution:
-            parts = tuple(distrax.Categorical(logits=logits) for logits in jnp.split(out, splits, axis=-1))
-            return Categoricals(parts, starts)
+            return Categoricals(tuple(jax.nn.log_softmax(logits) for logits in jnp.split(out, splits, axis=-1)), starts)
 
         return PolicyHead(int(space.nvec.sum()), dict, factored)
     if isinstance(space, spaces.Box):
@@ -80,41 +79,55 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
 
 @dataclasses.dataclass(frozen=True)
 class Categoricals:
-    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action."""
+    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action.
 
-    parts: tuple[Any, ...]  # distrax.Categorical, one for each choice
+    The same samples, log-probs and entropies as of `distrax.Categorical`, which normalises again for each and checks every
+    sample, in kernels of their own. Choices may have probability 0.
+    """
+
+    log_probs: tuple[Array, ...]  # [B, n] for each choice
     start: Any
 
     def sample(self, key: Key) -> Action:
         """Actions of the space; the key is consumed."""
         if self._single:
-            return self.parts[0].sample(seed=key).astype(jnp.int32) + self.start
-        keys = jax.random.split(key, len(self.parts))
-        return self._join([part.sample(seed=k) for part, k in zip(self.parts, keys, strict=True)])
+            return self._join([jax.random.categorical(key, self.log_probs[0])])
+        keys = jax.random.split(key, len(self.log_probs))
+        return self._join([jax.random.categorical(k, log_probs) for k, log_probs in zip(keys, self.log_probs, strict=True)])
 
     def mode(self) -> Action:
         """The most likely actions."""
-        if self._single:
-            return self.parts[0].mode().astype(jnp.int32) + self.start
-        return self._join([part.mode() for part in self.parts])
+        return self._join([jnp.argmax(log_probs, axis=-1) for log_probs in self.log_probs])
 
     def log_prob(self, action: Action) -> Array:
         """[B], the sum over choices."""
         index = action - self.start
-        if self._single:
-            return self.parts[0].log_prob(index)
-        return jnp.stack([part.log_prob(index[..., i]) for i, part in enumerate(self.parts)]).sum(0)
+        indices = [index] if self._single else [index[..., i] for i in range(len(self.log_probs))]
+        return sum(map(_chosen, self.log_probs, indices), start=jnp.float32(0.0))
 
     def entropy(self) -> Array:
         """[B], the sum over choices."""
-        return jnp.stack([part.entropy() for part in self.parts]).sum(0)
+        return sum(map(_entropy, self.log_probs), start=jnp.float32(0.0))
 
     @property
     def _single(self) -> bool:
         return isinstance(self.start, int)
 
-    def _join(self, actions: list[Array]) -> Action:
-        return jnp.stack(actions, axis=-1).astype(jnp.int32) + self.start
+    def _join(self, choices: list[Array]) -> Action:
+        return (choices[0] if self._single else jnp.stack(choices, axis=-1)).astype(jnp.int32) + self.start
+
+
+def _chosen(log_probs: Array, index: Array) -> Array:
+    """[B, n] and [B] -> [B]: the entry at the index, without a gather, whose gradient would be a scatter."""
+    places = jnp.arange(log_probs.shape[-1])
+    return jnp.sum(jnp.where(places == index[..., None], log_probs, 0.0), axis=-1)
+
+
+def _entropy(log_probs: Array) -> Array:
+    """[B, n] -> [B]; what is impossible adds nothing, to the gradient neither."""
+    impossible = log_probs == -jnp.inf
+    known = jnp.where(impossible, 0.0, log_probs)
+    return -jnp.sum(jnp.where(impossible, 0.0, jnp.exp(known) * known), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

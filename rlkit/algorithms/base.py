@@ -245,7 +245,7 @@ class Algorithm:
             (learner, carried), found = step(state, jax.tree.map(lambda x: x[0], inputs))
         else:
             (learner, carried), stacked = jax.lax.scan(step_packed, state, inputs)
-            found = reduce_metrics(stacked.unpack())
+            found = reduce_metrics(stacked)
         learner = _with_params(learner, form.unpack)
         return learner, memory if buffer is None else carried, found
 
@@ -366,13 +366,18 @@ def _errors_of(batch: Any, error: Array | None) -> Array:
     return error
 
 
-def reduce_metrics(stacked: Metrics) -> Metrics:
+def reduce_metrics(stacked: Packed) -> Metrics:
     """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what is not NaN.
 
     NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays where nothing was measured.
     Arrays of NumPy give arrays of NumPy.
     """
-    return {name: x.sum(0) if name.startswith("sum/") else _mean_of_known(x) for name, x in stacked.items()}
+    sums, means = (stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack() for over in (_sum, _mean_of_known))
+    return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
+
+
+def _sum(x: Any) -> Any:
+    return x.sum(0)
 
 
 def _mean_of_known(x: Any) -> Any:

@@ -214,7 +214,7 @@ class HostProgram:
             raise
         rows = jax.device_get([metrics for metrics, _ in found])
         stacked = jax.tree.map(lambda *vectors: np.stack(vectors), *rows)
-        return ts, (reduce_metrics(stacked.unpack()), found[-1][1])
+        return ts, (reduce_metrics(stacked), found[-1][1])
 
     def _iterate_beside(self, ts: TrainState, epochs: int, found: list[Found]) -> TrainState:
         """The iterations, each rollout collected while the one before it is learned from."""

@@ -176,11 +176,10 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
         return packing.pack(ts), Packed.of(metrics)
 
     packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
-    ts, metrics = packing.unpack(packed), stacked.unpack()
-    found = reduce_metrics(metrics)
-    if "loss" in metrics and "sum/skipped_updates" not in metrics:
-        found["loss"] = metrics["loss"].mean(0)
-    return ts, found
+    found = reduce_metrics(stacked)
+    if "loss" in found and "sum/skipped_updates" not in found:
+        found["loss"] = stacked.unpack()["loss"].mean(0)
+    return packing.unpack(packed), found
 
 
 def _require_same_types(before: PyTree, after: PyTree) -> None:
@@ -248,10 +247,10 @@ def fit(
 
     def outer(ts: PyTree, _: None) -> tuple[PyTree, dict[str, PyTree]]:
         ts, metrics = outer_iteration(module, ts, steps_per_iteration)
-        return ts, {"train": metrics, "eval": evaluate(module, ts)}
+        return ts, {"train": Packed.of(metrics), "eval": evaluate(module, ts)}
 
     train_state, stacked = jax.lax.scan(outer, train_state, length=num_iterations)
-    return train_state, stacked | first
+    return train_state, stacked | {"train": stacked["train"].unpack()} | first
 
 
 def strong_types(tree: PyTree) -> PyTree:

@@ -2,6 +2,7 @@
 
 import itertools
 
+import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +33,34 @@ def test_discrete(key, start):
     samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)))
     share = np.stack([(samples == action + start).mean(0) for action in range(3)], -1)
     np.testing.assert_allclose(share, p, atol=5 * 0.5 / np.sqrt(4000))
+
+
+def test_choices_are_those_of_distrax(key):
+    logits = 3.0 * jax.random.normal(key, (5, 4))
+    policy, reference = policy_head(spaces.Discrete(4)).distribution(logits, {}), distrax.Categorical(logits=logits)
+    action = jnp.array([0, 3, 1, 2, 2])
+    np.testing.assert_array_equal(policy.sample(key), reference.sample(seed=key))
+    np.testing.assert_array_equal(policy.mode(), reference.mode())
+    np.testing.assert_allclose(policy.log_prob(action), reference.log_prob(action), rtol=1e-6)
+    np.testing.assert_allclose(policy.entropy(), reference.entropy(), rtol=1e-5)
+
+
+def test_choices_that_are_impossible(key):
+    """A network may mask an action by a logit of -inf: it is never taken, and losses and gradients stay finite."""
+    head, mask = policy_head(spaces.Discrete(3)), jnp.array([0.0, -jnp.inf, 0.0])
+
+    def loss(logits):
+        policy = head.distribution(logits + mask, {})
+        return (policy.entropy() + policy.log_prob(jnp.array([0, 2]))).sum()
+
+    logits = jnp.array([[0.3, 0.1, -0.2], [0.0, 5.0, 1.0]])
+    p = softmax(np.delete(np.asarray(logits), 1, axis=1))
+    policy = head.distribution(logits + mask, {})
+    np.testing.assert_allclose(policy.entropy(), -(p * np.log(p)).sum(-1), rtol=1e-5)
+    assert not (np.asarray(jax.vmap(policy.sample)(jax.random.split(key, 500))) == 1).any()
+    gradient = np.asarray(jax.grad(loss)(logits))
+    assert np.isfinite(gradient).all()
+    np.testing.assert_array_equal(gradient[:, 1], 0.0)
 
 
 @pytest.mark.parametrize("start", [None, [1, -2]])

@@ -16,6 +16,7 @@ from rlkit.algorithms.batch_builders import OnPolicyBatch, moments, scale_reward
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.ppo import ppo
 from rlkit.errors import ConfigError, SpaceError
+from rlkit.ops.packing import Packed, Packing
 from rlkit.ops.running_stats import fold, init_stats, normalize
 
 TINY = PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1)
@@ -157,22 +158,37 @@ def test_moments_over_devices():
     np.testing.assert_allclose(variance, [3.5, 3.5])
 
 
+def stacked_rows(library, rows):
+    """Packed metrics over a leading axis, as a loop over `rows` returns them."""
+    rows = [{name: jnp.array(x) for name, x in row.items()} for row in rows]
+    packing = Packing(rows[0])
+    vectors = zip(*map(packing.pack, rows), strict=True)
+    return Packed(vectors=[library.stack([library.asarray(x) for x in each]) for each in vectors], packing=packing)
+
+
 @pytest.mark.fast
 def test_reduce_metrics():
-    found = reduce_metrics({"loss": jnp.array([1.0, 3.0]), "sum/skipped_updates": jnp.array([1.0, 1.0])})
+    found = reduce_metrics(
+        stacked_rows(jnp, [{"loss": 1.0, "sum/skipped_updates": 1}, {"loss": 3.0, "sum/skipped_updates": 1}])
+    )
     assert {name: float(x) for name, x in found.items()} == {"loss": 2.0, "sum/skipped_updates": 2.0}
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("library", [np, jnp])
 def test_reduce_metrics_averages_what_was_measured(library):
-    """NaN is no measurement; of two seeds each has its own. Infinities and the NaN of sums stay."""
-    rows = [[1.0, np.nan], [np.nan, np.nan], [4.0, np.nan]]
-    stacked = {"loss": rows, "size": [1, 2, 4], "high": [1.0, np.inf, 0.0], "sum/count": [1.0, np.nan, 1.0]}
+    """NaN is no measurement; of two seeds each has its own. Infinities and the NaN of sums stay, and sums of integers exact."""
+    large = 2**24 + 1
+    rows = [
+        {"loss": [1.0, np.nan], "size": 1, "high": 1.0, "sum/count": 1.0, "sum/steps": large},
+        {"loss": [np.nan, np.nan], "size": 2, "high": np.inf, "sum/count": np.nan, "sum/steps": 0},
+        {"loss": [4.0, np.nan], "size": 4, "high": 0.0, "sum/count": 1.0, "sum/steps": 0},
+    ]
     reduce = reduce_metrics if library is np else jax.jit(reduce_metrics)
-    found = reduce({name: library.asarray(x) for name, x in stacked.items()})
+    found = reduce(stacked_rows(library, rows))
     np.testing.assert_array_equal(found["loss"], [2.5, np.nan])
     np.testing.assert_allclose([found[name] for name in ("size", "high", "sum/count")], [7 / 3, np.inf, np.nan], rtol=1e-6)
+    assert int(found["sum/steps"]) == large
     assert all(isinstance(x, jax.Array) == (library is jnp) for x in found.values())
 
 
