@@ -73,8 +73,8 @@ def _one_kernel(*operands: Array) -> tuple[Array, Array]:
 
     The barrier is for the stack: without it XLA takes out again what was put in.
     """
-    words = lax.optimization_barrier(jnp.stack(hash_unrolled(*operands), axis=-1))
-    return words[..., 0], words[..., 1]
+    words = lax.optimization_barrier(jnp.stack(hash_unrolled(*operands)))
+    return words[0], words[1]
 
 
 def _round(x1: Array, x2: Array, left: Array, right: Array) -> tuple[Array, Array]:
