@@ -56,8 +56,13 @@ def leaves(space: Space) -> list[Space]:
 
 
 def example(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
-    """Zeros (of NumPy) shaped and typed like a batch of elements of `space`, in the types that JAX computes with."""
-    return map_space(lambda leaf: np.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)
+    """Zeros shaped and typed like a batch of elements of `space`, in the types that JAX computes with."""
+    return map_space(lambda leaf: jnp.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)
+
+
+def abstract(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
+    """Shapes and dtypes of `example`; computes nothing."""
+    return jax.eval_shape(lambda: example(space, batch_shape))
 
 
 def jax_dtype(space: Space) -> np.dtype[Any]:

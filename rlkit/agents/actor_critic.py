@@ -11,7 +11,7 @@ from jax import Array
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.networks import Linear, Network, Torso, WithHead, make_network, out_features
-from rlkit.spaces import Space, check_observation_space, example, is_image, leaves
+from rlkit.spaces import Space, abstract, check_observation_space, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
 
@@ -82,7 +82,7 @@ def actor_critic(
         return Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
 
     build = torso or default_torso
-    features = out_features(build, example(observation_space, (2,)))
+    features = out_features(build, abstract(observation_space, (2,)))
     convolves = config.image_encoder == "cnn" and any(is_image(leaf) for leaf in leaves(observation_space))
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic

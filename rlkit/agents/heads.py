@@ -1,4 +1,4 @@
-"""From the output of a policy network to a distribution over actions (distrax), one head for each kind of action space."""
+"""From the output of a policy network to a distribution over actions, one head for each kind of action space."""
 
 import dataclasses
 import math
@@ -81,8 +81,8 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
 class Categoricals:
     """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action.
 
-    The same samples, log-probs and entropies as of `distrax.Categorical`, which normalises again for each and checks every
-    sample, in kernels of their own. Choices may have probability 0.
+    Of finite outputs of a network the same samples, log-probs and entropies as of `distrax.Categorical`, which normalises again
+    for each and checks every sample, in kernels of their own. A choice of -inf has probability 0. Of NaN samples are any.
     """
 
     log_probs: tuple[Array, ...]  # [B, n] for each choice
@@ -100,7 +100,7 @@ class Categoricals:
         return self._join([jnp.argmax(log_probs, axis=-1) for log_probs in self.log_probs])
 
     def log_prob(self, action: Action) -> Array:
-        """[B], the sum over choices."""
+        """[B], the sum over choices; -inf for an action outside the space."""
         index = action - self.start
         indices = [index] if self._single else [index[..., i] for i in range(len(self.log_probs))]
         return sum(map(_chosen, self.log_probs, indices), start=jnp.float32(0.0))
@@ -118,9 +118,10 @@ class Categoricals:
 
 
 def _chosen(log_probs: Array, index: Array) -> Array:
-    """[B, n] and [B] -> [B]: the entry at the index, without a gather, whose gradient would be a scatter."""
-    places = jnp.arange(log_probs.shape[-1])
-    return jnp.sum(jnp.where(places == index[..., None], log_probs, 0.0), axis=-1)
+    """[B, n] and [B] -> [B]: the entry at the index, -inf where it is none; the gradient of a gather would be a scatter."""
+    num = log_probs.shape[-1]
+    found = jnp.sum(jnp.where(jnp.arange(num) == index[..., None], log_probs, 0.0), axis=-1)
+    return jnp.where((index >= 0) & (index < num), found, -jnp.inf)
 
 
 def _entropy(log_probs: Array) -> Array:

@@ -25,32 +25,41 @@ Shape = tuple[int, int]  # of a frame [n, m], n >= m
 def orthogonal(scale: float = 1.0):
     """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times `scale` (Saxe et al. 2014).
 
-    The orthonormal frame is uniformly distributed. In networks made by `make_network` all frames are drawn together.
+    The orthonormal frame is uniformly distributed.
     """
 
     def init(key: Key, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
         del out_sharding
-        return orthogonal_kernel(lambda: key, shape, scale).astype(dtype)
+        (frame,) = draw_frames(key, [_tall(shape)])
+        return _as_kernel(frame, shape, scale).astype(dtype)
 
     return init
 
 
 def orthogonal_kernel(make_key: Callable[[], Key], shape: tuple[int, ...], scale: float) -> Array:
-    """What `orthogonal(scale)` makes of a key, float32, which `make_key` is asked for only if a frame must be drawn.
+    """Such a kernel, float32, for a layer that does not insist on its own key: from a frame at hand (`frames_from`), if any.
 
-    A key of `nnx.Rngs` that nobody uses takes a hundredth of a second to trace.
+    Otherwise `make_key` is asked for one: a key of `nnx.Rngs` that nobody uses takes a hundredth of a second to trace.
     """
-    rows, columns = math.prod(shape[:-1]), shape[-1]
-    tall = (max(rows, columns), min(rows, columns))
-    frame = _frame_at_hand(tall)
+    frame = _frame_at_hand(_tall(shape))
     if frame is None:
-        (frame,) = draw_frames(make_key(), [tall])
-    return (scale * (frame if rows >= columns else frame.T)).reshape(shape)
+        (frame,) = draw_frames(make_key(), [_tall(shape)])
+    return _as_kernel(frame, shape, scale)
+
+
+def _tall(shape: tuple[int, ...]) -> Shape:
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    return max(rows, columns), min(rows, columns)
+
+
+def _as_kernel(frame: Array, shape: tuple[int, ...], scale: float) -> Array:
+    upright = math.prod(shape[:-1]) >= shape[-1]
+    return (scale * (frame if upright else frame.T)).reshape(shape)
 
 
 @contextlib.contextmanager
 def frames_from(supply: Callable[[Shape], Array | None]) -> Iterator[None]:
-    """Within it, initialisers ask `supply` for a frame [n, m] before they draw one themselves, which they do for None.
+    """Within it, `orthogonal_kernel` asks `supply` for a frame [n, m] before it draws one itself, which it does for None.
 
     Only where JAX traces what it traced at the beginning: within a `vmap` or a loop one question stands for several frames.
     """
@@ -82,7 +91,7 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     groups = _groups(shapes)
     sizes = [math.prod(common) * len(places) for common, places in groups]
     ends = np.cumsum(sizes, dtype=int)
-    normal = jax.random.normal(key, (sum(sizes),))
+    normal = jax.random.normal(key, (sum(sizes),), jnp.float32)
     frames: dict[int, Array] = {}
     for (common, places), end, size in zip(groups, ends, sizes, strict=True):
         rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
@@ -128,4 +137,4 @@ def _frames(normal: Array) -> Array:
         reflected = frames - vector[:, :, None] * along[:, None, :]
         return jnp.where(jnp.arange(columns) == k, -sign[:, :, None], 1.0) * reflected
 
-    return jax.lax.fori_loop(0, columns, reflect, jnp.broadcast_to(jnp.eye(rows, columns), normal.shape))
+    return jax.lax.fori_loop(0, columns, reflect, jnp.broadcast_to(jnp.eye(rows, columns, dtype=normal.dtype), normal.shape))

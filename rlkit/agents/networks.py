@@ -63,11 +63,13 @@ def make_network(build: ModuleBuilder) -> Network:
 
     def init(key: Key) -> Params:
         frames_key, others_key = jax.random.split(key)
-        frames = iter(zip(shapes, draw_frames(frames_key, shapes), strict=True))
+        frames: dict[Shape, list[Array]] = {}
+        for shape, frame in zip(shapes, draw_frames(frames_key, shapes), strict=True):
+            frames.setdefault(shape, []).append(frame)
 
         def supply(shape: Shape) -> Array | None:
-            expected, frame = next(frames, (None, None))
-            return frame if shape == expected else None  # `build` may ask for others than before
+            left = frames.get(shape)  # `build` may ask for others than before
+            return left.pop() if left else None
 
         with frames_from(supply):
             module = build(nnx.Rngs(others_key))
@@ -102,7 +104,7 @@ class Linear(nnx.Module):
 
     def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0, rngs: nnx.Rngs):
         self.kernel = nnx.Param(orthogonal_kernel(rngs.params, (in_features, out_features), scale))
-        self.bias = nnx.Param(jnp.zeros(out_features))
+        self.bias = nnx.Param(jnp.zeros(out_features, jnp.float32))
 
     def __call__(self, x: Array) -> Array:
         bias = self.bias[...].reshape((1,) * (x.ndim - 1) + (-1,))
@@ -136,7 +138,7 @@ class Conv(nnx.Module):
     def __init__(self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs):
         shape = (kernel, kernel, channels, out_channels)
         self.kernel = nnx.Param(orthogonal_kernel(rngs.params, shape, math.sqrt(2)))
-        self.bias = nnx.Param(jnp.zeros(out_channels))
+        self.bias = nnx.Param(jnp.zeros(out_channels, jnp.float32))
         self.size, self.stride = kernel, stride
 
     def __call__(self, x: Array) -> Array:

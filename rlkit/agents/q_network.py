@@ -13,7 +13,7 @@ from rlkit.agents.actor_critic import TorsoBuilder
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.networks import Linear, Network, Torso, acts_elsewhere, make_network, out_features
 from rlkit.ops.integers import as_integers, as_uniform
-from rlkit.spaces import Space, check_observation_space, example
+from rlkit.spaces import Space, abstract, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
 
@@ -101,7 +101,7 @@ def q_network(
         )
 
     build, num_actions = torso or default_torso, int(action_space.n)
-    features = out_features(build, example(observation_space, (2,)))
+    features = out_features(build, abstract(observation_space, (2,)))
     network = make_network(lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs))
     return QNetwork(
         network=network,

@@ -377,13 +377,16 @@ def reduce_metrics(stacked: Packed) -> Metrics:
 
 
 def _sum(x: Any) -> Any:
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+        return x.sum(0, dtype=np.float64).astype(x.dtype)  # NumPy adds row to row, rounding each time
     return x.sum(0)
 
 
 def _mean_of_known(x: Any) -> Any:
     library: Any = np if isinstance(x, np.ndarray) else jnp
     known = ~library.isnan(x)
-    return library.mean(x, axis=0, where=known | ~known.any(0))  # NaN where it is nothing else
+    mean = library.mean(x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None)
+    return mean.astype(np.float32) if library is np else mean  # NaN where it is nothing else
 
 
 def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
@@ -394,8 +397,8 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
         algorithm.check(agent, env)
     if algorithm.replay_buffer is not None:
         _check_replay(algorithm, algorithm.replay_buffer, env)
-    obs = spaces.example(env.observation_space, (env.num_envs,))
-    wanted = spaces.example(env.action_space, (env.num_envs,))
+    obs = spaces.abstract(env.observation_space, (env.num_envs,))
+    wanted = spaces.abstract(env.action_space, (env.num_envs,))
     key = jax.eval_shape(jax.random.key, 0)
     try:
         params = jax.eval_shape(agent.init, key)

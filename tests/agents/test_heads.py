@@ -45,6 +45,12 @@ def test_choices_are_those_of_distrax(key):
     np.testing.assert_allclose(policy.entropy(), reference.entropy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("action", [-1, 4])
+def test_an_action_that_is_none_is_impossible(key, action):
+    policy = policy_head(spaces.Discrete(4)).distribution(jnp.zeros((1, 4)), {})
+    assert policy.log_prob(jnp.array([action])) == -jnp.inf
+
+
 def test_choices_that_are_impossible(key):
     """A network may mask an action by a logit of -inf: it is never taken, and losses and gradients stay finite."""
     head, mask = policy_head(spaces.Discrete(3)), jnp.array([0.0, -jnp.inf, 0.0])

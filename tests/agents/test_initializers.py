@@ -7,7 +7,7 @@ import pytest
 from flax import nnx
 
 from rlkit.agents.initializers import draw_frames, orthogonal
-from rlkit.agents.networks import MLP, make_network
+from rlkit.agents.networks import MLP, Linear, make_network
 
 
 def as_matrix(kernel) -> np.ndarray:
@@ -102,10 +102,26 @@ def test_a_module_that_asks_for_other_weights_later(key):
 
     def build(rngs):
         size = sizes.pop(0) if sizes else 3
-        return nnx.Linear(size, size, kernel_init=orthogonal(), rngs=rngs)
+        return Linear(size, size, rngs=rngs)
 
     kernel = as_matrix(make_network(build).init(key)["kernel"])
     np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-5)
+
+
+def test_an_initializer_with_a_key_of_its_own_keeps_it():
+    """Such as of a random projection that is the same for every seed."""
+
+    def build(rngs):
+        return nnx.Linear(6, 4, kernel_init=lambda key, *rest: orthogonal()(jax.random.key(7), *rest), rngs=rngs)
+
+    one, other = (make_network(build).init(jax.random.key(seed))["kernel"] for seed in (0, 1))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_seeds_are_as_alone():
+    keys, init = jax.random.split(jax.random.key(0), 3), deep(3).init
+    for i, alone in enumerate(map(init, keys)):
+        jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y, atol=1e-5), jax.vmap(init)(keys), alone)
 
 
 def test_dtype_is_kept(key):

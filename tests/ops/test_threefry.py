@@ -24,15 +24,17 @@ KNOWN = [
     ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
 ]
 # Draws on both sides of SMALL, of which a process without rlkit and this one must make the same.
-DRAWS = """
+DRAWS = f"""
+SMALL = {SMALL}
 import jax
 def draws():
     key = jax.random.key(7)
-    yield from (jax.random.bits(key, shape) for shape in ((), (1,), (3,), (64,), (65,), (8, 8), (3, 200)))
-    yield from (jax.random.key_data(jax.random.split(key, n)) for n in (2, 64, 65))
+    yield from (jax.random.bits(key, shape) for shape in ((), (1,), (3,), (SMALL,), (SMALL + 1,), (8, 8), (3, SMALL)))
+    yield from (jax.random.key_data(jax.random.split(key, n)) for n in (2, SMALL, SMALL + 1))
     yield jax.random.key_data(jax.random.fold_in(key, 12))
     yield jax.random.key_data(jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jax.numpy.arange(5)))
     yield jax.vmap(lambda k: jax.random.bits(k, (20,)))(jax.random.split(key, 9))
+    yield jax.vmap(lambda k: jax.random.bits(k, (200,)))(jax.random.split(key, 9))
     yield jax.random.permutation(key, 100).astype("uint32")
 def drawn():
     return [x.tolist() for x in jax.jit(lambda: list(draws()))()]
