@@ -42,9 +42,7 @@ def orthogonal_kernel(make_key: Callable[[], Key], shape: tuple[int, ...], scale
     Otherwise `make_key` is asked for one: a key of `nnx.Rngs` that nobody uses takes a hundredth of a second to trace.
     """
     frame = _frame_at_hand(_tall(shape))
-    if frame is None:
-        (frame,) = draw_frames(make_key(), [_tall(shape)])
-    return _as_kernel(frame, shape, scale)
+    return orthogonal(scale)(make_key(), shape) if frame is None else _as_kernel(frame, shape, scale)
 
 
 def _tall(shape: tuple[int, ...]) -> Shape:
@@ -95,7 +93,8 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     frames: dict[int, Array] = {}
     for (common, places), end, size in zip(groups, ends, sizes, strict=True):
         rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
-        inside = (np.arange(common[0])[:, None] < rows) & (np.arange(common[1]) < columns)  # [L, n, m]
+        # Computed by the program: as a constant it would be as large as the weights.
+        inside = (jnp.arange(common[0])[:, None] < rows) & (jnp.arange(common[1]) < columns)  # [L, n, m]
         stacked = _frames(jnp.where(inside, normal[end - size : end].reshape(-1, *common), 0.0))
         frames |= {i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)}
     return [frames[i] for i in range(len(shapes))]
@@ -107,7 +106,7 @@ def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
     for i in sorted(range(len(shapes)), key=lambda i: shapes[i], reverse=True):
         for common in groups:
             joined = (max(common[0], shapes[i][0]), max(common[1], shapes[i][1]))
-            if joined == common == shapes[i] or math.prod(joined) <= STACKED:
+            if common == shapes[i] or math.prod(joined) <= STACKED:
                 groups[joined] = [*groups.pop(common), i]
                 break
         else:

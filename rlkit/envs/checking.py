@@ -18,7 +18,7 @@ from rlkit.envs.host_episodes import raised
 from rlkit.envs.registry import make_env
 from rlkit.envs.vectorized import VectorizedEnv, vectorize
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, RlkitError, SpaceError, require
-from rlkit.spaces import example
+from rlkit.spaces import abstract, example
 from rlkit.types import Key, PyTree, TimeStep
 
 LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
@@ -221,7 +221,7 @@ def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding
 
 
 def _adapter_shapes(env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: Any) -> Iterator[Finding]:
-    name, wanted = type(env).__name__, jax.eval_shape(lambda: example(env.observation_space, (env.num_envs,)))
+    name, wanted = type(env).__name__, abstract(env.observation_space, (env.num_envs,))
     if not isinstance(step, TimeStep):
         yield Finding("error", f"{name}.step returned {type(step).__name__}", "return (state, TimeStep(...))")
         return

@@ -143,7 +143,7 @@ class HostProgram:
         """The shapes and dtypes of a state; starts no environment."""
         env = self._module.env
         batch = (env.num_envs,) if self._seeds == 1 else (self._seeds, env.num_envs)
-        obs = jax.eval_shape(lambda: spaces.example(env.observation_space, batch))
+        obs = spaces.abstract(env.observation_space, batch)
         shape = jax.eval_shape(self._start.function, jax.eval_shape(self._split.function, key), obs)
         return shape.replace(local=shape.local.replace(obs=obs))
 

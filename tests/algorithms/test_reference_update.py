@@ -129,7 +129,8 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
     factory, config, objective, rule = CASES[name]
     env = make_env(action_space=ACTIONS[actions])
     agent, algorithm = make_agent(env), factory(config)
-    init_key, update_key = jax.random.split(key)
+    # Not `key` itself, with which the twelve steps of a head's bias happen to end where they began.
+    init_key, update_key = jax.random.split(jax.random.fold_in(key, 1))
 
     @quick_jit
     def program():
@@ -149,13 +150,11 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
         np.testing.assert_array_equal(np.sort(order), np.arange(size))  # every sample once an epoch
 
     wanted = reference(config, params, rollout, plan, 0.25, objective, rule)
-    moved = []
     for (path, found), one, before in zip(
         jax.tree.leaves_with_path(learner.params), jax.tree.leaves(wanted), jax.tree.leaves(params), strict=True
     ):
         np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-5, err_msg=jax.tree_util.keystr(path))
-        moved.append(np.abs(np.asarray(found) - np.asarray(before)).max())
-    assert np.median(moved) > 1e-3  # steps may cancel out in a single small one
+        assert np.abs(np.asarray(found) - np.asarray(before)).max() > 1e-3  # and it did move
     rate = config.learning_rate * (0.75 if name == "ppo" else 1.0)
     np.testing.assert_allclose(metrics["learning_rate"], rate, rtol=1e-6)
     assert (learner.env_steps.to_int(), learner.updates.to_int()) == (40 + 64, len(plan))
