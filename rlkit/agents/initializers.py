@@ -94,7 +94,7 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     for (common, places), end, size in zip(groups, ends, sizes, strict=True):
         rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
         # Computed by the program: as a constant it would be as large as the weights.
-        inside = (jnp.arange(common[0])[:, None] < rows) & (jnp.arange(common[1]) < columns)  # [L, n, m]
+        inside = (jnp.arange(common[0])[None, :, None] < rows) & (jnp.arange(common[1])[None, None] < columns)  # [L, n, m]
         stacked = _frames(jnp.where(inside, normal[end - size : end].reshape(-1, *common), 0.0))
         frames |= {i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)}
     return [frames[i] for i in range(len(shapes))]
