@@ -15,6 +15,7 @@ from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessB
 from rlkit.algorithms.configs import A2CConfig
 from rlkit.algorithms.on_policy import Overrides, policy_gradient
 from rlkit.algorithms.updaters import LossFn
+from rlkit.ops.losses import means
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -38,9 +39,9 @@ def a2c_loss(config: A2CConfig) -> LossFn:
 
     def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
-        policy_loss = -(batch.advantage * policy.log_prob(batch.action)).mean()
-        value_loss = jnp.square(value - batch.target).mean()
-        entropy = policy.entropy().mean()
+        policy_loss, value_loss, entropy = means(
+            -batch.advantage * policy.log_prob(batch.action), jnp.square(value - batch.target), policy.entropy()
+        )
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 

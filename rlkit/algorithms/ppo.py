@@ -45,18 +45,23 @@ def ppo_loss(config: PPOConfig) -> LossFn:
     def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
-        policy_loss = losses.clipped_surrogate(log_ratio, batch.advantage, config.clip_epsilon).mean()
         if config.clip_value_loss:
             value_error = losses.clipped_squared_error(value, batch.value, batch.target, config.clip_epsilon)
         else:
             value_error = losses.squared_error(value, batch.target)
-        value_loss, entropy = value_error.mean(), policy.entropy().mean()
+        policy_loss, value_loss, entropy, kl, clip_fraction = losses.means(
+            losses.clipped_surrogate(log_ratio, batch.advantage, config.clip_epsilon),
+            value_error,
+            policy.entropy(),
+            losses.approximate_kl(log_ratio),
+            losses.outside_clip(log_ratio, config.clip_epsilon),
+        )
         metrics = {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approx_kl": losses.approximate_kl(log_ratio).mean(),
-            "clip_fraction": losses.outside_clip(log_ratio, config.clip_epsilon).mean(),
+            "approx_kl": kl,
+            "clip_fraction": clip_fraction,
         }
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 

@@ -1,7 +1,10 @@
-"""Loss terms on arrays [M]; every function returns one value per sample, reductions are the caller's."""
+"""Loss terms on arrays [M], one value per sample, and `means` of several of them."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
+
+FEW = 1024  # samples; one after the other, 4,096 made PPO a twentieth slower
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | Array) -> Array:
@@ -47,6 +50,28 @@ def clipped_squared_error(prediction: Array, old_prediction: Array, target: Arra
 def approximate_kl(log_ratio: Array) -> Array:
     """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r (Schulman 2020, "k3")."""
     return jnp.expm1(log_ratio) - log_ratio
+
+
+@jax.custom_jvp
+def means(*values: Array) -> tuple[Array, ...]:
+    """The mean of each of several floating arrays [M], as scalars.
+
+    Up to `FEW` samples are added up in one kernel on a CPU, together with what computes them, where XLA makes two of each
+    `values.mean()` and a further one for what it is the mean of.
+
+    >>> [x.item() for x in means(jnp.array([1.0, 3.0]), jnp.array([0.0, 5.0]))]
+    [2.0, 2.5]
+    """
+    if values[0].size > FEW:
+        return tuple(x.mean() for x in values)
+    zeros = tuple(jnp.zeros((), x.dtype) for x in values)
+    sums = jax.lax.reduce(values, zeros, lambda xs, ys: tuple(map(jnp.add, xs, ys)), (0,))
+    return tuple(total / x.size for total, x in zip(sums, values, strict=True))
+
+
+@means.defjvp
+def _means_jvp(values: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    return means(*values), tuple(tangent.mean() for tangent in tangents)
 
 
 def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -> Array:

@@ -83,3 +83,37 @@ def test_explained_variance():
     assert float(losses.explained_variance(jnp.zeros(3), target)) == 0.0
     assert float(losses.explained_variance(-target, target)) == pytest.approx(-3.0)
     assert float(losses.explained_variance(target, jnp.ones(3))) == 0.0  # nothing to explain
+
+
+@pytest.mark.parametrize("num", [1, 37, losses.FEW, losses.FEW + 1])
+def test_means_are_means(key, num):
+    values = [jax.random.normal(k, (num,)) + 1.0 for k in jax.random.split(key, 3)]
+    for found, value in zip(jax.jit(losses.means)(*values), values, strict=True):
+        np.testing.assert_allclose(found, np.asarray(value, np.float64).mean(), rtol=1e-5)
+    mapped = jax.vmap(losses.means)(jnp.stack(values), jnp.stack(values[::-1]))
+    np.testing.assert_allclose(mapped[0], [value.mean() for value in values], rtol=1e-5)
+    np.testing.assert_allclose(mapped[1], [value.mean() for value in values[::-1]], rtol=1e-5)
+
+
+def test_gradient_of_means(key):
+    x = jax.random.normal(key, (37,))
+
+    def weighted(x, means):
+        squares, sines = means(jnp.square(x), jnp.sin(x))
+        return 2.0 * squares - 3.0 * sines
+
+    wanted = [derive(weighted)(x, lambda *values: [v.mean() for v in values]) for derive in (jax.grad, jax.hessian)]
+    for found, one in zip([derive(weighted)(x, losses.means) for derive in (jax.grad, jax.hessian)], wanted, strict=True):
+        np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="what a kernel is depends on the device")
+def test_means_are_one_kernel():
+    def three(means, x):
+        return means(jnp.expm1(x) - x, jnp.tanh(x), x * x)
+
+    def kernels(means):
+        program = jax.jit(lambda x: three(means, x)).lower(jnp.ones(128)).compile().as_text()
+        return program.split("ENTRY")[1].count(" fusion(")
+
+    assert kernels(losses.means) == 1 < kernels(lambda *values: [v.mean() for v in values])

@@ -160,3 +160,32 @@ def test_traced_gamma_and_lambda():
 def test_discounted_sum_takes_a_discount_per_step():
     found = discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.array([0.5, 0.0, 9.0]))
     np.testing.assert_array_equal(found, [2.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 16, 17, 63, 64, 65, 257])
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_discounted_sum_is_the_recursion_at_any_length(key, length, shape):
+    x_key, discount_key = jax.random.split(key)
+    x = jax.random.normal(x_key, (length, *shape))
+    discount = jax.random.uniform(discount_key, x.shape, minval=-0.5, maxval=1.2)
+    wanted, following = np.zeros(x.shape), np.zeros(shape)
+    for t in reversed(range(length)):
+        following = wanted[t] = np.asarray(x[t], np.float64) + np.asarray(discount[t], np.float64) * following
+    np.testing.assert_allclose(jax.jit(discounted_sum)(x, discount), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_discounted_sum_over_a_constant_discount_is_a_geometric_series():
+    found = discounted_sum(jnp.ones(2000), jnp.float32(0.99))
+    np.testing.assert_allclose(found, (1 - 0.99 ** np.arange(2000, 0, -1.0)) / (1 - 0.99), rtol=1e-5)
+
+
+def test_gradient_of_discounted_sum():
+    gradient = jax.grad(lambda x: discounted_sum(x, jnp.full(5, 0.5))[1])(jnp.ones(5))
+    np.testing.assert_allclose(gradient, [0.0, 1.0, 0.5, 0.25, 0.125])
+
+
+def test_discounted_sum_is_a_few_kernels():
+    """And no loop, which a GPU would start anew for each step."""
+    text = jax.jit(discounted_sum).lower(jnp.ones((128, 4)), jnp.ones((128, 4))).compile().as_text()
+    assert " while(" not in text
+    assert text.split("ENTRY")[1].count(" fusion(") <= 10
