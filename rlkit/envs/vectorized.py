@@ -83,16 +83,22 @@ class VectorizedEnv:
 
         def reset_block(carry: tuple[Array, PyTree, Obs]) -> tuple[Array, PyTree, Obs]:
             pending, envs, obs = carry
-            (index,) = jnp.nonzero(pending, size=block, fill_value=self.num_envs)  # [block], num_envs where fewer are left
+            if block == self.num_envs:  # without searching and scattering, which are two kernels for each array
+                # The barrier, for XLA would compute at every step what does not depend on the loop's state.
+                index, pending = jax.lax.optimization_barrier((jnp.arange(block), pending))
+            else:
+                (index,) = jnp.nonzero(pending, size=block, fill_value=self.num_envs)  # num_envs where fewer are left
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
             fresh, fresh_obs = jax.vmap(env.reset)(keys)
 
             def put(old: Array, new: Array) -> Array:
+                if block == self.num_envs:
+                    return jnp.where(pending.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
                 return old.at[index].set(new, mode="drop")
 
             envs = jax.tree.map(put, envs, like(envs, fresh))
             obs = jax.tree.map(put, obs, cast(fresh_obs, self.observation_space))
-            return pending.at[index].set(False, mode="drop"), envs, obs
+            return put(pending, jnp.zeros(block, bool)), envs, obs
 
         return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
 

@@ -1,6 +1,7 @@
 """`vectorize` beyond the contract battery: blocks of resets, traced parameters, weak types, keys in the state, errors."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +84,26 @@ def test_blocks_of_resets_equal_resetting_everything(rollout_with_blocks, monkey
     for block in (1, 5):
         some = rollout_with_blocks(block, monkeypatch)
         assert jax.tree.all(jax.tree.map(lambda x, y: bool((x == y).all()), some, everything))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="reads what XLA compiles for a CPU")
+@pytest.mark.parametrize("num_envs", [4, 40])
+def test_resets_are_computed_only_where_an_episode_ended(key, num_envs):
+    """And not at every step, where XLA moves what does not depend on the state of the loop of resets."""
+
+    class Costly(Weak):
+        def reset(self, key):
+            state, obs = super().reset(key)
+            return state | {"x": jnp.cbrt(jax.random.uniform(key))}, obs
+
+    adapter = vectorize(Costly(), num_envs)
+    state, _ = adapter.reset(key)
+    text = jax.jit(adapter.step).lower(key, state, jnp.zeros(num_envs, jnp.int32)).compile().as_text()
+    begins = text.index("ENTRY")
+    with_resets = [
+        name for name, body in re.findall(r"\n%([\w.-]+) \([^\n]*\{\n(.*?)\n\}", text, re.DOTALL) if " cbrt(" in body
+    ]
+    assert with_resets and not any(f"calls=%{name}," in text[begins:] for name in with_resets)
 
 
 def test_parameters_are_traced_so_changing_them_recompiles_nothing(key, counted):
