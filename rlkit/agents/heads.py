@@ -1,7 +1,6 @@
 """From the output of a policy network to a distribution over actions, one head for each kind of action space."""
 
 import dataclasses
-import functools
 import math
 from typing import Any, Protocol
 
@@ -104,11 +103,11 @@ class Categoricals:
         """[B], the sum over choices; -inf for an action outside the space."""
         index = action - self.start
         indices = [index] if self._single else [index[..., i] for i in range(len(self.log_probs))]
-        return functools.reduce(jnp.add, map(_chosen, self.log_probs, indices))
+        return sum(map(_chosen, self.log_probs, indices), start=jnp.float32(0.0))
 
     def entropy(self) -> Array:
         """[B], the sum over choices."""
-        return functools.reduce(jnp.add, map(_entropy, self.log_probs))
+        return sum(map(_entropy, self.log_probs), start=jnp.float32(0.0))
 
     @property
     def _single(self) -> bool:

@@ -84,8 +84,8 @@ class VectorizedEnv:
         def reset_block(carry: tuple[Array, PyTree, Obs]) -> tuple[Array, PyTree, Obs]:
             pending, envs, obs = carry
             if block == self.num_envs:  # without searching and scattering, which are two kernels for each array
-                # The barrier, for XLA would compute at every step what does not depend on the loop's state.
-                index, pending = jax.lax.optimization_barrier((jnp.arange(block), pending))
+                # By what is pending, else XLA would take the resets out of the loop and compute them at every step.
+                index = jnp.where(pending, jnp.arange(block), self.num_envs)
             else:
                 (index,) = jnp.nonzero(pending, size=block, fill_value=self.num_envs)  # num_envs where fewer are left
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)

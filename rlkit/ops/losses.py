@@ -1,10 +1,10 @@
-"""Loss terms on arrays [M], one value per sample, and what sums several arrays up together."""
+"""Loss terms on arrays [M], one value per sample, and means of several arrays at once."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-FEW = 1024  # numbers; one after the other, 4,096 made PPO a twentieth slower
+FEW = 1024  # numbers of each array, seeds not counted; one after the other, 4,096 made PPO 6 % slower, 128 and 1,024 did not
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | Array) -> Array:
@@ -54,22 +54,23 @@ def approximate_kl(log_ratio: Array) -> Array:
 
 @jax.custom_jvp
 def means(*values: Array) -> tuple[Array, ...]:
-    """The mean of each of several floating arrays of the same shape, as scalars.
+    """The mean of each of several floating arrays, as scalars.
 
-    Up to `FEW` numbers are added up in one kernel on a CPU, together with what computes them, where XLA makes two of each
-    `values.mean()` and a further one for what it is the mean of.
+    Arrays of one shape, of up to `FEW` numbers, are added up in one kernel on a CPU, together with what computes them, where
+    XLA makes two of each `values.mean()` and a further one for what it is the mean of.
 
     >>> [x.item() for x in means(jnp.array([1.0, 3.0]), jnp.array([0.0, 5.0]))]
     [2.0, 2.5]
     """
-    if values[0].size > FEW:
+    if values[0].size > FEW or any(x.shape != values[0].shape for x in values):
         return tuple(x.mean() for x in values)
-    zeros = tuple(jnp.zeros((), x.dtype) for x in values)
-    flat = tuple(x.reshape(-1) for x in values)
-    sums = jax.lax.reduce(flat, zeros, lambda xs, ys: tuple(map(jnp.add, xs, ys)), (0,))
-    return tuple(total / x.size for total, x in zip(sums, values, strict=True))
+    flat = [x.reshape(-1).astype(jnp.promote_types(x.dtype, jnp.float32)) for x in values]
+    zeros = [jnp.zeros((), x.dtype) for x in flat]
+    sums = jax.lax.reduce(flat, zeros, lambda xs, ys: [jnp.add(x, y) for x, y in zip(xs, ys, strict=True)], (0,))
+    return tuple((total / x.size).astype(x.dtype) for total, x in zip(sums, values, strict=True))
 
 
+# Of a reduction of several arrays JAX derives a tree of slices; the derivative of each mean is one sum.
 @means.defjvp
 def _means_jvp(values: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
     return means(*values), tuple(jax.lax.reduce_sum(x, tuple(range(x.ndim))) / x.size for x in tangents)
@@ -83,6 +84,7 @@ def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -
 def explained_variance(prediction: Array, target: Array) -> Array:
     """1 - Var[target - prediction] / Var[target], a scalar; 0 where the target is constant."""
     rest = target - prediction
+    target = target - target.reshape(-1)[0]  # so that what is constant is exactly zero, whatever rounding does to its mean
     mean, rest_mean = means(target, rest)
     variance, rest_variance = means(jnp.square(target - mean), jnp.square(rest - rest_mean))
     return jnp.where(variance > 0, 1.0 - rest_variance / jnp.maximum(variance, 1e-12), 0.0)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-RADIX = 4  # of 8 and 16 PPO with 512 environments is slower, with 2 XLA computes sums again and again
+RADIX = 4  # with 8 PPO with 512 environments is slower, and with 2, for XLA computes sums again and again
 
 
 def gae(
@@ -50,16 +50,17 @@ def lambda_returns(
 
 
 def discounted_sum(x: Array, discount: Array) -> Array:
-    """y_t = x_t + discount_t · y_{t+1} with y_T = 0; both [T, ...].
+    """y_t = x_t + discount_t · y_{t+1} with y_T = 0, [T, ...] as x; `discount` broadcasts to x and lies within ±1.
 
     Not step by step: what k steps add up to, for every t at once, is put together to what `RADIX` · k steps do. That takes
-    log T rounds, a few kernels, where a loop over T has thousands (Hillis & Steele 1986, section 2).
+    log T rounds of two kernels, where a loop starts some for every step, and memory for up to three times T rows (after
+    Hillis & Steele 1986, "Data parallel algorithms", who double).
 
     >>> discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.full(3, 0.5)).tolist()
     [3.0, 4.0, 4.0]
     """
     length = x.shape[0]
-    span = 1 << (length - 1).bit_length()  # the least power of two that is no less
+    span = 1 << (length - 1).bit_length()  # the least power of two that is no less than T
     beyond = jnp.zeros((span - 1, *x.shape[1:]), x.dtype)
     sums = jnp.concatenate([x, beyond])  # of k steps from t on, k = 1; what lies beyond T adds nothing
     factors = jnp.concatenate([jnp.broadcast_to(discount, x.shape), beyond])  # discount_t · … · discount_{t+k-1}

@@ -88,7 +88,8 @@ def test_blocks_of_resets_equal_resetting_everything(rollout_with_blocks, monkey
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="reads what XLA compiles for a CPU")
 @pytest.mark.parametrize("num_envs", [4, 40])
-def test_resets_are_computed_only_where_an_episode_ended(key, num_envs):
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_resets_are_computed_only_where_an_episode_ended(key, num_envs, seeds):
     """And not at every step, where XLA moves what does not depend on the state of the loop of resets."""
 
     class Costly(Weak):
@@ -97,13 +98,19 @@ def test_resets_are_computed_only_where_an_episode_ended(key, num_envs):
             return state | {"x": jnp.cbrt(jax.random.uniform(key))}, obs
 
     adapter = vectorize(Costly(), num_envs)
-    state, _ = adapter.reset(key)
-    text = jax.jit(adapter.step).lower(key, state, jnp.zeros(num_envs, jnp.int32)).compile().as_text()
-    begins = text.index("ENTRY")
-    with_resets = [
-        name for name, body in re.findall(r"\n%([\w.-]+) \([^\n]*\{\n(.*?)\n\}", text, re.DOTALL) if " cbrt(" in body
-    ]
-    assert with_resets and not any(f"calls=%{name}," in text[begins:] for name in with_resets)
+    keys = jax.random.split(key, seeds)
+    states, _ = jax.vmap(adapter.reset)(keys)
+    program = jax.jit(jax.vmap(adapter.step)).lower(keys, states, jnp.zeros((seeds, num_envs), jnp.int32)).compile()
+    computations = dict(re.findall(r"\n(?:ENTRY )?%([\w.-]+) \([^\n]*\{\n(.*?)\n\}", program.as_text(), re.DOTALL))
+    (entry,) = re.findall(r"\nENTRY %([\w.-]+)", program.as_text())
+    assert any(" cbrt(" in body for body in computations.values())
+
+    def always_computed(name):
+        yield computations[name]
+        for inner in re.findall(r"(?:calls|to_apply)=%([\w.-]+)", computations[name]):  # a loop has `body` and `condition`
+            yield from always_computed(inner)
+
+    assert not any(" cbrt(" in body for body in always_computed(entry))
 
 
 def test_parameters_are_traced_so_changing_them_recompiles_nothing(key, counted):

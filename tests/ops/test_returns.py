@@ -182,6 +182,16 @@ def test_discounted_sum_over_a_constant_discount_is_a_geometric_series():
 def test_gradient_of_discounted_sum():
     gradient = jax.grad(lambda x: discounted_sum(x, jnp.full(5, 0.5))[1])(jnp.ones(5))
     np.testing.assert_allclose(gradient, [0.0, 1.0, 0.5, 0.25, 0.125])
+    # y_0 = 1 + d_0 (1 + d_1 (1 + d_2 (…))), of which the derivative by d_1 = 0 is d_0 y_2, and those behind it are 0.
+    discount = jnp.array([0.5, 0.0, 0.5, 0.5, 0.5, 0.5, 2.0])
+    gradient = jax.grad(lambda d: discounted_sum(jnp.ones(7), d)[0])(discount)
+    np.testing.assert_allclose(gradient, [1.0, 0.5 * 1.9375, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+
+def test_discounted_sums_side_by_side(key):
+    x, discount = jax.random.uniform(key, (2, 3, 200))
+    for found, one, by in zip(jax.vmap(discounted_sum)(x, discount), x, discount, strict=True):
+        np.testing.assert_allclose(found, discounted_sum(one, by), rtol=1e-6)
 
 
 def test_discounted_sum_is_a_few_kernels():
