@@ -89,7 +89,7 @@ class RMSProp:
 
 
 def reference(config, params, rollout, plan, progress, objective, rule):
-    """The parameters after one update, and the largest step of each array; `plan` lists the samples of every minibatch."""
+    """The parameters after one update; `plan` lists the samples of every minibatch."""
     advantage, value = advantages(config, params, rollout)
     flat_obs, flat_action = (np.asarray(x).reshape(-1, *x.shape[2:]) for x in (rollout.obs, rollout.action))
     samples = {
@@ -101,7 +101,7 @@ def reference(config, params, rollout, plan, progress, objective, rule):
         "target": (advantage + value).ravel().astype(np.float32),
     }
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: np.asarray(x, np.float64), params))
-    optimizer, largest = rule(leaves), [0.0] * len(leaves)
+    optimizer = rule(leaves)
     gradient = jax.jit(jax.grad(lambda p, b: objective(config, p, b)))
     for index in np.asarray(plan):
         batch = {name: x[index] for name, x in samples.items()}
@@ -113,10 +113,8 @@ def reference(config, params, rollout, plan, progress, objective, rule):
         norm = np.sqrt(sum((x**2).sum() for x in g))
         g = [x * min(1.0, config.max_grad_norm / norm) for x in g]
         rate = config.learning_rate * (1.0 - progress if config.learning_rate_schedule == "linear" else 1.0)
-        steps = [rate * d for d in optimizer.step(g, config.optimizer_epsilon)]
-        leaves = [x - step for x, step in zip(leaves, steps, strict=True)]
-        largest = [max(x, np.abs(step).max()) for x, step in zip(largest, steps, strict=True)]
-    return jax.tree.unflatten(structure, leaves), jax.tree.unflatten(structure, largest)
+        leaves = [x - rate * d for x, d in zip(leaves, optimizer.step(g, config.optimizer_epsilon), strict=True)]
+    return jax.tree.unflatten(structure, leaves)
 
 
 ACTIONS = {"discrete": spaces.Discrete(2), "box": spaces.Box(-0.5, 0.5, (2,))}
@@ -131,7 +129,8 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
     factory, config, objective, rule = CASES[name]
     env = make_env(action_space=ACTIONS[actions])
     agent, algorithm = make_agent(env), factory(config)
-    init_key, update_key = jax.random.split(key)
+    # Not `key` itself, with which the twelve steps of a head's bias happen to end where they began.
+    init_key, update_key = jax.random.split(jax.random.fold_in(key, 1))
 
     @quick_jit
     def program():
@@ -150,12 +149,12 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
     for order in np.asarray(plan).reshape(epochs, -1):
         np.testing.assert_array_equal(np.sort(order), np.arange(size))  # every sample once an epoch
 
-    wanted, largest = reference(config, params, rollout, plan, 0.25, objective, rule)
-    for (path, found), one, step in zip(
-        jax.tree.leaves_with_path(learner.params), jax.tree.leaves(wanted), jax.tree.leaves(largest), strict=True
+    wanted = reference(config, params, rollout, plan, 0.25, objective, rule)
+    for (path, found), one, before in zip(
+        jax.tree.leaves_with_path(learner.params), jax.tree.leaves(wanted), jax.tree.leaves(params), strict=True
     ):
         np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-5, err_msg=jax.tree_util.keystr(path))
-        assert step > 1e-3  # it did move, though steps may cancel out
+        assert np.abs(np.asarray(found) - np.asarray(before)).max() > 1e-3  # and it did move
     rate = config.learning_rate * (0.75 if name == "ppo" else 1.0)
     np.testing.assert_allclose(metrics["learning_rate"], rate, rtol=1e-6)
     assert (learner.env_steps.to_int(), learner.updates.to_int()) == (40 + 64, len(plan))
