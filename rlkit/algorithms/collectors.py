@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter
+from rlkit.ops.rows import where_rows
 from rlkit.types import Action, Carry, EpisodeStats, Key, LocalState, Obs, PyTree, Rollout, RunningEpisode, Transition
 
 Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
@@ -106,8 +107,4 @@ def count_episodes(running: RunningEpisode, reward: Array, done: Array) -> tuple
 
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
     """The recurrent state, begun anew where an episode is `done` [N]."""
-    return jax.tree.map(lambda new, start: _where(done, start, new), carry, initial_carry)
-
-
-def _where(condition: Array, yes: Array, no: Array) -> Array:
-    return jnp.where(condition.reshape(condition.shape + (1,) * (no.ndim - condition.ndim)), yes, no)
+    return where_rows(done, initial_carry, carry)

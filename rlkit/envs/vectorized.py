@@ -1,6 +1,7 @@
 """`vectorize`: a batch of any single JAX environment, with resets that cost only what ends."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jax import Array
 from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
 from rlkit.envs.contract import check_spaces, trace_findings
 from rlkit.errors import EnvContractError, require
+from rlkit.ops.rows import where_rows
 from rlkit.spaces import Space, jax_dtype, map_space
 from rlkit.types import Key, Obs, PyTree, TimeStep
 
@@ -86,19 +88,15 @@ class VectorizedEnv:
             if block == self.num_envs:  # without searching and scattering, which are two kernels for each array
                 # By what is pending, else XLA would take the resets out of the loop and compute them at every step.
                 index = jnp.where(pending, jnp.arange(block), self.num_envs)
+                put = functools.partial(where_rows, pending)
             else:
                 (index,) = jnp.nonzero(pending, size=block, fill_value=self.num_envs)  # num_envs where fewer are left
+                put = functools.partial(_put, index)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
             fresh, fresh_obs = jax.vmap(env.reset)(keys)
-
-            def put(old: Array, new: Array) -> Array:
-                if block == self.num_envs:
-                    return jnp.where(pending.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
-                return old.at[index].set(new, mode="drop")
-
-            envs = jax.tree.map(put, envs, like(envs, fresh))
-            obs = jax.tree.map(put, obs, cast(fresh_obs, self.observation_space))
-            return put(pending, jnp.zeros(block, bool)), envs, obs
+            envs = put(like(envs, fresh), envs)
+            obs = put(cast(fresh_obs, self.observation_space), obs)
+            return put(jnp.zeros(block, bool), pending), envs, obs
 
         return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
 
@@ -132,6 +130,11 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | 
         max_episode_steps=getattr(env, "max_episode_steps", None),
         spec=spec,
     )
+
+
+def _put(index: Array, new: PyTree, old: PyTree) -> PyTree:
+    """The tree `old` with the rows `new` at `index`, but for those beyond its end."""
+    return jax.tree.map(lambda x, row: x.at[index].set(row, mode="drop"), old, new)
 
 
 def cast(obs: Obs, space: Space) -> Obs:

@@ -11,6 +11,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
+from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.types import Key, Obs, PolicyState, PyTree
 
@@ -70,9 +71,6 @@ class Evaluator:
             env_state, timestep = self.env.step(env_key, state["env_state"], action)
             playing = state["playing"]
 
-            def record(new: Array, old: Array) -> Array:
-                return jnp.where(playing.reshape(playing.shape + (1,) * (new.ndim - 1)), new, old)
-
             return {
                 "env_state": env_state,
                 "obs": timestep.obs,
@@ -81,7 +79,7 @@ class Evaluator:
                 "playing": playing & ~(timestep.terminated | timestep.truncated),
                 "return": state["return"] + jnp.where(playing, timestep.reward, 0.0),
                 "length": state["length"] + playing,
-                "done_info": jax.tree.map(record, timestep.info, state["done_info"]),
+                "done_info": where_rows(playing, timestep.info, state["done_info"]),
             }
 
         initial_carry = self.agent.initial_carry(num_envs)
