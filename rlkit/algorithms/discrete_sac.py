@@ -3,7 +3,8 @@
 Expectations over actions are sums over all of them, so that no loss samples. Follows CleanRL's `sac_atari.py`, whose target
 entropy is a share of the greatest one. Departs from it in summing the actor's and the temperature's loss over actions, as the
 paper does, where CleanRL averages; in half the squared error and orthogonal initial weights; in targets that follow step by
-step, as `sac`'s do; and in the form of the temperature's loss, which is that of `sac`.
+step, as `sac`'s do; in losses that see the parameters from before the update; and in the form of the temperature's loss, which
+is that of `sac`.
 """
 
 import math

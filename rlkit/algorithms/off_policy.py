@@ -33,8 +33,9 @@ def off_policy(
     needs: tuple[str, ...] = (),
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
+    at_once: bool = False,
 ) -> Algorithm:
-    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from it.
+    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from it, `at_once` or in order.
 
     `needs` are the methods that the losses call; `agent` names the one to suggest where they are missing.
     """
@@ -51,7 +52,7 @@ def off_policy(
         batch_builder=ReplayBatchBuilder(
             replay_buffer=buffer, updates_per_step=config.updates_per_step, process_batch=overrides.process_batch
         ),
-        updater=Updater(steps=steps, target=target),
+        updater=Updater(steps=steps, target=target, at_once=at_once),
         replay_buffer=buffer,
         normalize_observations=config.normalize_observations,
         spec=(name, config),

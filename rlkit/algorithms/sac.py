@@ -1,8 +1,9 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for continuous actions.
 
-Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in that actor
-and temperature are one gradient step, so that `max_grad_norm` clips both together, and in the initial weights (see
-`soft_actor_critic`).
+Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in that all
+losses see the parameters from before the update, as in brax and in the authors' own code, which runs all steps in one call
+(Stable-Baselines3's actor sees critics that were just updated); in that actor and temperature are one gradient step, so that
+`max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
 """
 
 import math
@@ -63,7 +64,7 @@ def soft_off_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The `off_policy` algorithm that descends the critics' loss, then that of the actor, and of the temperature if learned.
+    """The `off_policy` algorithm that descends the losses of critics, actor and, if learned, temperature at once.
 
     Targets of the critics follow by `tau`.
     """
@@ -75,7 +76,7 @@ def soft_off_policy(
     learned = ("log_temperature",) if config.temperature is None else ()
     steps = (step(critic, "critic"), step(actor, "actor", *learned))
     target = TargetUpdate(groups=("critic",), tau=config.tau)
-    return off_policy(name, config, steps, target, overrides, needs=needs, agent=agent, check=check)
+    return off_policy(name, config, steps, target, overrides, needs=needs, agent=agent, check=check, at_once=True)
 
 
 def critic_loss(config: SACConfig) -> LossFn:

@@ -12,8 +12,10 @@ from jax import Array
 
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.norms import global_norm
 from rlkit.ops.packing import AsItIs, Packing
 from rlkit.ops.products import computes_little
+from rlkit.ops.states import renewed_if
 from rlkit.optimizers import Elementwise, current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 
@@ -91,13 +93,23 @@ class TargetUpdate:
 class Updater:
     """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier steps left.
 
-    A step whose loss or gradient is not finite changes nothing; `sum/skipped_updates` counts the updates with such a step. One
-    that is not taken (`every`) is not computed either; only under `vmap`, which makes a select of the choice, it is, and
-    thrown away.
+    With `at_once` all see those from before the update, so that a device can compute the steps side by side; each then has
+    groups of its own. A step whose loss or gradient is not finite changes nothing; `sum/skipped_updates` counts the updates
+    with such a step. One that is not taken (`every`) is not computed either; only under `vmap`, which makes a select of the
+    choice, it is, and thrown away.
     """
 
     steps: tuple[GradientStep, ...]
     target: TargetUpdate | None = None
+    at_once: bool = False
+
+    def __post_init__(self) -> None:
+        groups = [group for step in self.steps for group in _groups(step.group)]
+        require(
+            not self.at_once or len(self.steps) == 1 or (None not in groups and len(set(groups)) == len(groups)),
+            f"steps taken at_once share parameters: their groups are {[step.group for step in self.steps]}",
+            "give each step groups of its own, or leave out at_once",
+        )
 
     def init(self, params: Params) -> tuple[PyTree, Params]:
         """(optimiser state, target parameters); these share no buffer with `params`, which may be donated."""
@@ -148,9 +160,11 @@ class Updater:
         """
         metrics: Metrics = {}
         learner = learner.replace(updates=learner.updates.add(1))
+        before = learner
         keys = jax.random.split(key, len(self.steps))
         for index in range(len(self.steps)):
-            descend = partial(self._descend, index, agent, learner, batch, keys[index], axis_name, joined)
+            seen = before if self.at_once else learner
+            descend = partial(self._descend, index, agent, seen, batch, keys[index], axis_name, joined)
             learner, found = self._take(index, learner, descend)
             skipped = jnp.maximum(metrics.get("sum/skipped_updates", 0.0), found["sum/skipped_updates"])
             metrics |= found | {"sum/skipped_updates": skipped}
@@ -230,14 +244,18 @@ class Updater:
         if step.process_gradients:
             packed = packing.pack(_processed(step.process_gradients, gradients))
         optimizer = optax.with_extra_args_support(step.optimizer)
-        change, new_opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)
-        norm = optax.tree.norm(given)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))
+        norm = global_norm(given)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(global_norm(packed))
+
+        def renew(opt_state: PyTree) -> tuple[PyTree, PyTree]:
+            change, opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)
+            return opt_state, change
+
+        opt_state, change = renewed_if(finite, opt_state, renew)
         form = packing if joined else AsItIs()
         old = form.pack(part)
         new = optax.apply_updates(old, change if joined else packing.unpack(change))
-        chosen, opt_state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), (new, new_opt_state), (old, opt_state))
-        part = form.unpack(chosen)
+        part = form.unpack(jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old))
         prefix = "" if step.group is None else f"{step.group if isinstance(step.group, str) else step.group[0]}_"
         metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})
         rate = current_learning_rate(opt_state)
@@ -334,6 +352,11 @@ def _with_gradient(part: PyTree, differentiate: Callable[[PyTree], tuple[Array, 
     """The loss averaged over devices, such that its gradient is averaged as well: that of a `pmean` is each device's own."""
     loss, _, gradients, _ = jax.lax.stop_gradient(differentiate(jax.lax.stop_gradient(part)))
     return loss + optax.tree.vdot(gradients, jax.tree.map(lambda x: x - jax.lax.stop_gradient(x), part))
+
+
+def _groups(group: str | tuple[str, ...] | None) -> tuple[str | None, ...]:
+    """The names of the groups of a step, one None for all parameters."""
+    return group if isinstance(group, tuple) else (group,)
 
 
 def _select(params: Params, group: str | tuple[str, ...] | None) -> PyTree:

@@ -21,7 +21,9 @@ from rlkit.algorithms.sac import actor_loss, critic_loss, sac
 from rlkit.envs import space_probes
 from rlkit.envs.vectorized import vectorize
 from rlkit.errors import ConfigError, SpaceError
+from rlkit.ops.counters import StepCounter
 from rlkit.training.module import RLModule, fit
+from rlkit.types import LearnerState
 
 GROUPS = ("critic", "actor", "log_temperature")
 SMALL = SACConfig(num_steps=3, prefill_steps=24, capacity=100, batch_size=8, updates_per_step=0.5)
@@ -165,6 +167,30 @@ def test_the_actor_learns_through_the_sample(key):
     assert (after(greedy, 0.0).mean > before.mean).all()
     flat = dataclasses.replace(agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.zeros((2, 3))))
     assert (after(flat, 1.0).log_std != before.log_std).any()
+
+
+def test_both_losses_see_the_parameters_from_before_the_update(key):
+    """Each group moves along the gradient of its own loss where all of them were."""
+    agent, config = real_agent(), SACConfig()
+    updater, params = sac(config, optimizer=optax.sgd(0.1)).updater, agent.init(key)
+    opt_state, targets = updater.init(params)
+    learner = LearnerState(
+        params=params,
+        target_params=targets,
+        opt_state=opt_state,
+        obs_stats=None,
+        reward_stats=None,
+        env_steps=StepCounter.create(0),
+        updates=StepCounter.create(0),
+        total_steps=jnp.float32(100.0),
+    )
+    after, _, _ = updater.step(agent, learner, BATCH, key)
+    critic_key, actor_key = jax.random.split(key)
+    of_critic = jax.grad(lambda p: critic_loss(config)(agent, p, targets, BATCH, critic_key)[0])(params)
+    of_actor = jax.grad(lambda p: actor_loss(config)(agent, p, targets, BATCH, actor_key)[0])(params)
+    for group, gradient in zip(GROUPS, (of_critic, of_actor, of_actor), strict=True):
+        wanted = jax.tree.map(lambda x, g: x - 0.1 * g, params[group], gradient[group])
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), after.params[group], wanted)
 
 
 def test_one_iteration(key, make_env, quick_jit):

@@ -148,12 +148,13 @@ def group_loss(name):
     return loss
 
 
-def groups(*, first=None):
+def groups(*, first=None, **settings):
     return Updater(
         steps=(
             GradientStep(loss=first or group_loss("a"), optimizer=optax.sgd(0.1), group="a"),
             GradientStep(loss=group_loss("b"), optimizer=optax.inject_hyperparams(optax.sgd)(learning_rate=0.5), group="b"),
-        )
+        ),
+        **settings,
     )
 
 
@@ -168,11 +169,33 @@ def test_groups_in_order_each_sees_what_the_earlier_left():
     assert jax.tree.structure(learner.opt_state) == jax.tree.structure(learner_for(groups()).opt_state)
 
 
-def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on():
+def test_at_once_each_sees_what_was_there_before():
+    """b ← 3 - 0.5·(1 + 2) = 1.5, and its targets follow it: half the way from 3."""
+    updater = groups(at_once=True, target=TargetUpdate(groups=("b",), tau=0.5))
+    learner, metrics = step(updater)
+    np.testing.assert_allclose(learner.params["a"], [0.7, 1.7], rtol=1e-6)
+    np.testing.assert_allclose(learner.params["b"], [1.5], rtol=1e-6)
+    np.testing.assert_allclose(learner.target_params["b"], [2.25], rtol=1e-6)
+    np.testing.assert_allclose((metrics["a_saw"], metrics["b_saw"]), (3.0, 3.0), rtol=1e-6)
+    assert learner.updates.to_int() == 1
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("second", ["a", None, ("b", "a")])
+def test_steps_at_once_share_no_parameters(second):
+    steps = tuple(GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), group=group) for group in ("a", second))
+    with pytest.raises(ConfigError, match=r"share parameters: .* give each step groups of its own"):
+        Updater(steps=steps, at_once=True)
+    assert len(Updater(steps=steps).steps) == 2
+    assert Updater(steps=steps[1:], at_once=True).at_once
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(at_once):
     def bad(agent, params, target_params, batch, key):
         return jnp.sum(params["a"]) * jnp.nan
 
-    learner, metrics = step(groups(first=bad))
+    learner, metrics = step(groups(first=bad, at_once=at_once))
     assert float(metrics["sum/skipped_updates"]) == 1.0
     np.testing.assert_array_equal(learner.params["a"], PARAMS["a"])
     np.testing.assert_allclose(learner.params["b"], [3.0 - 0.5 * 3.0], rtol=1e-6)
