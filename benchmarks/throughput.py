@@ -91,6 +91,7 @@ def contenders() -> Iterator[Contender]:
                 ("dqn", "gymnax"): "rejax_dqn.py",
             },
         ),
+        Contender(name="brax", python=home / "venv-brax/bin/python", drivers={("sac", "gymnax"): "brax_sac.py"}),
         sb3,
         dataclasses.replace(sb3, name="sb3-1thread", env={"OMP_NUM_THREADS": "1"}),
         Contender(
