@@ -54,6 +54,18 @@ def build(task):
         return networks.make_sac_networks(*sizes, hidden_layer_sizes=task.hidden, activation=activation, **settings)
 
     def run(seed):
+        try:
+            train_long(seed)
+        except BaseException as error:  # for whoever waits for a report
+            reports.put(error)
+
+    def next_report():
+        found = reports.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def train_long(seed):
         train_sac(
             environment=Pendulum(),
             num_timesteps=task.prefill_steps + STRETCHES * task.env_steps,
@@ -74,7 +86,7 @@ def build(task):
 
     def stretch(before):
         goes_on.release()
-        env_steps, metrics = reports.get()
+        env_steps, metrics = next_report()
         return env_steps - before[0], env_steps, metrics
 
     latest = []
@@ -82,7 +94,7 @@ def build(task):
     def begin(seed):
         if not latest:
             threading.Thread(target=run, args=(seed,), daemon=True).start()
-            latest.append(reports.get()[0])
+            latest.append(next_report()[0])
         return latest
 
     def train(before):
@@ -99,7 +111,7 @@ def mean_return(task, output):
 
 
 def gradient_steps(output):
-    """One for each environment step."""
+    """One for each environment step, of which brax says how many there were; of updates it does not."""
     return output[0]
 
 

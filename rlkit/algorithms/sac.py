@@ -1,9 +1,9 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for continuous actions.
 
 Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in that all
-losses see the parameters from before the update, as in brax and in the authors' own code, which runs all steps in one call
-(Stable-Baselines3's actor sees critics that were just updated); in that actor and temperature are one gradient step, so that
-`max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
+losses see the parameters from before the update, as in brax (the authors' first code runs all steps in one call, in no stated
+order; Stable-Baselines3's actor sees critics that were just updated); in that actor and temperature are one gradient step, so
+that `max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
 """
 
 import math

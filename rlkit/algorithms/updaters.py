@@ -12,7 +12,6 @@ from jax import Array
 
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.norms import global_norm
 from rlkit.ops.packing import AsItIs, Packing
 from rlkit.ops.products import computes_little
 from rlkit.ops.states import renewed_if
@@ -125,11 +124,11 @@ class Updater:
         """The form in which `params` go through a loop of updates by batches of `rows()` rows.
 
         On a CPU and with small networks it is that of the optimiser, where this is an `elementwise` one and all parameters are
-        descended in at once: the small ones, which each turn of the loop gives the next, are one array then (docs/speed.md).
+        descended in together: the small ones, which each turn of the loop gives the next, are one array then (docs/speed.md).
         """
         step = self.steps[0]
-        at_once = len(self.steps) == 1 and step.group is None and isinstance(step.optimizer, Elementwise)
-        return _packing(step, params) if at_once and computes_little(params, rows()) else AsItIs()
+        is_joint = len(self.steps) == 1 and step.group is None and isinstance(step.optimizer, Elementwise)
+        return _packing(step, params) if is_joint and computes_little(params, rows()) else AsItIs()
 
     def renew_targets(self, before: LearnerState, after: LearnerState) -> LearnerState:
         """`after` with targets renewed if, since `before`, the environment steps passed a multiple of the period."""
@@ -244,8 +243,8 @@ class Updater:
         if step.process_gradients:
             packed = packing.pack(_processed(step.process_gradients, gradients))
         optimizer = optax.with_extra_args_support(step.optimizer)
-        norm = global_norm(given)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(global_norm(packed))
+        norm = optax.tree.norm(given)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))
 
         def renew(opt_state: PyTree) -> tuple[PyTree, PyTree]:
             change, opt_state = optimizer.update(packed, opt_state, packing.pack(part), **extra)

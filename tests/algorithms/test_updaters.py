@@ -275,13 +275,13 @@ def noisy_loss(name):
     return loss
 
 
-def delayed(a_every=1, b_every=2, target_every=2, optimizer=None):
+def delayed(a_every=1, b_every=2, target_every=2, optimizer=None, at_once=False):
     optimizer = optimizer or make_optimizer("adam", learning_rate=0.1)
     steps = tuple(
         GradientStep(loss=noisy_loss(name), optimizer=optimizer, group=name, every=every)
         for name, every in (("a", a_every), ("b", b_every))
     )
-    return Updater(steps=steps, target=TargetUpdate(tau=0.5, every=target_every))
+    return Updater(steps=steps, target=TargetUpdate(tau=0.5, every=target_every), at_once=at_once)
 
 
 def run(updater, learner, keys, batch=1.0, axis_name=None):
@@ -360,11 +360,18 @@ def test_seeds_at_different_counts_equal_a_loop(key):
         jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y, rtol=1e-5), together, run(updater, learner, keys))
 
 
+def test_losses_that_see_their_own_group_alone_do_not_care_whether_steps_are_at_once(key):
+    keys = jax.random.split(key, 5)
+    found, wanted = (run(updater, learner_for(updater), keys) for updater in (delayed(at_once=True), delayed()))
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("mapped", [False, True])
-def test_devices_agree_on_what_is_due(key, mapped):
+def test_devices_agree_on_what_is_due(key, mapped, at_once):
     """On two devices (or mapped over two, a counter each) the steps that are due average their gradients."""
     updater, keys, batches = (
-        delayed(optimizer=make_optimizer("sgd", learning_rate=0.1)),
+        delayed(optimizer=make_optimizer("sgd", learning_rate=0.1), at_once=at_once),
         jax.random.split(key, 4),
         jnp.array([1.0, 3.0]),
     )

@@ -3,7 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.experimental.xla_metadata import set_xla_metadata
 
+from rlkit.errors import ConfigError
 from rlkit.ops.states import renewed_if
 
 pytestmark = pytest.mark.fast
@@ -77,3 +79,31 @@ def test_seeds_side_by_side_choose_for_themselves():
     state, result = jax.vmap(lambda valid, x: renewed_if(valid, x, renew))(jnp.array([True, False]), jnp.array([3.0, 3.0]))
     np.testing.assert_array_equal(state, [9.0, 3.0])
     np.testing.assert_array_equal(result, [10.0, 4.0])
+
+
+@pytest.mark.parametrize("new", [lambda x: (x, x), lambda x: (), lambda x: [x]], ids=["more", "fewer", "another"])
+def test_a_state_of_another_structure_is_refused(new):
+    with pytest.raises(ConfigError, match=r"was renewed to one of .* return a state of the structure"):
+        renewed_if(jnp.asarray(True), (jnp.float32(1.0),), lambda old: (new(old[0] + 1.0), old[0]))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int32"])
+def test_a_leaf_of_another_dtype_is_chosen_afterwards(dtype):
+    def renew(old):
+        new = (2.5 * old).astype(dtype)
+        return new, new * jnp.ones((), dtype)
+
+    for valid in (True, False):
+        state, result = renewed_if(jnp.asarray(valid), jnp.float32(3.0), renew)
+        assert (state.dtype, float(state)) == (jnp.float32, float(renew(jnp.float32(3.0))[0]) if valid else 3.0)
+        assert result.dtype == dtype
+
+
+def test_what_equations_were_traced_with_stays_with_them():
+    def renew(old):
+        with set_xla_metadata(marked="here"):
+            new = old * 2.0
+        return new, new
+
+    text = jax.jit(lambda x: renewed_if(x > 0, x, renew)).lower(jnp.float32(1.0)).as_text()
+    assert 'marked = "here"' in text
