@@ -84,35 +84,30 @@ def build(task):
             progress_fn=report,
         )
 
-    def stretch(before):
-        goes_on.release()
-        env_steps, metrics = next_report()
-        return env_steps - before[0], env_steps, metrics
-
-    latest = []
+    latest = []  # the newest report
 
     def begin(seed):
         if not latest:
             threading.Thread(target=run, args=(seed,), daemon=True).start()
-            latest.append(next_report()[0])
-        return latest
+            latest.append(next_report())
 
-    def train(before):
-        found = stretch(before)
-        latest[0] = found[1]
-        return found
+    def train(_):
+        goes_on.release()
+        before, latest[0] = latest[0], next_report()
+        return before, latest[0]
 
     return begin, train, train
 
 
 def mean_return(task, output):
     """Of the one evaluation episode, actions sampled."""
-    return float(output[2]["eval/episode_reward"])
+    return float(output[1][1]["eval/episode_reward"])
 
 
 def gradient_steps(output):
     """One for each environment step, of which brax says how many there were; of updates it does not."""
-    return output[0]
+    (before, _), (after, _) = output
+    return after - before
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ class Updater:
         old = form.pack(part)
         new = optax.apply_updates(old, change if joined else packing.unpack(change))
         part = form.unpack(jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old))
-        prefix = "" if step.group is None else f"{step.group if isinstance(step.group, str) else step.group[0]}_"
+        prefix = "" if step.group is None else f"{_groups(step.group)[0]}_"
         metrics = {f"{prefix}loss": loss, **metrics, f"{prefix}grad_norm": norm} | ({} if error is None else {ERROR: error})
         rate = current_learning_rate(opt_state)
         if rate is not None:

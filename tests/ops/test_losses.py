@@ -126,9 +126,9 @@ def test_gradient_of_means(key):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="what a kernel is depends on the device")
-def test_means_are_fewer_kernels():
+def test_means_are_one_kernel():
     def kernels(means):
         program = jax.jit(lambda x: means(jnp.expm1(x) - x, jnp.tanh(x), x * x)).lower(jnp.ones(128)).compile().as_text()
         return program.split("ENTRY")[1].count(" fusion(")
 
-    assert kernels(losses.means) < kernels(lambda *values: [v.mean() for v in values])
+    assert kernels(losses.means) == 1 < kernels(lambda *values: [v.mean() for v in values])
