@@ -1,5 +1,6 @@
 """The command `rlkit`. Imports no JAX: each command imports what it needs once its arguments are known to be right."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,8 @@ from importlib import import_module
 from rlkit import __version__
 from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 
+# When the garbage collector looks. A start makes half a million objects that stay; to look at them again and again takes 0.4 s.
+PATIENT = (100_000, 20, 100)
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "resume": "continue a run that was stopped, or extend a finished one",
@@ -46,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done; 1: training diverged or an environment failed, which its message tells with the traceback (a bug shows its own,
     which also exits with 1); 2: a mistake in the input, told in one line; 128 + n: stopped by signal n.
     """
+    if argv is None:  # the process is ours
+        gc.set_threshold(*PATIENT)
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:

@@ -1,7 +1,9 @@
 """The help teaches: examples, every setting with its meaning and its value, what there is to train."""
 
 import dataclasses
+import gc
 import re
+import sys
 
 import pytest
 
@@ -9,7 +11,7 @@ import rlkit
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags, train
-from rlkit.cli.main import COMMANDS, main
+from rlkit.cli.main import COMMANDS, PATIENT, main
 from rlkit.envs.registry import list_envs
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig, preset, preset_names
@@ -34,6 +36,18 @@ def test_help_names_every_command_and_shows_examples(arguments, capsys):
 
 def test_version(capsys):
     assert said_by(capsys, "--version") == f"rlkit {rlkit.__version__}\n"
+
+
+def test_the_garbage_collector_is_patient_in_processes_of_the_command_alone(monkeypatch):
+    before = gc.get_threshold()
+    try:
+        main(["--version"])
+        assert gc.get_threshold() == before
+        monkeypatch.setattr(sys, "argv", ["rlkit", "--version"])
+        main()
+        assert gc.get_threshold() == PATIENT != before
+    finally:
+        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
