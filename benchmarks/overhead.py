@@ -1,6 +1,6 @@
 """What logging, evaluation and checkpoints add to a run: the same training with and without them.
 
-    python benchmarks/overhead.py [--num-updates 20000] [--rounds 5]
+    python benchmarks/overhead.py [--num-updates 28000] [--rounds 5]
 
 PPO on CartPole, 4 x 128, in ten outer iterations, in turns, the seconds of compiling taken off:
 
@@ -82,12 +82,12 @@ MODES: dict[str, Callable[[int, int], float]] = {"loop": loop, "run": run}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-updates", type=int, default=20_000, help="rollouts in all; a minute's worth")
+    parser.add_argument("--num-updates", type=int, default=28_000, help="rollouts in all; a minute's worth")
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if args.num_updates < OUTER or args.num_updates % OUTER:
-        parser.error(f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use 20000")
+        parser.error(f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use 28000")
     when = now()
     seconds: dict[str, list[float]] = {name: [] for name in MODES}
     with tempfile.TemporaryDirectory() as cache:  # each run compiles its programs anew otherwise

@@ -1,5 +1,6 @@
 """Set-up of all tests: two CPU devices, and a compilation cache that outlives the run. All of it before JAX is imported."""
 
+import gc
 import os
 import stat
 import tempfile
@@ -26,6 +27,9 @@ if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1":
 os.environ["XLA_FLAGS"] = " ".join(flags).strip()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _private_cache_dir())
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+# What JAX and its programs leave are millions of objects that stay; to look at them again and again takes a tenth of the time.
+gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
