@@ -127,9 +127,8 @@ def test_gradient_of_means(key):
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="what a kernel is depends on the device")
 def test_means_are_one_kernel():
-    def kernels_and_arrays(
-        means,
-    ):  # kernels that read the 128 numbers (not what divides the sums), arrays of as many beside them
+    def kernels_and_arrays(means):
+        """The kernels that read the 128 numbers, so without those that divide sums, and the arrays of as many beside them."""
         program = jax.jit(lambda x: means(jnp.expm1(x) - x, jnp.tanh(x), x * x)).lower(jnp.ones(128)).compile().as_text()
         body = program.split("ENTRY")[1].split("{\n", 1)[1]
         return body.count(" fusion(%x"), body.count("f32[128]") - 1
