@@ -15,6 +15,7 @@ from rlkit.errors import EnvFailedError, require
 from rlkit.ops.packing import AsItIs, Packed, Packing
 from rlkit.training.compiling import Compiled, Compiler
 from rlkit.training.config import Overlap
+from rlkit.training.host_loop import HostLoop, Turn
 from rlkit.training.lanes import Lane, remake
 from rlkit.training.module import RLModule, iteration, strong_types
 from rlkit.types import Carry, Key, LearnerState, LocalState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout, TrainState
@@ -31,6 +32,8 @@ class HostProgram:
     Draws the same random numbers as the compiled loop, so that equal dynamics give equal transitions. With S seeds it makes
     S·N environments of its own, which act and learn mapped over [S, N]; with `overlap="acting"` two halves of them. States
     keep the observations as NumPy and nothing of the simulators, which cannot be saved, see `restart`.
+
+    Where a rollout is a single step, an outer iteration on a CPU is one program, see `HostLoop`.
     """
 
     def __init__(self, module: RLModule, *, compiler: Compiler, epochs: int, overlap: Overlap):
@@ -122,6 +125,17 @@ class HostProgram:
         self._empty = compiler(empty)
         self._copy = compiler(lambda state: jax.tree.map(jnp.copy, state))
         self._copy_policy = compiler(lambda policy: jax.tree.map(jnp.copy, policy))
+        self._loop: HostLoop | None = None
+        if is_single and num_lanes == 1 and epochs > 1 and jax.default_backend() == "cpu":
+            self._loop = HostLoop(
+                compiler,
+                epochs=epochs,
+                beside=self._learns_beside,
+                draw_keys=self._keys_of_rollout.function,
+                act=self._act.function,
+                restart_carry=self._restart_carry.function,
+                learn=self._learn.function,
+            )
 
     # What the Trainer calls
 
@@ -199,25 +213,47 @@ class HostProgram:
 
     def _iterate(self, ts: TrainState, epochs: int) -> tuple[TrainState, tuple[Metrics, Any]]:
         self.unfinished = None
-        found: list[Found] = []
         try:
-            if self._learns_beside:
-                ts = self._iterate_beside(ts, epochs, found)
+            if self._loop is not None and epochs > 1:
+                ts, (stacked, counters) = self._iterate_in_loop(self._loop, ts)
             else:
-                for index in range(epochs):
-                    self._latest = ts, index
-                    ts, metrics = iteration(self, ts, index)
-                    found.append(metrics)
+                ts, found = self._iterate_beside(ts, epochs) if self._learns_beside else self._iterate_in_turn(ts, epochs)
+                rows = jax.device_get([metrics for metrics, _ in found])
+                stacked, counters = jax.tree.map(lambda *vectors: np.stack(vectors), *rows), found[-1][1]
         except BaseException:
             self._is_open = False  # the environments may stand anywhere
             self.unfinished = None if _is_taken(self._latest[0]) else self._latest
             raise
-        rows = jax.device_get([metrics for metrics, _ in found])
-        stacked = jax.tree.map(lambda *vectors: np.stack(vectors), *rows)
-        return ts, (reduce_metrics(stacked), found[-1][1])
+        return ts, (reduce_metrics(stacked), counters)
 
-    def _iterate_beside(self, ts: TrainState, epochs: int, found: list[Found]) -> TrainState:
-        """The iterations, each rollout collected while the one before it is learned from."""
+    def _iterate_in_turn(self, ts: TrainState, epochs: int) -> tuple[TrainState, list[Found]]:
+        """The iterations one after the other; what each found."""
+        found: list[Found] = []
+        for index in range(epochs):
+            self._latest = ts, index
+            ts, metrics = iteration(self, ts, index)
+            found.append(metrics)
+        return ts, found
+
+    def _iterate_in_loop(self, loop: HostLoop, ts: TrainState) -> tuple[TrainState, Found]:
+        """All iterations of an outer iteration in one program, but for the first step; metrics are stacked."""
+        (lane,) = self._lanes
+        self._latest = ts, 0
+        ts, (rollout, behaviour) = self.get_batch(ts, 0)
+        local = ts.local
+        turn = Turn(
+            learner=ts.learner, local=_bare(local), obs=local.obs, carry=local.carry, rollout=rollout, behaviour=behaviour
+        )
+        ended, error = loop(turn, lane.step)
+        ts = self._with_obs(TrainState(learner=ended.learner, local=ended.local.replace(carry=ended.carry)))
+        self._latest = ts, int(ended.iterations)
+        if error is not None:
+            raise error
+        return ts, (jax.device_get(ended.metrics), ended.counters)
+
+    def _iterate_beside(self, ts: TrainState, epochs: int) -> tuple[TrainState, list[Found]]:
+        """The same, each rollout collected while the one before it is learned from."""
+        found: list[Found] = []
         self._latest = ts, 0
         ts, (rollout, policy) = self.get_batch(ts, 0)
         with futures.ThreadPoolExecutor(max_workers=1) as beside:
@@ -235,7 +271,7 @@ class HostProgram:
                 found.append(metrics)
         ts, metrics = self._update(ts, rollout, policy)
         found.append(metrics)
-        return ts
+        return ts, found
 
     def _reset(self, key: Key) -> None:
         keys = self._lane_keys(key)

@@ -53,7 +53,7 @@ class Lane:
         if self._in_halves():
             timestep: TimeStep = self.env.step_wait()  # pyright: ignore[reportAttributeAccessIssue]
         else:
-            self.env_state, timestep = self.env.step(self._keys, self.env_state, self._action)
+            timestep = self._step(self._action)
         rows = self._sets[0]
         if rows is None:
             rows = self._sets[0] = _Rows(self._num_steps, self.obs, self._action, self._extras, self._seeds)
@@ -61,6 +61,16 @@ class Lane:
         self.obs = timestep.obs
         self._time += 1
         return rows.ended(self._time - 1)
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        """Takes a step that no rollout is made of; actions, and what came of them, are [(S,) N, ...]."""
+        timestep = self._step(flat(action, self._seeds))
+        self.obs = timestep.obs
+        return unflat(timestep.replace(info={}), self._seeds)
+
+    def _step(self, action: Any) -> TimeStep:
+        self.env_state, timestep = self.env.step(self._keys, self.env_state, action)
+        return timestep
 
     def _in_halves(self) -> bool:
         """Not in the first step of a rollout: a whole `step` finds out whether the environments are still those of this run."""

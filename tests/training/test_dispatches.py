@@ -8,6 +8,7 @@ from host_twins import HostCounter
 from rlkit.envs.gymnasium import GymnasiumAdapter
 from rlkit.training import seed_groups
 from rlkit.training.compiling import Compiled
+from rlkit.training.host_loop import HostLoop
 from rlkit.training.seed_groups import InGroups
 
 OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
@@ -23,6 +24,8 @@ def count(monkeypatch):
         for name, value in vars(trainer.program).items():
             if isinstance(value, InGroups):
                 names |= {id(value._part): "part", id(value.function): name, id(value._join): "join"}
+            elif isinstance(value, HostLoop):
+                names[id(value._program)] = "loop"
             elif isinstance(value, Compiled):
                 names[id(value)] = name.removeprefix("_")
         original = Compiled.__call__
@@ -78,9 +81,22 @@ def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(tiny,
     assert found == expected | ({"copy_policy": iterations} if overlap == "update" else {})
 
 
-def test_on_the_host_a_single_step_off_policy_is_three_calls(tiny, count):
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("overlap", ["none", "update"])
+def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(tiny, count, overlap, num_seeds):
+    env = GymnasiumAdapter(HostCounter, 2, floats=True)
+    settings = {"algorithm": "dqn", "hyper": {"num_steps": 1, "updates_per_step": 0.5}, "enable_evaluation": False}
+    found = run(tiny, count, env=env, overlap=overlap, num_seeds=num_seeds, **settings)
+    expected = {"keys_of_rollout": OUTER, "act": OUTER, "loop": OUTER}
+    assert found == expected | ({"copy_policy": OUTER} if overlap == "update" else {})
+
+
+def test_on_the_host_a_single_step_on_its_own_is_three_calls(tiny, count):
     env = GymnasiumAdapter(HostCounter, 2, floats=True)
     hyper = {"num_steps": 1, "updates_per_step": 0.5}
-    found = run(tiny, count, algorithm="dqn", hyper=hyper, env=env, enable_evaluation=False)
-    iterations = OUTER * EPOCHS
-    assert found == {"keys_of_rollout": iterations, "act": iterations, "learn": iterations}
+    trainer = tiny.trainer(num_checkpoints=1, algorithm="dqn", hyper=hyper, env=env, enable_evaluation=False, share=False)
+    trainer.init(0)
+    calls = count(trainer)
+    trainer.train_step()
+    trainer.close()
+    assert dict(calls) == {"keys_of_rollout": 1, "act": 1, "learn": 1}

@@ -1,0 +1,277 @@
+"""Outer iterations of one-step rollouts on the host as one program: against the iterations one by one, and faults."""
+
+import dataclasses
+import signal
+import threading
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from algorithm_rows import NAMES, NORMALIZED, acts_in, known
+from gymnasium import spaces
+from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
+from jax.experimental import io_callback
+
+from rlkit.algorithms.registry import algorithm_entry
+from rlkit.algorithms.ring import Ring
+from rlkit.envs.gymnasium import GymnasiumAdapter
+from rlkit.errors import EnvContractError, EnvFailedError
+from rlkit.training.compiling import Compiler
+from rlkit.training.host_program import HostProgram
+from rlkit.training.module import RLModule
+from rlkit.training.trainer import Trainer
+
+EPOCHS = 4
+OVERLAPS = ("none", "update")
+
+
+def program_of(tiny, name="dqn", *, env=None, counting=False, num_seeds=1, overlap="none", **settings):
+    env = env or GymnasiumAdapter(HostCounter if acts_in(name, HostCounter().action_space) else HostStairs, 4)
+    agent = agent_for(env, counting=counting, algorithm=name)
+    module = RLModule(env=env, agent=agent, algorithm=tiny.algorithm(name, num_steps=1, **settings), total_steps=1000.0)
+    return HostProgram(module, compiler=Compiler(num_seeds), epochs=EPOCHS, overlap=overlap)
+
+
+def assert_close(one, other):
+    """Floats to rounding, for XLA fuses a loop's sums in another way; all else in every bit."""
+
+    def compare(a, b):
+        if np.issubdtype(a.dtype, np.floating):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+    jax.tree.map(compare, keys_as_data(one), keys_as_data(other))
+
+
+def with_transitions(ts, num_seeds):
+    """The state with what is in its replay memory, which is stored as words."""
+
+    def read(x):
+        transitions = (lambda ring: ring.transitions) if num_seeds == 1 else jax.vmap(lambda ring: ring.transitions)
+        return transitions(x) if isinstance(x, Ring) else x
+
+    return jax.tree.map(read, ts, is_leaf=lambda x: isinstance(x, Ring))
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loop_is_its_iterations_one_by_one(tiny, name, num_seeds):
+    """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
+    settings = known(algorithm_entry(name).config, NORMALIZED | {"updates_per_step": 0.5, "learning_rate": 0.05})
+    seeds = Compiler(num_seeds).keys(1)
+    ends = []
+    for in_loop in (True, False):
+        program = program_of(tiny, name, num_seeds=num_seeds, **settings)
+        ts, found = program.init(seeds), []
+        for _ in range(2):
+            if in_loop:
+                ts, results = program.outer(ts)
+                found.append(results)
+            else:
+                singles = []
+                for _ in range(EPOCHS):
+                    ts, results = program.single(ts)
+                    singles.append(results)
+                found.append((singles, singles[-1][1]))
+        ends.append((ts, found))
+        program.close()
+    (looped, of_loop), (single, of_singles) = ends
+    assert_close(*(with_transitions(ts, num_seeds) for ts in (looped, single)))
+    for (metrics, counters), (singles, last) in zip(of_loop, of_singles, strict=True):
+        assert_close(counters, last)
+        for key, value in metrics.items():
+            rows = np.stack([found[key] for found, _ in singles])
+            wanted = rows.sum(0) if key.startswith("sum/") else np.nanmean(rows, 0)
+            np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6, err_msg=key)
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_the_carry_restarts_with_the_episode(tiny, key, overlap):
+    """The carry of an agent that counts steps equals the time that the environment counts, after each outer iteration."""
+    env = GymnasiumAdapter(HostCounter, 4, floats=True)
+    program = program_of(tiny, "ppo", env=env, counting=True, overlap=overlap)
+    ts, times = program.init(key), []
+    for _ in range(5):
+        ts, _ = program.outer(ts)
+        np.testing.assert_array_equal(ts.local.carry, ts.local.obs[..., 0])
+        times.append(ts.local.obs[..., 0])
+    assert len(np.unique(times)) > 2  # episodes are of different ages
+
+
+class Watched(HostCounter):
+    """Notes the thread of each step, and does what `misbehave` says in one of them."""
+
+    threads, steps, misbehave, at = set(), 0, None, 0
+
+    def step(self, action):
+        Watched.threads.add(threading.current_thread())
+        Watched.steps += 1
+        if Watched.steps == Watched.at:
+            Watched.misbehave()
+        return super().step(action)
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    for name, value in {"threads": set(), "steps": 0, "misbehave": None, "at": 0}.items():
+        monkeypatch.setattr(Watched, name, value)
+    yield Watched
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("rlkit-loop")]
+
+
+def trainer_of(tiny, env, **settings):
+    algorithm = tiny.algorithm("dqn", num_steps=1, updates_per_step=1.0, prefill_steps=8)
+    settings = {"num_checkpoints": 2, "epochs_per_checkpoint": 6, "enable_evaluation": False} | settings
+    return Trainer(env, None, agent_for(env, algorithm="dqn"), algorithm, tiny.config(**settings))
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_the_thread_that_calls_takes_the_steps(tiny, watched, overlap):
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
+        trainer.run(0)
+    assert watched.threads == {threading.current_thread()}
+    assert watched.steps == 8 + 2 * 6  # none too many
+
+
+def burn():
+    raise RuntimeError("the motor is on fire")
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize(("misbehave", "error"), [(burn, EnvFailedError), (interrupt, KeyboardInterrupt)])
+@pytest.mark.parametrize("failing", [1, 4])  # of the steps of the second outer iteration; the first is no part of the loop
+def test_a_failing_step_leaves_the_last_finished_update(tiny, watched, overlap, misbehave, error, failing, num_seeds):
+    """The state, its counts and its updates; and the run can go on from there."""
+    watched.misbehave = misbehave
+    watched.at = (8 + 6 + failing - 1) * num_seeds + 1
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap, num_seeds=num_seeds) as trainer:
+        trainer.init(0)
+        trainer.train_epoch()
+        with pytest.raises(error, match="on fire" if error is EnvFailedError else None):
+            trainer.train_epoch()
+        finished = failing - 1  # overlapped too: the update beside a failing step is finished, of the rollout before it
+        counts = jax.tree.map(np.unique, (trainer.state.learner.env_steps.low, trainer.state.learner.updates.low))
+        assert [int(x) for (x,) in counts] == [8 + 6 + finished, 6 + finished]
+        assert trainer.env_steps == 8 + 6 + finished
+        trainer.train_epoch()
+        assert (np.asarray(trainer.state.learner.env_steps.low) == 8 + 6 + finished + 6).all()
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(trainer.state.learner.params))
+
+
+def test_an_interrupt_while_the_program_computes(tiny, watched):
+    """As by Ctrl-C: it reaches the thread that waits, at once, and nothing is lost."""
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1), epochs_per_checkpoint=1_000_000) as trainer:
+        trainer.init(0)
+        timer = threading.Timer(3.0, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train_epoch()
+        timer.join()
+        finished = trainer.state.learner.updates.to_int()
+        assert 0 < finished < 1_000_000
+        assert trainer.state.learner.env_steps.to_int() == 8 + finished == trainer.env_steps
+        # The step of an update that was not finished may have been taken.
+        assert watched.steps - trainer.env_steps in (0, 1)
+
+
+def test_a_failing_program_does_not_keep_its_caller_waiting(tiny, watched, monkeypatch):
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1)) as trainer:
+        trainer.init(0)
+        trainer.train_epoch()
+
+        def fail(*_):
+            raise RuntimeError("out of memory")
+
+        monkeypatch.setattr(trainer.program._loop._program, "executable", fail)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            trainer.train_epoch()
+
+
+@dataclasses.dataclass
+class Growing:
+    """An adapter of the user's own, whose observations grow in the fifth step."""
+
+    inner: GymnasiumAdapter
+    num_envs, is_jittable, max_episode_steps, spec = 1, False, 8, None
+    observation_space, action_space = HostCounter().observation_space, HostCounter().action_space
+
+    def reset(self, key):
+        self.steps = 0
+        return self.inner.reset(key)
+
+    def step(self, key, state, action):
+        self.steps += 1
+        state, timestep = self.inner.step(key, state, action)
+        return state, timestep.replace(obs=np.zeros((1, 3))) if self.steps == 8 + 3 else timestep
+
+    def close(self):
+        self.inner.close()
+
+
+def test_arrays_of_another_shape_are_refused(tiny):
+    env = Growing(GymnasiumAdapter(HostCounter, 1))
+    with trainer_of(tiny, env) as trainer, pytest.raises(EnvContractError, match=r"\(1, 3\).* as the first one"):
+        trainer.run(0)
+    env.close()
+
+
+class Computing(gymnasium.Env):
+    """A simulator in JAX: each step multiplies matrices, large enough for several threads."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+    max_episode_steps = 4
+
+    def __init__(self):
+        self.matrix = jnp.full((600, 600), 1 / 600)
+        self.step_function = jax.jit(lambda matrix, action: jnp.tanh(matrix @ matrix).sum() * 0 + action)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        reward = float(self.step_function(self.matrix, float(action)))
+        return np.float32([self.time / 4]), reward, False, self.time >= 4, {}
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_a_simulator_may_use_jax(tiny, overlap):
+    env = GymnasiumAdapter(Computing, 2)
+    with trainer_of(tiny, env, overlap=overlap, epochs_per_checkpoint=50) as trainer:
+        trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2 * 50 * 2
+    env.close()
+
+
+@pytest.mark.parametrize(("overlap", "order"), [("none", "learning learned asked"), ("update", "sent learning learned asked")])
+def test_what_overlaps(tiny, key, overlap, order):
+    """Alone, a step is asked for when the update is over; overlapped, its actions are handed over before the update begins."""
+    program = program_of(tiny, overlap=overlap)
+    loop, calls = program._loop, []
+
+    def noting(name, function):
+        return lambda *arguments: calls.append(name) or function(*arguments)
+
+    def note(name, x):
+        words = jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        words = io_callback(noting(name, np.asarray), jax.ShapeDtypeStruct(words.shape, words.dtype), words)
+        return words if words.dtype == x.dtype else jax.random.wrap_key_data(words)
+
+    def learn(learner, local, rollout, behaviour, learn=loop._learn):
+        learner, local, metrics, counters = learn(learner, local.replace(key=note("learning", local.key)), rollout, behaviour)
+        return learner, local, metrics.replace(vectors=[note("learned", metrics.vectors[0]), *metrics.vectors[1:]]), counters
+
+    loop._learn, loop._send, loop._receive = learn, noting("sent", loop._send), noting("asked", loop._receive)
+    program.outer(program.init(key))
+    program.close()
+    assert calls == order.split() * EPOCHS
