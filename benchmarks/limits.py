@@ -2,10 +2,12 @@
 
     python benchmarks/limits.py [TASK ...] [--rounds 5]
 
-In one process, in turns, for each task on gymnax: the whole training step; the environments alone, with actions drawn before;
+In one process, in turns, for each task: the whole training step; the environments alone, with actions drawn before;
 acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout that stays; and the
 update's matrix products alone, each shape in a loop of its own. The products' rate stands beside the best that this process
 reaches with any shape of `SQUARES`. Microseconds are of one training step: a rollout and the update that follows it.
+On gymnax each part is a compiled loop. On the host the whole is an outer iteration of the Trainer; environments, acting and
+rollouts are called from Python, and update and products are compiled loops.
 Prints Markdown tables and writes the raw record to benchmarks/results/.
 
 The products are counted in the traced program, two operations for each multiplication. Products alone are no strict bound (some
@@ -24,28 +26,70 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, write
+from rlkit.envs.host import compute_inline
+from rlkit.training.compiling import Compiler
+from rlkit.training.host_program import HostProgram
+from rlkit.types import TrainState
 from rlkit_parts import parts
 from tasks import TASKS
 
 SQUARES = (128, 256, 512, 1024)
-SECONDS = 0.5  # that one execution of a loop should take, about
+SECONDS = 0.5  # that one execution of a part should take, about
+HOST_STEPS = 200  # of each environment in an outer iteration on the host, about
 
 Shape = tuple[tuple[int, ...], tuple[int, ...], Any]
 
 
 @dataclasses.dataclass(kw_only=True)
-class Loop:
-    """`step(state, i)` as a compiled loop of about `SECONDS`, and the seconds that each of its steps took."""
+class Timed:
+    """The seconds that each of some training steps took."""
+
+    seconds: list[float] = dataclasses.field(default_factory=list)
+
+    def run(self) -> None:
+        """Takes about `SECONDS`."""
+        raise NotImplementedError
+
+    @property
+    def microseconds(self) -> float:
+        """Of a step, median."""
+        return statistics.median(self.seconds) * 1e6
+
+
+@dataclasses.dataclass(kw_only=True)
+class Calls(Timed):
+    """`call()` from Python, again and again; it is `steps` training steps."""
+
+    call: Callable[[], Any]
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        self.call()
+        start = time.perf_counter()
+        self.call()
+        self._times = max(1, round(SECONDS / (time.perf_counter() - start)))
+
+    def run(self) -> None:
+        start = time.perf_counter()
+        for _ in range(self._times):
+            self.call()
+        self.seconds.append((time.perf_counter() - start) / self._times / self.steps)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Loop(Timed):
+    """`step(state, i)` as a compiled loop, which goes on from where the last one ended."""
 
     step: Callable[[Any, jax.Array], Any]
     state: Any
-    seconds: list[float] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.state = jax.tree.map(jnp.copy, self.state)  # the loop takes it over: to copy a large memory takes long
         self._compile(3)
         took = min(self._execute() for _ in range(3)) / 3
         self._compile(max(3, round(SECONDS / took)))
@@ -54,23 +98,18 @@ class Loop:
         def run(state: Any) -> Any:
             return jax.lax.fori_loop(0, length, lambda i, state: self.step(state, i), state)
 
-        traced = jax.jit(run).trace(self.state)
+        traced = jax.jit(run, donate_argnums=0).trace(self.state)
         self._length = length
         self._program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
         self._execute()
 
     def _execute(self) -> float:
         start = time.perf_counter()
-        jax.block_until_ready(self._program(self.state))
+        self.state = jax.block_until_ready(self._program(self.state))
         return time.perf_counter() - start
 
     def run(self) -> None:
         self.seconds.append(self._execute() / self._length)
-
-    @property
-    def microseconds(self) -> float:
-        """Of a step, median."""
-        return statistics.median(self.seconds) * 1e6
 
 
 def keeping(found: Any, total: jax.Array) -> jax.Array:
@@ -126,11 +165,22 @@ def product_loop(shape: Shape) -> Loop:
     return Loop(step=step, state=(x, y, jnp.float32(0)))
 
 
-def task_loops(name: str) -> tuple[dict[str, Loop], collections.Counter[Shape], int]:
-    """(the loops of a task, the products of its update, its environment steps)."""
+def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], int]:
+    """(the parts of a task, the products of its update, its environment steps)."""
     task = TASKS[name]
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
+    timed, update, state = (jittable_parts if env.is_jittable else host_parts)(module)
+    counted: collections.Counter[Shape] = collections.Counter()
+    for shape, times in products(jax.make_jaxpr(lambda state: update(state, jnp.int32(0)))(state)):
+        counted[shape] += times
+    timed["update"] = Loop(step=update, state=state)
+    return timed, counted, algorithm.steps_per_iteration(env)
+
+
+def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
+    """(all but the update, the update, the state that it starts from)."""
+    env, agent, algorithm = module.env, module.agent, module.algorithm
     ts = rlkit.training.module.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
     _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)
@@ -170,20 +220,69 @@ def task_loops(name: str) -> tuple[dict[str, Loop], collections.Counter[Shape], 
         return module.training_step(i, ts, jax.lax.optimization_barrier((rollout, episodes)))[0]
 
     key = jax.random.key(1)
-    loops = {
+    loops: dict[str, Timed] = {
         "whole": Loop(step=whole, state=ts),
         "rollout": Loop(step=collect, state=(ts, zero)),
         "environments": Loop(step=environments, state=(ts.local.env_state, key, zero)),
         "acting": Loop(step=acting, state=(ts.local.obs, key, zero)),
-        "update": Loop(step=update, state=ts),
     }
-    counted: collections.Counter[Shape] = collections.Counter()
-    for shape, times in products(jax.make_jaxpr(lambda ts: update(ts, jnp.int32(0)))(ts)):
-        counted[shape] += times
-    return loops, counted, num_steps * num_envs
+    return loops, update, ts
 
 
-def in_turns(loops: list[Loop], rounds: int) -> None:
+def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
+    """The same on the host."""
+    agent, algorithm = module.agent, module.algorithm
+    num_steps = algorithm.collector.num_steps
+    epochs = max(2, HOST_STEPS // num_steps)
+    program = HostProgram(module, compiler=Compiler(1), epochs=epochs, overlap="none")
+    held = {"ts": program.init(jax.random.key(0))}
+    held["ts"], (rollout, _) = program.get_batch(held["ts"], 0)
+    rollout = jax.tree.map(jnp.asarray, rollout)
+    ts = program.copy(held["ts"])
+    policy, obs = ts.learner.policy, np.array(ts.local.obs)
+    other = module.env.remake(module.env.num_envs)
+    env_state, _ = other.reset(jax.random.key(1))
+    actions = np.asarray(rollout.action)
+
+    def whole() -> None:
+        held["ts"], _ = program.outer(held["ts"])
+
+    def collect() -> None:
+        held["ts"], _ = program.get_batch(held["ts"], 0)
+
+    def environments() -> None:
+        for action in actions:
+            other.step(None, env_state, action)
+
+    def choose(key: jax.Array) -> tuple[Any, jax.Array]:
+        key, act_key = jax.random.split(key)
+        return agent.explore(policy.params, obs, agent.initial_carry(len(actions[0])), act_key, policy.progress), key
+
+    traced = jax.jit(choose).trace(jax.random.key(2))
+    chosen = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+    held["key"] = jax.random.key(2)
+
+    def acting() -> None:
+        for _ in range(num_steps):
+            (action, _, _), held["key"] = chosen(held["key"])
+            np.asarray(action)
+
+    def update(state: Any, i: jax.Array) -> Any:
+        learner, local = state
+        local, found, episodes = algorithm.collector.count(local, jax.lax.optimization_barrier(rollout))
+        ts, _ = module.learn(TrainState(learner=learner, local=local), found, episodes)
+        return ts.learner, ts.local
+
+    timed: dict[str, Timed] = {
+        "whole": Calls(call=whole, steps=epochs),
+        "rollout": Calls(call=collect),
+        "environments": Calls(call=environments),
+        "acting": Calls(call=acting),
+    }
+    return timed, update, (ts.learner, ts.local.replace(obs=()))
+
+
+def in_turns(loops: list[Timed], rounds: int) -> None:
     for index in range(rounds):
         first = index % len(loops)
         for item in loops[first:] + loops[:first]:
@@ -192,17 +291,18 @@ def in_turns(loops: list[Loop], rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    able = [name for name, task in TASKS.items() if task.suite == "gymnax" and task.num_seeds == 1]
+    able = [name for name, task in TASKS.items() if task.num_seeds == 1]
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named")
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(able):
         parser.error(f"no limits for {', '.join(sorted(unknown))}; choose from {', '.join(able)}")
+    compute_inline()  # as environments on the host do
     when, records, rows, rates = now(), {}, [], []
     squares = {n: product_loop(((n, n), (n, n), (((1,), (0,)), ((), ())))) for n in SQUARES}
     for name in args.tasks or able:
-        loops, counted, env_steps = task_loops(name)
+        loops, counted, env_steps = parts_of(name)
         alone = {shape: product_loop(shape) for shape in counted}
         in_turns([*loops.values(), *alone.values(), *squares.values()], args.rounds)
         times = {part: item.microseconds for part, item in loops.items()}
