@@ -15,6 +15,7 @@ from jax.experimental.buffer_callback import buffer_callback
 from rlkit.errors import EnvContractError
 from rlkit.ops.packing import Packed
 from rlkit.training.compiling import Compiled, Compiler
+from rlkit.training.module import require_same_types
 from rlkit.types import Action, Carry, Key, LearnerState, LocalState, Obs, PolicyState, PyTree, Rollout, TimeStep
 
 Found = tuple[Packed, Any]  # metrics, counters
@@ -79,11 +80,12 @@ class HostLoop:
         # New ones: after an error an answer may be left in the old.
         actions, answers = self._actions, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
         shapes = [np.shape(x)[1:] for x in jax.tree.leaves(_told(turn.rollout))]
+        running: futures.Future[Ended] | None = None
         error: BaseException | None = None
         with futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="rlkit-loop") as thread:
-            running = thread.submit(lambda: jax.block_until_ready(self._program(*arguments)))
-            running.add_done_callback(lambda _: actions.put(None))
             try:
+                running = thread.submit(lambda: jax.block_until_ready(self._program(*arguments)))
+                running.add_done_callback(lambda _: actions.put(None))
                 for _ in range(self._epochs - 1):
                     action = actions.get()
                     if action is None:
@@ -96,8 +98,11 @@ class HostLoop:
                     answers.put(leaves)
             except BaseException as raised:
                 error = raised
-            finally:
+            finally:  # whatever happened, the program must not wait for ever
                 answers.put(None)
+            if running is None:
+                assert error is not None
+                raise error
             return running.result(), error
 
     # Within the program
@@ -112,8 +117,9 @@ class HostLoop:
         take = self._take_beside if self._beside else self._take
 
         def body(state: Any) -> Any:
-            turn, rows, _, index, _ = state
-            turn, (found, counters), goes_on = take(turn, index)
+            before, rows, _, index, _ = state
+            turn, (found, counters), goes_on = take(before, index)
+            require_same_types((before.learner, before.local), (turn.learner, turn.local))
             rows = [x.at[index].set(row) for x, row in zip(rows, found.vectors, strict=True)]
             return turn, rows, counters, index + 1, goes_on
 

@@ -172,7 +172,7 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     def step(packed: PyTree, i: Array) -> tuple[PyTree, Packed]:
         before = packing.unpack(packed)
         ts, metrics = iteration(module, before, i)
-        _require_same_types(before, ts)
+        require_same_types(before, ts)
         return packing.pack(ts), Packed.of(metrics)
 
     packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
@@ -182,7 +182,7 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     return packing.unpack(packed), found
 
 
-def _require_same_types(before: PyTree, after: PyTree) -> None:
+def require_same_types(before: PyTree, after: PyTree) -> None:
     """Raises `ConfigError` where a training step returns a state that the next one cannot start from."""
 
     def types(tree: PyTree) -> dict[str, str]:

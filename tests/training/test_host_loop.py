@@ -1,6 +1,7 @@
 """Outer iterations of one-step rollouts on the host as one program: against the iterations one by one, and faults."""
 
 import dataclasses
+import re
 import signal
 import threading
 
@@ -17,7 +18,7 @@ from jax.experimental import io_callback
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.ring import Ring
 from rlkit.envs.gymnasium import GymnasiumAdapter
-from rlkit.errors import EnvContractError, EnvFailedError
+from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
 from rlkit.training.compiling import Compiler
 from rlkit.training.host_program import HostProgram
 from rlkit.training.module import RLModule
@@ -275,3 +276,32 @@ def test_what_overlaps(tiny, key, overlap, order):
     program.outer(program.init(key))
     program.close()
     assert calls == order.split() * EPOCHS
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_the_replay_memory_is_never_copied(tiny, overlap, num_seeds):
+    """As XLA compiles it when it optimises, see `test_writing_and_reading_in_one_program_copies_nothing`."""
+    program = program_of(tiny, overlap=overlap, num_seeds=num_seeds, capacity=4 * 123_457)
+    ts, (rollout, behaviour) = program.get_batch(program.init(Compiler(num_seeds).keys(0)), 0)
+    program.close()
+    local = ts.local.replace(env_state=(), obs=(), carry=())
+    lowered = jax.jit(program._loop._iterate, donate_argnums=(0, 1)).lower(
+        ts.learner, local, ts.local.obs, (), rollout, behaviour
+    )
+    text = lowered.compile(compiler_options={"xla_backend_optimization_level": 3}).as_text()
+    assert "123457" in text
+    assert [line for line in text.splitlines() if re.search(r"123457\S* copy\(", line)] == []
+
+
+def test_an_update_that_changes_types_is_refused(tiny, key):
+    program = program_of(tiny)
+
+    def learn(*arguments, learn=program._loop._learn):
+        learner, local, *found = learn(*arguments)
+        return learner, local.replace(discounted_return=local.discounted_return.astype(jnp.float16)), *found
+
+    program._loop._learn = learn
+    with pytest.raises(ConfigError, match=r"a training step changed .*discounted_return from float32\[4\] to float16\[4\]"):
+        program.outer(program.init(key))
+    program.close()
