@@ -1,6 +1,7 @@
 """Rollouts of one step on the host: a whole outer iteration as one compiled program, which asks its caller for steps."""
 
 import queue
+import threading
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any
@@ -19,7 +20,7 @@ from rlkit.training.module import require_same_types
 from rlkit.types import Action, Carry, Key, LearnerState, LocalState, Obs, PolicyState, PyTree, Rollout, TimeStep
 
 Found = tuple[Packed, Any]  # metrics, counters
-Told = tuple[Obs, Any, Any, Any, Obs]  # of a step: obs, reward, terminated, truncated, next_obs
+Told = dict[str, Any]  # what the program learns of a step: fields of its `TimeStep`
 Step = Callable[[np.ndarray], TimeStep]  # actions, and what came of them, leaves [(S,) N, ...]
 
 
@@ -79,31 +80,41 @@ class HostLoop:
         self._program.compile(*arguments)
         # New ones: after an error an answer may be left in the old.
         actions, answers = self._actions, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
-        shapes = [np.shape(x)[1:] for x in jax.tree.leaves(_told(turn.rollout))]
-        running: futures.Future[Ended] | None = None
+        wanted = {name: (np.shape(x)[1:], jnp.result_type(x)) for name, x in _by_name(_told(turn.rollout))}
+        running: futures.Future[Ended] = futures.Future()
+        thread = threading.Thread(target=self._run, args=(running, actions, arguments), name="rlkit-loop")
         error: BaseException | None = None
-        with futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="rlkit-loop") as thread:
+        try:
+            thread.start()
+            for _ in range(self._epochs - 1):
+                action = actions.get()
+                if action is None:
+                    break
+                answers.put(_answer(step(action), wanted))
+        except BaseException as raised:
+            error = raised
+        finally:  # whatever happened, the program must not wait for ever
+            answers.put(None)
+        if error is not None and running.cancel():
+            raise error  # before the program began, so that the state is as it was
+        while True:  # until the update is over, whatever interrupts: the state is in the program
             try:
-                running = thread.submit(lambda: jax.block_until_ready(self._program(*arguments)))
-                running.add_done_callback(lambda _: actions.put(None))
-                for _ in range(self._epochs - 1):
-                    action = actions.get()
-                    if action is None:
-                        break
-                    leaves = jax.tree.leaves(_told(step(action)))
-                    if (given := [np.shape(x) for x in leaves]) != shapes:
-                        raise EnvContractError(
-                            f"a step returned arrays of the shapes {given}; return {shapes} as the first one"
-                        )
-                    answers.put(leaves)
+                futures.wait([running])
+                thread.join()
+                break
             except BaseException as raised:
-                error = raised
-            finally:  # whatever happened, the program must not wait for ever
-                answers.put(None)
-            if running is None:
-                assert error is not None
-                raise error
-            return running.result(), error
+                error = error or raised
+        return running.result(), error
+
+    def _run(self, running: "futures.Future[Ended]", actions: "queue.SimpleQueue[Any]", arguments: tuple[Any, ...]) -> None:
+        if not running.set_running_or_notify_cancel():
+            return
+        try:
+            running.set_result(jax.block_until_ready(self._program(*arguments)))
+        except BaseException as error:
+            running.set_exception(error)
+        finally:
+            actions.put(None)
 
     # Within the program
 
@@ -150,12 +161,13 @@ class HostLoop:
         key = jnp.where(index + 1 < self._epochs, key, turn.local.key)
         behaviour = turn.learner.policy
         action, extras, _, carry = self._act(behaviour, keys, np.int32(0), turn.carry, turn.obs)
-        # The update takes its key from one call, and the other waits for the update: so the step is taken between the two.
+        # The update takes its key from one call, and the other waits for the update: so the step is taken between the two. An
+        # update that draws nothing may come before the first call; the other waits for that as well, or it would wait for ever.
         words = jax.random.key_data(key)
         words = buffer_callback(self._send, jax.typeof(words), has_side_effect=True)(words, action)
         local = turn.local.replace(key=jax.random.wrap_key_data(words, impl=jax.random.key_impl(key)))
         learner, local, metrics, counters = self._learn(turn.learner, local, turn.rollout, turn.behaviour)
-        goes_on, told = self._call(self._receive, turn)(metrics)
+        goes_on, told = self._call(self._receive, turn)(metrics, words)
         turn = self._next(turn, learner, local, behaviour, action, extras, carry, told, goes_on)
         return turn, (metrics, counters), goes_on
 
@@ -176,20 +188,11 @@ class HostLoop:
         told: Told,
         goes_on: Array,
     ) -> Turn:
-        obs, reward, terminated, truncated, next_obs = told
-        carry = self._restart_carry(carry, terminated | truncated)
+        carry = self._restart_carry(carry, told["terminated"] | told["truncated"])
         carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), carry, turn.carry)
-        transition = Rollout(
-            obs=turn.obs,
-            action=action,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            next_obs=next_obs,
-            extras=extras,
-        )
+        transition = Rollout(**(told | {"obs": turn.obs}), action=action, extras=extras)
         rollout = jax.tree.map(lambda x: x[None], transition)
-        return Turn(learner=learner, local=local, obs=obs, carry=carry, rollout=rollout, behaviour=behaviour)
+        return Turn(learner=learner, local=local, obs=told["obs"], carry=carry, rollout=rollout, behaviour=behaviour)
 
     # What the program calls, in a thread of its own; none of it may raise
 
@@ -201,7 +204,7 @@ class HostLoop:
         np.asarray(words)[...] = np.asarray(given)
         self._actions.put(np.asarray(action).copy())
 
-    def _receive(self, _: Any, answer: Any, *__: Any) -> None:
+    def _receive(self, _: Any, answer: Any, *__: Any) -> None:  # what else it is given is there to wait for
         goes_on, told = answer
         rows = self._answers.get()
         np.asarray(goes_on)[...] = rows is not None
@@ -210,4 +213,23 @@ class HostLoop:
 
 
 def _told(source: TimeStep | Rollout) -> Told:
-    return source.obs, source.reward, source.terminated, source.truncated, source.next_obs
+    return {name: getattr(source, name) for name in ("obs", "reward", "terminated", "truncated", "next_obs")}
+
+
+def _by_name(told: Told) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in jax.tree.leaves_with_path(told)]
+
+
+def _answer(timestep: TimeStep, wanted: dict[str, tuple[tuple[int, ...], Any]]) -> list[np.ndarray]:
+    """The leaves of what is told, as the program has them. Raises `EnvContractError` where they cannot be."""
+    leaves = jax.tree.leaves(_told(timestep))
+    try:
+        arrays = [np.asarray(x, dtype) for x, (_, dtype) in zip(leaves, wanted.values(), strict=True)]
+    except (TypeError, ValueError) as error:
+        raise EnvContractError(
+            f"a step returned what is no array like those before ({error}); return arrays of numbers"
+        ) from error
+    for x, (name, (shape, _)) in zip(arrays, wanted.items(), strict=True):
+        if x.shape != shape:
+            raise EnvContractError(f"a step returned {name} of shape {x.shape}; return {shape}")
+    return arrays

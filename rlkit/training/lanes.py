@@ -64,9 +64,13 @@ class Lane:
 
     def step(self, action: np.ndarray) -> TimeStep:
         """Takes a step that no rollout is made of; actions, and what came of them, are [(S,) N, ...]."""
-        timestep = self._step(flat(action, self._seeds))
+        action = flat(action, self._seeds)
+        timestep = self._step(action)
         self.obs = timestep.obs
-        return unflat(timestep.replace(info={}), self._seeds)
+        each = {name: np.asarray(getattr(timestep, name)) for name in ("reward", "terminated", "truncated")}
+        # One for all environments is allowed, as in the rows of a rollout.
+        each = {name: np.broadcast_to(x, len(action)) if x.ndim == 0 else x for name, x in each.items()}
+        return unflat(timestep.replace(info={}, **each), self._seeds)
 
     def _step(self, action: Any) -> TimeStep:
         self.env_state, timestep = self.env.step(self._keys, self.env_state, action)

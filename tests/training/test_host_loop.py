@@ -4,6 +4,7 @@ import dataclasses
 import re
 import signal
 import threading
+import time
 
 import gymnasium
 import jax
@@ -40,7 +41,7 @@ def assert_close(one, other):
 
     def compare(a, b):
         if np.issubdtype(a.dtype, np.floating):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
         else:
             np.testing.assert_array_equal(a, b)
 
@@ -57,35 +58,41 @@ def with_transitions(ts, num_seeds):
     return jax.tree.map(read, ts, is_leaf=lambda x: isinstance(x, Ring))
 
 
-@pytest.mark.parametrize(("name", "num_seeds"), [*((name, 1) for name in NAMES), ("ppo", 2), ("sac", 2)])
-def test_the_loop_is_its_iterations_one_by_one(tiny, name, num_seeds):
+CASES = [
+    *((name, "none", 1) for name in NAMES),
+    *(("ppo", overlap, 2) for overlap in OVERLAPS),
+    *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers
+    ("sac", "none", 2),
+]
+
+
+@pytest.mark.parametrize(("name", "overlap", "num_seeds"), CASES)
+def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
     settings = known(algorithm_entry(name).config, NORMALIZED | {"updates_per_step": 0.5, "learning_rate": 0.05})
     seeds = Compiler(num_seeds).keys(1)
     ends = []
     for in_loop in (True, False):
-        program = program_of(tiny, name, num_seeds=num_seeds, **settings)
+        program = program_of(tiny, name, num_seeds=num_seeds, overlap=overlap, **settings)
+        if not in_loop:
+            program._loop = None
         ts, found = program.init(seeds), []
         for _ in range(2):
-            if in_loop:
-                ts, results = program.outer(ts)
-                found.append(results)
-            else:
-                singles = []
-                for _ in range(EPOCHS):
-                    ts, results = program.single(ts)
-                    singles.append(results)
-                found.append((singles, singles[-1][1]))
-        ends.append((ts, found))
+            ts, results = within_a_minute(lambda ts=ts, outer=program.outer: outer(ts))
+            found.append(results)
+        ends.append((with_transitions(ts, num_seeds), found))
         program.close()
-    (looped, of_loop), (single, of_singles) = ends
-    assert_close(*(with_transitions(ts, num_seeds) for ts in (looped, single)))
-    for (metrics, counters), (singles, last) in zip(of_loop, of_singles, strict=True):
-        assert_close(counters, last)
-        for key, value in metrics.items():
-            rows = np.stack([found[key] for found, _ in singles])
-            wanted = rows.sum(0) if key.startswith("sum/") else np.nanmean(rows, 0)
-            np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6, err_msg=key)
+    assert_close(*ends)
+
+
+def within_a_minute(function):
+    """What it returns; two parts that wait for each other would do so for ever."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert results, "it hangs, or has failed"
+    return results[0]
 
 
 @pytest.mark.parametrize("overlap", OVERLAPS)
@@ -183,6 +190,43 @@ def test_an_interrupt_while_the_program_computes(tiny, watched):
         assert watched.steps - trainer.env_steps in (0, 1)
 
 
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypatch, overlap):
+    """Several: the update is waited for all the same, and nothing is lost."""
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
+        trainer.init(0)
+        loop, main = trainer.program._loop, threading.main_thread().ident
+
+        def receive(*arguments, receive=loop._receive):
+            if watched.steps == 8 + 6:  # all that there are: no more is asked for
+                for _ in range(3):
+                    time.sleep(0.1)
+                    signal.pthread_kill(main, signal.SIGINT)
+                time.sleep(0.1)
+            receive(*arguments)
+
+        loop._receive = receive
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train_epoch()
+        assert trainer.state.learner.updates.to_int() == 6
+        assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 8 + 6
+        loop._receive = lambda *arguments: None
+        trainer.train_step()  # the state can be gone on with
+
+
+def test_an_interrupt_before_the_program_began(tiny, watched, monkeypatch):
+    """The state is the one from before it."""
+    with trainer_of(tiny, GymnasiumAdapter(Watched, 1)) as trainer:
+        trainer.init(0)
+        monkeypatch.setattr(threading.Thread, "start", lambda self: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train_epoch()
+        monkeypatch.undo()
+        assert trainer.state.learner.updates.to_int() == 0
+        trainer.train_epoch()
+        assert trainer.state.learner.updates.to_int() == 6
+
+
 def test_a_failing_program_does_not_keep_its_caller_waiting(tiny, watched, monkeypatch):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1)) as trainer:
         trainer.init(0)
@@ -197,10 +241,11 @@ def test_a_failing_program_does_not_keep_its_caller_waiting(tiny, watched, monke
 
 
 @dataclasses.dataclass
-class Growing:
-    """An adapter of the user's own, whose observations grow in the fifth step."""
+class Own:
+    """An adapter of the user's own, of which a step in the middle of the loop returns something else."""
 
     inner: GymnasiumAdapter
+    change: dict
     num_envs, is_jittable, max_episode_steps, spec = 1, False, 8, None
     observation_space, action_space = HostCounter().observation_space, HostCounter().action_space
 
@@ -211,16 +256,36 @@ class Growing:
     def step(self, key, state, action):
         self.steps += 1
         state, timestep = self.inner.step(key, state, action)
-        return state, timestep.replace(obs=np.zeros((1, 3))) if self.steps == 8 + 3 else timestep
+        return state, timestep.replace(**self.change) if self.steps == 8 + 3 else timestep
 
     def close(self):
         self.inner.close()
 
 
-def test_arrays_of_another_shape_are_refused(tiny):
-    env = Growing(GymnasiumAdapter(HostCounter, 1))
-    with trainer_of(tiny, env) as trainer, pytest.raises(EnvContractError, match=r"\(1, 3\).* as the first one"):
+MISTAKES = {
+    "shape": ({"obs": np.zeros((1, 3))}, r"a step returned obs of shape \(1, 3\); return \(1, 2\)"),
+    "column": ({"reward": np.zeros((1, 1))}, r"a step returned reward of shape \(1, 1\); return \(1,\)"),
+    "text": ({"reward": np.array(["a"])}, r"could not convert string.*return arrays of numbers"),
+    "nothing": ({"next_obs": None}, r"return arrays of numbers"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_what_is_no_array_like_those_before_is_refused(tiny, change, message):
+    """And the state is that of the last finished update."""
+    env = Own(GymnasiumAdapter(HostCounter, 1), change)
+    with trainer_of(tiny, env) as trainer:
+        with pytest.raises(EnvContractError, match=message):
+            trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2
+    env.close()
+
+
+def test_one_reward_and_one_flag_for_all_environments_will_do(tiny):
+    env = Own(GymnasiumAdapter(HostCounter, 1), {"reward": 1, "truncated": np.bool_(False), "terminated": [False]})
+    with trainer_of(tiny, env) as trainer:
         trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2 * 6
     env.close()
 
 
