@@ -6,8 +6,8 @@ In one process, in turns, for each task: the whole training step; the environmen
 acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout that stays; and the
 update's matrix products alone, each shape in a loop of its own. The products' rate stands beside the best that this process
 reaches with any shape of `SQUARES`. Microseconds are of one training step: a rollout and the update that follows it.
-On gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer calls; environments, acting and
-rollouts are called from Python, and update and products are compiled loops.
+On gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer calls; environments,
+acting and rollouts are called from Python, and update and products are compiled loops.
 Prints Markdown tables and writes the raw record to benchmarks/results/.
 
 The products are counted in the traced program, two operations for each multiplication. Products alone are no strict bound (some
