@@ -234,7 +234,8 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
     agent, algorithm = module.agent, module.algorithm
     num_steps = algorithm.collector.num_steps
     epochs = max(2, HOST_STEPS // num_steps)
-    program = HostProgram(module, compiler=Compiler(1), epochs=epochs, overlap="none")
+    compiler = Compiler(num_seeds=1)
+    program = HostProgram(module, compiler=compiler, epochs=epochs, overlap="none")
     held = {"ts": program.init(jax.random.key(0))}
     held["ts"], (rollout, _) = program.get_batch(held["ts"], 0)
     rollout = jax.tree.map(jnp.asarray, rollout)
@@ -258,8 +259,7 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
         key, act_key = jax.random.split(key)
         return agent.explore(policy.params, obs, agent.initial_carry(len(actions[0])), act_key, policy.progress), key
 
-    traced = jax.jit(choose).trace(jax.random.key(2))
-    chosen = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+    chosen = compiler(choose)
     held["key"] = jax.random.key(2)
 
     def acting() -> None:

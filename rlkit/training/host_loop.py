@@ -69,9 +69,10 @@ class HostLoop:
     ):
         self._epochs = epochs
         self._beside = beside
-        self._draw_keys, self._act, self._restart_carry, self._learn = draw_keys, act, restart_carry, learn
-        self._actions: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()  # None: the program ended
-        self._answers: queue.SimpleQueue[list[np.ndarray] | None] = queue.SimpleQueue()  # None: no more steps
+        self._draw_keys, self._act, self._restart_carry = draw_keys, act, restart_carry
+        self._learn = jax.jit(learn, inline=True)  # traced once for its metrics and the loop
+        self._actions: queue.SimpleQueue[np.ndarray | None]  # None: the program ended
+        self._answers: queue.SimpleQueue[list[np.ndarray] | None]  # None: no more steps
         self._program = Compiled(compiler, self._iterate, donate=(0, 1))
 
     def __call__(self, turn: Turn, step: Step) -> tuple[Ended, BaseException | None]:
@@ -82,7 +83,7 @@ class HostLoop:
         actions, answers = self._actions, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
         wanted = {name: (np.shape(x)[1:], jnp.result_type(x)) for name, x in _by_name(_told(turn.rollout))}
         running: futures.Future[Ended] = futures.Future()
-        thread = threading.Thread(target=self._run, args=(running, actions, arguments), name="rlkit-loop")
+        thread = threading.Thread(target=self._run, args=(running, arguments), name="rlkit-loop")
         error: BaseException | None = None
         try:
             thread.start()
@@ -106,7 +107,7 @@ class HostLoop:
                 error = error or raised
         return running.result(), error
 
-    def _run(self, running: "futures.Future[Ended]", actions: "queue.SimpleQueue[Any]", arguments: tuple[Any, ...]) -> None:
+    def _run(self, running: "futures.Future[Ended]", arguments: tuple[Any, ...]) -> None:
         if not running.set_running_or_notify_cancel():
             return
         try:
@@ -114,7 +115,7 @@ class HostLoop:
         except BaseException as error:
             running.set_exception(error)
         finally:
-            actions.put(None)
+            self._actions.put(None)
 
     # Within the program
 
