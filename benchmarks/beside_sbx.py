@@ -2,9 +2,9 @@
 
     RLKIT_PEERS=<directory> python benchmarks/beside_sbx.py [TASK ...]
 
-Both learn side by side, one core each. Prints a Markdown table for each task, and writes all evaluations to
-benchmarks/results/. rlkit runs its preset, cut to the steps of the task; SBX gets the same numbers. README.md says how to set
-SBX up.
+Both learn side by side, one core each. Prints a Markdown table for each task, and writes all
+evaluations to benchmarks/results/. rlkit runs its preset, cut to the steps of the task; SBX gets
+the same numbers. README.md says how to set SBX up.
 """
 
 import argparse
@@ -25,7 +25,9 @@ HERE = Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What both contenders learn. Evaluations are deterministic, over whole episodes, at the same steps."""
+    """What both contenders learn. Evaluations are deterministic, over whole episodes, at the same
+    steps.
+    """
 
     algorithm: str
     env: str
@@ -39,9 +41,14 @@ class Task:
 
     @property
     def evaluated_at(self) -> list[int]:
-        """Environment steps at which both are evaluated: before they learn, and after each of equal parts of what is left."""
+        """Environment steps at which both are evaluated: before they learn, and after each of equal
+        parts of what is left.
+        """
         prefill = self.settings["learning_starts"]
-        return [prefill + part * (self.total_steps - prefill) // self.evaluations for part in range(self.evaluations + 1)]
+        return [
+            prefill + part * (self.total_steps - prefill) // self.evaluations
+            for part in range(self.evaluations + 1)
+        ]
 
 
 SETTINGS = {
@@ -82,12 +89,24 @@ def learn_rlkit(task: Task) -> Curves:
             "run-dir": run_dir,
         }
         flags = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
-        command = [str(Path(sys.executable).with_name("rlkit")), "train", task.algorithm, f"gymnasium/{task.env}", *flags]
+        command = [
+            str(Path(sys.executable).with_name("rlkit")),
+            "train",
+            task.algorithm,
+            f"gymnasium/{task.env}",
+            *flags,
+        ]
         _run(command, core=0)
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     found = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
-    per_seed = [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)] if task.seeds > 1 else [found]
-    return [[[row["env_steps"], row["metrics"]["eval/avg_return"]] for row in rows] for rows in per_seed]
+    per_seed = (
+        [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)]
+        if task.seeds > 1
+        else [found]
+    )
+    return [
+        [[row["env_steps"], row["metrics"]["eval/avg_return"]] for row in rows] for rows in per_seed
+    ]
 
 
 def learn_sbx(task: Task) -> Curves:
@@ -96,7 +115,9 @@ def learn_sbx(task: Task) -> Curves:
     given = json.dumps(dataclasses.asdict(task) | {"evaluated_at": task.evaluated_at})
     curves = []
     for seed in range(task.seeds):
-        output = _run([str(python), str(HERE / "drivers/sbx_learning.py"), given, str(seed)], core=1)
+        output = _run(
+            [str(python), str(HERE / "drivers/sbx_learning.py"), given, str(seed)], core=1
+        )
         line = next(line for line in output.splitlines() if line.startswith("RESULT "))
         curves.append(json.loads(line.removeprefix("RESULT ")))
     return curves
@@ -110,42 +131,67 @@ def _run(command: list[str], core: int) -> str:
         os.sched_setaffinity(0, {cores[core % len(cores)]})
 
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
-    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=pin).stdout
+    return subprocess.run(
+        command, check=True, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=pin
+    ).stdout
 
 
 def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
     """Return at the end and over the second half of the evaluations, mean and each seed."""
     lines = [
-        f"### {name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds} seed(s)",
+        (
+            f"### {name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds}"
+            " seed(s)"
+        ),
         "",
         "| | return at the end (each seed) | mean of the last half |",
         "|---|---|---:|",
     ]
     for contender, seeds in curves.items():
         last = [curve[-1][1] for curve in seeds]
-        half = [statistics.fmean(value for _, value in curve[-(task.evaluations // 2) :]) for curve in seeds]
+        half = [
+            statistics.fmean(value for _, value in curve[-(task.evaluations // 2) :])
+            for curve in seeds
+        ]
         each = ", ".join(f"{value:.0f}" for value in last)
-        lines.append(f"| {contender} | {statistics.fmean(last):.0f} ({each}) | {statistics.fmean(half):.0f} |")
+        lines.append(
+            f"| {contender} | {statistics.fmean(last):.0f} ({each}) |"
+            f" {statistics.fmean(half):.0f} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="How well rlkit learns MuJoCo off policy beside SBX.")
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
+    parser = argparse.ArgumentParser(
+        description="How well rlkit learns MuJoCo off policy beside SBX."
+    )
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named"
+    )
     parser.add_argument("--total-steps", type=int, help="instead of the tasks' own")
-    parser.add_argument("--output", type=Path, default=HERE / "results", help="directory of the JSON record")
+    parser.add_argument(
+        "--output", type=Path, default=HERE / "results", help="directory of the JSON record"
+    )
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
     if not (Path(os.environ.get("RLKIT_PEERS", "/nonexistent")) / "venv-sbx/bin/python").exists():
-        parser.error("SBX is not there: RLKIT_PEERS must name a directory with venv-sbx (benchmarks/README.md)")
+        parser.error(
+            "SBX is not there: RLKIT_PEERS must name a directory with venv-sbx"
+            " (benchmarks/README.md)"
+        )
     args.output.mkdir(parents=True, exist_ok=True)
     for name in args.tasks or TASKS:
         task = TASKS[name]
         if args.total_steps:
             task = dataclasses.replace(task, total_steps=args.total_steps)
-        if (task.total_steps - task.settings["learning_starts"]) % task.evaluations or len(set(task.evaluated_at)) == 1:
-            parser.error(f"what follows the {task.settings['learning_starts']} random steps must divide by {task.evaluations}")
+        if (task.total_steps - task.settings["learning_starts"]) % task.evaluations or len(
+            set(task.evaluated_at)
+        ) == 1:
+            parser.error(
+                f"what follows the {task.settings['learning_starts']} random steps must divide by"
+                f" {task.evaluations}"
+            )
         started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         with concurrent.futures.ThreadPoolExecutor() as pool:
             running = {"rlkit": pool.submit(learn_rlkit, task), "sbx": pool.submit(learn_sbx, task)}

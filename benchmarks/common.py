@@ -1,10 +1,12 @@
 """What all drivers share: compile apart, warm up, then one timed execution per request.
 
-A driver is a process that compiles, prints a `READY` line, executes the program once for each line `run` on its standard input
-(answering `WALL seconds`), and at end of input prints `RESULT` with everything as JSON. Keeping the process lets
-`throughput.py` alternate between contenders without compiling again. By hand:
+A driver is a process that compiles, prints a `READY` line, executes the program once for each line
+`run` on its standard input (answering `WALL seconds`), and at end of input prints `RESULT` with
+everything as JSON. Keeping the process lets `throughput.py` alternate between contenders without
+compiling again. By hand:
 
-    printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_fit.py cartpole-4x128
+    printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_fit.py
+    cartpole-4x128
 """
 
 import argparse
@@ -40,8 +42,12 @@ Prepare = Callable[[Any, int], Prepared]
 """From a task, of the class that the driver is for, and a seed."""
 
 
-def jitted(build: Callable[[Any], Callable[[Any], Any]], options: Callable[[Any], dict[str, str]] | None = None) -> Prepare:
-    """For a contender on the device: `build(task)` gives the whole training run as one jittable function of a typed key.
+def jitted(
+    build: Callable[[Any], Callable[[Any], Any]],
+    options: Callable[[Any], dict[str, str]] | None = None,
+) -> Prepare:
+    """For a contender on the device: `build(task)` gives the whole training run as one jittable
+    function of a typed key.
 
     Several seeds are a `vmap` over their keys.
     `options` gives what the contender has XLA told, from the function's jaxpr.
@@ -70,31 +76,43 @@ def jitted(build: Callable[[Any], Callable[[Any], Any]], options: Callable[[Any]
 
 
 def plain(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Prepare:
-    """For a contender on the host: `build(task)` gives two plain functions of a seed that return when they are done, a run of
-    one update, which compiles whatever there is to compile, and the whole training run.
+    """For a contender on the host: `build(task)` gives two plain functions of a seed that return
+    when they are done, a run of one update, which compiles whatever there is to compile, and the
+    whole training run.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
         started = time.perf_counter()
         train_briefly, train = build(task)
         train_briefly(seed)
-        return Prepared(train=train, trace_seconds=None, compile_seconds=time.perf_counter() - started)
+        return Prepared(
+            train=train, trace_seconds=None, compile_seconds=time.perf_counter() - started
+        )
 
     return prepare
 
 
-def prefilled(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[Any], Any], Callable[[Any], Any]]]) -> Prepare:
-    """For an off-policy contender on the host: `build(task)` gives three plain functions that return when they are done.
+def prefilled(
+    build: Callable[[Any], tuple[Callable[[int], Any], Callable[[Any], Any], Callable[[Any], Any]]],
+) -> Prepare:
+    """For an off-policy contender on the host: `build(task)` gives three plain functions that
+    return when they are done.
 
-    `prefill(seed)`: a new learner and the steps before learning, which are not timed. `train_briefly(state)`: from what it
-    returned as few updates as compile whatever there is to compile. `train(state)`: all of them.
+    `prefill(seed)`: a new learner and the steps before learning, which are not timed.
+    `train_briefly(state)`: from what it returned as few updates as compile whatever there is to
+    compile. `train(state)`: all of them.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
         started = time.perf_counter()
         prefill, train_briefly, train = build(task)
         train_briefly(prefill(seed))
-        return Prepared(begin=prefill, train=train, trace_seconds=None, compile_seconds=time.perf_counter() - started)
+        return Prepared(
+            begin=prefill,
+            train=train,
+            trace_seconds=None,
+            compile_seconds=time.perf_counter() - started,
+        )
 
     return prepare
 
@@ -109,10 +127,11 @@ def serve(
 ) -> None:
     """Runs a driver.
 
-    `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`; `mean_return(task, output)` reads what the last run
-    ended with, outside the timing. The versions of `packages` are reported. The modules `imports` are those that the
-    contender imports only when it is used; they are imported before the clock starts. `gradient_steps(output)` is what the
-    contender counted itself; a driver that took others than the task says has no result.
+    `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`; `mean_return(task, output)`
+    reads what the last run ended with, outside the timing. The versions of `packages` are reported.
+    The modules `imports` are those that the contender imports only when it is used; they are
+    imported before the clock starts. `gradient_steps(output)` is what the contender counted itself;
+    a driver that took others than the task says has no result.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=sorted(TASKS))
@@ -125,7 +144,9 @@ def serve(
 
     for module in imports:
         importlib.import_module(module)
-    started = os.environ.get("BENCHMARK_STARTED")  # set by whoever started this process, as `time.time()`
+    started = os.environ.get(
+        "BENCHMARK_STARTED"
+    )  # set by whoever started this process, as `time.time()`
     import_seconds = time.time() - float(started) if started else None
     prepared = prepare(task, args.seed)
     begun = prepared.begin(args.seed)
@@ -161,7 +182,9 @@ def serve(
 
 
 def versions(*packages: str) -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+    return {"python": platform.python_version()} | {
+        name: importlib.metadata.version(name) for name in packages
+    }
 
 
 def peak_rss_mb() -> float:
@@ -170,7 +193,9 @@ def peak_rss_mb() -> float:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+            2**20 if sys.platform == "darwin" else 1024
+        )
 
 
 def _say(kind: str, value: Any) -> None:

@@ -1,12 +1,14 @@
-"""How rlkit's speed grows with what a user turns up: environments, network width, replay memory and seeds.
+"""How rlkit's speed grows with what a user turns up: environments, network width, replay memory and
+seeds.
 
     python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
-Each sweep starts from a task of `throughput.py` and changes one number. Every point is an outer iteration as the Trainer
-compiles it, which trains for about two seconds once it is warm; the points of a sweep take turns. Bytes are what the compiled
-program needs at once, by XLA's own account: arguments, results and temporaries, of all groups of seeds, without what parting
-and joining them takes. Prints a Markdown table for each sweep and writes the raw record to benchmarks/results/. For the cost of
-reading and writing a memory that is full see `replay.py`.
+Each sweep starts from a task of `throughput.py` and changes one number. Every point is an outer
+iteration as the Trainer compiles it, which trains for about two seconds once it is warm; the points
+of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's own account:
+arguments, results and temporaries, of all groups of seeds, without what parting and joining them
+takes. Prints a Markdown table for each sweep and writes the raw record to benchmarks/results/. For
+the cost of reading and writing a memory that is full see `replay.py`.
 """
 
 import argparse
@@ -21,9 +23,9 @@ import jax
 import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, with_spread, write
-from rlkit.training.compiling import Compiler
-from rlkit.training.program import DeviceProgram
-from rlkit.training.seed_groups import InGroups, num_groups
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.compile.parallel_seeds import ParallelSeeds, num_groups
+from rlkit.training.programs.program import DeviceProgram
 from rlkit_parts import parts
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 
@@ -42,11 +44,26 @@ def _sac(**changes: Any) -> OffPolicyTask:
 
 
 SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
-    "envs": ("environments of PPO on CartPole, 128 steps", {n: _ppo(num_envs=n) for n in (4, 16, 64, 256, 1024)}),
-    "width": ("units in each of PPO's two layers, 4 x 128", {n: _ppo(hidden=(n, n)) for n in (32, 64, 128, 256, 512)}),
-    "seeds": ("seeds of PPO on CartPole, 4 x 128, side by side", {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)}),
-    "sac-width": ("units in each of SAC's two layers, batches of 256", {n: _sac(hidden=(n, n)) for n in (64, 128, 256, 512)}),
-    "replay": ("capacity of SAC's memory, little of it in use", {n: _sac(capacity=n) for n in (10_000, 100_000, 1_000_000)}),
+    "envs": (
+        "environments of PPO on CartPole, 128 steps",
+        {n: _ppo(num_envs=n) for n in (4, 16, 64, 256, 1024)},
+    ),
+    "width": (
+        "units in each of PPO's two layers, 4 x 128",
+        {n: _ppo(hidden=(n, n)) for n in (32, 64, 128, 256, 512)},
+    ),
+    "seeds": (
+        "seeds of PPO on CartPole, 4 x 128, side by side",
+        {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)},
+    ),
+    "sac-width": (
+        "units in each of SAC's two layers, batches of 256",
+        {n: _sac(hidden=(n, n)) for n in (64, 128, 256, 512)},
+    ),
+    "replay": (
+        "capacity of SAC's memory, little of it in use",
+        {n: _sac(capacity=n) for n in (10_000, 100_000, 1_000_000)},
+    ),
 }
 
 
@@ -73,7 +90,9 @@ class Point:
         self._program = program(self.updates)
         self._execute()
         outer = self._program.outer
-        found = (outer.function if isinstance(outer, InGroups) else outer).executable.memory_analysis()
+        found = (
+            outer.function if isinstance(outer, ParallelSeeds) else outer
+        ).executable.memory_analysis()
         kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
         self.bytes = compiler.groups * (kept + found.temp_size_in_bytes)
 
@@ -118,12 +137,22 @@ def table(name: str, points: dict[int, Point]) -> str:
         ]
         for value, point in points.items()
     ]
-    return f"### {name}: {SWEEPS[name][0]}\n\n{markdown(['', f'{unit} (min–max)', '× the first', 'MiB'], rows)}\n"
+    return (
+        f"### {name}:"
+        f" {SWEEPS[name][0]}\n\n{markdown(['', f'{unit} (min–max)', '× the first', 'MiB'], rows)}\n"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweeps", nargs="*", metavar="SWEEP", help=f"{', '.join(SWEEPS)}; all of them if none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "sweeps",
+        nargs="*",
+        metavar="SWEEP",
+        help=f"{', '.join(SWEEPS)}; all of them if none is named",
+    )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
@@ -133,8 +162,17 @@ def main() -> None:
     for name in args.sweeps or SWEEPS:
         points = sweep(name, args.rounds)
         print(table(name, points), flush=True)
-        found[name] = {value: {"speeds": point.speeds, "bytes": point.bytes} for value, point in points.items()}
-    write("growth", when, args.output, rounds=args.rounds, versions=versions("rlkit", "jax", "jaxlib"), sweeps=found)
+        found[name] = {
+            value: {"speeds": point.speeds, "bytes": point.bytes} for value, point in points.items()
+        }
+    write(
+        "growth",
+        when,
+        args.output,
+        rounds=args.rounds,
+        versions=versions("rlkit", "jax", "jaxlib"),
+        sweeps=found,
+    )
 
 
 if __name__ == "__main__":

@@ -2,14 +2,17 @@
 
     python benchmarks/kernels.py [TASK ...] [--orders]
 
-XLA runs a program, and the body of each loop in it, as a list of kernels. Where more than eight of a list are ready at once,
-it hands half of them to another thread; waking that costs tens of microseconds, which pays for large products and for nothing
-else (docs/speed.md). XLA logs its lists when it compiles. This compiles the outer iteration of each task as a Trainer does,
-plays the lists through in the order in which one thread would run them, and prints for each list of more than eight kernels how
-many are ready at most, and before which it would be divided. With `--orders` it prints the order too. XLA cuts its message
-about a list of more than about a hundred kernels off; how many are known is said.
+XLA runs a program, and the body of each loop in it, as a list of kernels. Where more than eight of
+a list are ready at once, it hands half of them to another thread; waking that costs tens of
+microseconds, which pays for large products and for nothing else (docs/speed.md). XLA logs its lists
+when it compiles. This compiles the outer iteration of each task as a Trainer does, plays the lists
+through in the order in which one thread would run them, and prints for each list of more than eight
+kernels how many are ready at most, and before which it would be divided. With `--orders` it prints
+the order too. XLA cuts its message about a list of more than about a hundred kernels off; how many
+are known is said.
 
-It computes nothing but what compiling takes, writes nothing, and depends on how the installed XLA words its log.
+It computes nothing but what compiling takes, writes nothing, and depends on how the installed XLA
+words its log.
 """
 
 import argparse
@@ -54,18 +57,25 @@ def compile_outer_iteration(task_name: str) -> None:
 
 
 def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
-    """(its length, the kernels that the log tells of) for every list that XLA does not run in order anyway."""
+    """(its length, the kernels that the log tells of) for every list that XLA does not run in order
+    anyway.
+    """
     found, heads = [], list(LIST.finditer(log))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         rows = KERNEL.findall(log[head.end() : following.start() if following else None])
         if head.group(2) == "false":
-            kernels = [Kernel(name, kind, tuple(filter(None, waits.split(", ")))) for name, kind, waits in rows]
+            kernels = [
+                Kernel(name, kind, tuple(filter(None, waits.split(", "))))
+                for name, kind, waits in rows
+            ]
             found.append((int(head.group(1)), kernels))
     return found
 
 
 def play(kernels: list[Kernel]) -> list[tuple[Kernel, int]]:
-    """The order in which one thread runs them, each with how many others are ready when it begins."""
+    """The order in which one thread runs them, each with how many others are ready when
+    it begins.
+    """
     index = {kernel.name: i for i, kernel in enumerate(kernels)}
     waits = [{index[name] for name in kernel.waits_for if name in index} for kernel in kernels]
     ready, order = [i for i, others in enumerate(waits) if not others], []
@@ -85,20 +95,41 @@ def report(length: int, kernels: list[Kernel], orders: bool) -> str:
     """A line about a list, and its order."""
     order = play(kernels)
     divided = [kernel.name for kernel, others in order if others > THRESHOLD]
-    known, least = ("", "at most") if len(kernels) == length else (f" ({len(kernels)} known)", "at least up to")
+    known, least = (
+        ("", "at most")
+        if len(kernels) == length
+        else (f" ({len(kernels)} known)", "at least up to")
+    )
     loops = sum(kernel.kind == "while" for kernel in kernels)
     most = max((others for _, others in order), default=0)
     text = f"- {length} kernels{known}, {loops} of them loops; {least} {most} ready"
-    text += f"; divided before {', '.join(divided[:4])}{' …' * (len(divided) > 4)}" if divided else ""
-    rows = [f"    {others:3d} ready  {kernel.kind:12s} {kernel.name}" for kernel, others in order] if orders else []
+    text += (
+        f"; divided before {', '.join(divided[:4])}{' …' * (len(divided) > 4)}" if divided else ""
+    )
+    rows = (
+        [f"    {others:3d} ready  {kernel.kind:12s} {kernel.name}" for kernel, others in order]
+        if orders
+        else []
+    )
     return "\n".join([text, *rows])
 
 
 def main() -> None:
-    names = sorted(name for name, task in TASKS.items() if task.suite == "gymnax" and task.num_seeds == 1)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(names)}; cartpole-4x128 if none is named")
-    parser.add_argument("--orders", action="store_true", help="print the order of the kernels of each list")
+    names = sorted(
+        name for name, task in TASKS.items() if task.suite == "gymnax" and task.num_seeds == 1
+    )
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "tasks",
+        nargs="*",
+        metavar="TASK",
+        help=f"{', '.join(names)}; cartpole-4x128 if none is named",
+    )
+    parser.add_argument(
+        "--orders", action="store_true", help="print the order of the kernels of each list"
+    )
     args = parser.parse_args()
     for name in args.tasks:
         if name not in names:
@@ -107,13 +138,25 @@ def main() -> None:
         compile_outer_iteration(args.tasks[0])
         return
     for name in args.tasks or ["cartpole-4x128"]:
-        settings = LOG | {CHILD: "1", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
-        child = subprocess.run([sys.executable, __file__, name], env=os.environ | settings, capture_output=True, text=True)
+        settings = LOG | {
+            CHILD: "1",
+            "JAX_PLATFORMS": "cpu",
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
+        }
+        child = subprocess.run(
+            [sys.executable, __file__, name],
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+        )
         if child.returncode:
             sys.exit(child.stderr[-2000:])
         lists = lists_of(child.stderr.partition(BEGIN)[2])
         if not lists:
-            sys.exit(f"XLA of jax {jax.__version__} logged no list of kernels; this script is made for jax 0.10")
+            sys.exit(
+                f"XLA of jax {jax.__version__} logged no list of kernels; this script is made for"
+                " jax 0.10"
+            )
         print(f"### {name}\n\n" + "\n".join(report(*found, args.orders) for found in lists) + "\n")
 
 

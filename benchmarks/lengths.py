@@ -1,17 +1,20 @@
 """Whether a task's speed depends on how many training steps a loop has: it should not.
 
-    python benchmarks/lengths.py TASK [--num-updates 6000] [--lengths 100 200 600 1200 2000] [--rounds 5]
+    python benchmarks/lengths.py TASK [--num-updates 6000] [--lengths 100 200 600 1200 2000]
+    [--rounds 5]
 
-The same updates of rlkit on a task of `throughput.py`, split into outer iterations of different lengths, a program for each.
-They take turns after one warm-up; medians are printed as a Markdown table and nothing is written. XLA lays out the memory of
-each program anew, and decides by it which kernels wait for which. An update is what the task's `num_updates` counts: a gradient
-step off policy, a whole rollout of PPO, for which fewer are enough: --num-updates 400 --lengths 10 40 100.
+The same updates of rlkit on a task of `throughput.py`, split into outer iterations of different
+lengths, a program for each. They take turns after one warm-up; medians are printed as a Markdown
+table and nothing is written. XLA lays out the memory of each program anew, and decides by it which
+kernels wait for which. An update is what the task's `num_updates` counts: a gradient step off
+policy, a whole rollout of PPO, for which fewer are enough: --num-updates 400 --lengths 10 40 100.
 """
 
 import argparse
 import dataclasses
 import statistics
 import time
+from functools import partial
 
 import jax
 
@@ -21,8 +24,12 @@ from tasks import TASKS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=sorted(name for name, task in TASKS.items() if task.num_seeds == 1))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "task", choices=sorted(name for name, task in TASKS.items() if task.num_seeds == 1)
+    )
     parser.add_argument("--num-updates", type=int, default=6000)
     parser.add_argument("--lengths", type=int, nargs="+", default=[100, 200, 600, 1200, 2000])
     parser.add_argument("--rounds", type=int, default=5)
@@ -31,19 +38,27 @@ def main() -> None:
         parser.error(f"--rounds {args.rounds} measures nothing; use 5")
     for length in args.lengths:
         if length < 1 or args.num_updates % length:
-            parser.error(f"{args.num_updates} updates are no whole number of loops of {length}; choose a divisor")
+            parser.error(
+                f"{args.num_updates} updates are no whole number of loops of {length}; choose a"
+                " divisor"
+            )
     task = dataclasses.replace(TASKS[args.task], num_updates=args.num_updates)
     env, agent, algorithm = parts(task)
     if not env.is_jittable:
-        parser.error(f"{args.task} runs on the host, where every iteration is a call; choose a task on gymnax")
+        parser.error(
+            f"{args.task} runs on the host, where every iteration is a call; choose a task on"
+            " gymnax"
+        )
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)
 
     programs, key = {}, jax.random.key(0)
     for length in args.lengths:
         outer = args.num_updates // length
-        function = lambda k, a=outer, b=length: rlkit.fit(module, k, num_iterations=a, steps_per_iteration=b)  # noqa: E731
+        function = partial(rlkit.fit, module, num_iterations=outer, steps_per_iteration=length)
         traced = jax.jit(function).trace(key)
-        programs[length] = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+        programs[length] = traced.lower().compile(
+            compiler_options=rlkit.compiler_options(traced.jaxpr)
+        )
         jax.block_until_ready(programs[length](key))
     seconds: dict[int, list[float]] = {length: [] for length in args.lengths}
     for _ in range(args.rounds):
@@ -55,7 +70,9 @@ def main() -> None:
     print(f"| training steps in a loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
     for length, found in seconds.items():
         rates = [args.num_updates / x for x in found]
-        print(f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |")
+        print(
+            f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |"
+        )
 
 
 if __name__ == "__main__":

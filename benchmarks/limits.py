@@ -2,16 +2,18 @@
 
     python benchmarks/limits.py [TASK ...] [--rounds 5]
 
-In one process, in turns, for each task: the whole training step; the environments alone, with actions drawn before;
-acting alone, on observations that stay; both as in a rollout; the update alone, on a rollout that stays; and the
-update's matrix products alone, each shape in a loop of its own. The products' rate stands beside the best that this process
-reaches with any shape of `SQUARES`. Microseconds are of one training step: a rollout and the update that follows it.
-On gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer calls; environments,
-acting and rollouts are called from Python, and update and products are compiled loops.
-Prints Markdown tables and writes the raw record to benchmarks/results/.
+In one process, in turns, for each task: the whole training step; the environments alone, with
+actions drawn before; acting alone, on observations that stay; both as in a rollout; the update
+alone, on a rollout that stays; and the update's matrix products alone, each shape in a loop of its
+own. The products' rate stands beside the best that this process reaches with any shape of
+`SQUARES`. Microseconds are of one training step: a rollout and the update that follows it. On
+gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer
+calls; environments, acting and rollouts are called from Python, and update and products are
+compiled loops. Prints Markdown tables and writes the raw record to benchmarks/results/.
 
-The products are counted in the traced program, two operations for each multiplication. Products alone are no strict bound (some
-of a program may run side by side), but a program that does nothing else would take about as long.
+The products are counted in the traced program, two operations for each multiplication. Products
+alone are no strict bound (some of a program may run side by side), but a program that does nothing
+else would take about as long.
 """
 
 import argparse
@@ -31,9 +33,9 @@ import numpy as np
 import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, write
-from rlkit.envs.host import compute_inline
-from rlkit.training.compiling import Compiler
-from rlkit.training.host_program import HostProgram
+from rlkit.envs.host.base import compute_inline
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.programs.host_program import HostProgram
 from rlkit.types import TrainState
 from rlkit_parts import parts
 from tasks import TASKS
@@ -89,7 +91,9 @@ class Loop(Timed):
     state: Any
 
     def __post_init__(self) -> None:
-        self.state = jax.tree.map(jnp.copy, self.state)  # the loop takes it over: to copy a large memory takes long
+        self.state = jax.tree.map(
+            jnp.copy, self.state
+        )  # the loop takes it over: to copy a large memory takes long
         self._compile(3)
         took = min(self._execute() for _ in range(3)) / 3
         self._compile(max(3, round(SECONDS / took)))
@@ -100,7 +104,9 @@ class Loop(Timed):
 
         traced = jax.jit(run, donate_argnums=0).trace(self.state)
         self._length = length
-        self._program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
+        self._program = traced.lower().compile(
+            compiler_options=rlkit.compiler_options(traced.jaxpr)
+        )
         self._execute()
 
     def _execute(self) -> float:
@@ -115,7 +121,9 @@ class Loop(Timed):
 def keeping(found: Any, total: jax.Array) -> jax.Array:
     """`total` and something of everything in `found`, so that none of it is left out."""
     found = jax.lax.optimization_barrier(found)
-    return total + sum(jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x))
+    return total + sum(
+        jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x)
+    )
 
 
 def _is_key(x: jax.Array) -> bool:
@@ -123,7 +131,8 @@ def _is_key(x: jax.Array) -> bool:
 
 
 def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
-    """Each product of matrices: (shapes and axes, how often), loops counted; of a choice, what is computed in any case.
+    """Each product of matrices: (shapes and axes, how often), loops counted; of a choice, what is
+    computed in any case.
 
     Raises `ValueError` where that is not known.
     """
@@ -135,9 +144,13 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
             raise ValueError("a convolution is not counted; choose a task with an MLP")
         if equation.primitive.name == "cond":
             choices = [list(products(branch, times)) for branch in equation.params["branches"]]
-            yield from min(choices, key=lambda found: sum(operations(shape) * count for shape, count in found))
+            yield from min(
+                choices, key=lambda found: sum(operations(shape) * count for shape, count in found)
+            )
             continue
-        inner_times = times * equation.params["length"] if equation.primitive.name == "scan" else times
+        inner_times = (
+            times * equation.params["length"] if equation.primitive.name == "scan" else times
+        )
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
                 if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
@@ -150,7 +163,11 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
 def operations(shape: Shape) -> int:
     """Multiplications and additions of a product."""
     left, right, ((_, summed), (_, mapped)) = shape
-    return 2 * math.prod(left) * math.prod(size for axis, size in enumerate(right) if axis not in (*summed, *mapped))
+    return (
+        2
+        * math.prod(left)
+        * math.prod(size for axis, size in enumerate(right) if axis not in (*summed, *mapped))
+    )
 
 
 def product_loop(shape: Shape) -> Loop:
@@ -181,10 +198,14 @@ def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], i
 def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
     """(all but the update, the update, the state that it starts from)."""
     env, agent, algorithm = module.env, module.agent, module.algorithm
-    ts = rlkit.training.module.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
+    ts = rlkit.training.core.module.strong_types(
+        jax.jit(module.init_train_state)(jax.random.key(0))
+    )
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
     _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)
-    actions = jax.tree.map(lambda x: jnp.concatenate([x] * -(-64 // num_steps)), rollout.action)  # [at least 64, N]
+    actions = jax.tree.map(
+        lambda x: jnp.concatenate([x] * -(-64 // num_steps)), rollout.action
+    )  # [at least 64, N]
     policy, zero = ts.learner.policy, jnp.float32(0)
 
     def whole(ts: Any, i: jax.Array) -> Any:
@@ -257,7 +278,9 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
 
     def choose(key: jax.Array) -> tuple[Any, jax.Array]:
         key, act_key = jax.random.split(key)
-        return agent.explore(policy.params, obs, agent.initial_carry(len(actions[0])), act_key, policy.progress), key
+        return agent.explore(
+            policy.params, obs, agent.initial_carry(len(actions[0])), act_key, policy.progress
+        ), key
 
     chosen = compiler(choose)
     held["key"] = jax.random.key(2)
@@ -269,7 +292,9 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
 
     def update(state: Any, i: jax.Array) -> Any:
         learner, local = state
-        local, found, episodes = algorithm.collector.count(local, jax.lax.optimization_barrier(rollout))
+        local, found, episodes = algorithm.collector.count(
+            local, jax.lax.optimization_barrier(rollout)
+        )
         ts, _ = module.learn(TrainState(learner=learner, local=local), found, episodes)
         return ts.learner, ts.local
 
@@ -290,9 +315,13 @@ def in_turns(loops: list[Timed], rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     able = [name for name, task in TASKS.items() if task.num_seeds == 1]
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named"
+    )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
@@ -317,7 +346,14 @@ def main() -> None:
             ]
         )
         rate, alone_rate = flop / times["update"] / 1e3, flop / in_products / 1e3
-        rates.append([name, f"{flop / 1e6:,.1f}", *(f"{x:,.0f}" for x in (rate, alone_rate, best)), f"{rate / best:.0%}"])
+        rates.append(
+            [
+                name,
+                f"{flop / 1e6:,.1f}",
+                *(f"{x:,.0f}" for x in (rate, alone_rate, best)),
+                f"{rate / best:.0%}",
+            ]
+        )
         shapes = {
             f"{left} {right} {axes}": (counted[left, right, axes], alone[left, right, axes].seconds)
             for left, right, axes in alone
@@ -331,10 +367,27 @@ def main() -> None:
         print(f"{name} is done", file=sys.stderr)
         for item in squares.values():
             item.seconds.clear()
-    print(markdown(["µs of a training step", *times, "products of the update", "env steps/s"], rows), end="\n\n")
-    heads = ["", "Mflop of an update", "update, Gflop/s", "its products alone", "best square product", "update ÷ best"]
+    print(
+        markdown(["µs of a training step", *times, "products of the update", "env steps/s"], rows),
+        end="\n\n",
+    )
+    heads = [
+        "",
+        "Mflop of an update",
+        "update, Gflop/s",
+        "its products alone",
+        "best square product",
+        "update ÷ best",
+    ]
     print(markdown(heads, rates), end="\n\n")
-    write("limits", when, args.output, rounds=args.rounds, versions=versions("rlkit", "jax", "jaxlib"), tasks=records)
+    write(
+        "limits",
+        when,
+        args.output,
+        rounds=args.rounds,
+        versions=versions("rlkit", "jax", "jaxlib"),
+        tasks=records,
+    )
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@
 PPO on CartPole, 4 x 128, in ten outer iterations, in turns, the seconds of compiling taken off:
 
 - "loop": the compiled outer iteration called ten times, and nothing else;
-- "run": `Trainer.run` with a run directory, the console and WandB offline, an evaluation of 16 episodes (deterministic, and
-  again with sampled actions) and a checkpoint before the first and after each outer iteration, until everything is on disk.
-  What does not grow with the run, such as starting WandB, is in it: a short run has more of it.
+- "run": `Trainer.run` with a run directory, the console and WandB offline, an evaluation of 16
+  episodes (deterministic, and again with sampled actions) and a checkpoint before the first and
+  after each outer iteration, until everything is on disk. What does not grow with the run, such as
+  starting WandB, is in it: a short run has more of it.
 
 Prints a Markdown table and writes the raw record to benchmarks/results/.
 """
@@ -81,13 +82,20 @@ MODES: dict[str, Callable[[int, int], float]] = {"loop": loop, "run": run}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-updates", type=int, default=28_000, help="rollouts in all; a minute's worth")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--num-updates", type=int, default=28_000, help="rollouts in all; a minute's worth"
+    )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if args.num_updates < OUTER or args.num_updates % OUTER:
-        parser.error(f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use 28000")
+        parser.error(
+            f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use"
+            " 28000"
+        )
     when = now()
     seconds: dict[str, list[float]] = {name: [] for name in MODES}
     with tempfile.TemporaryDirectory() as cache:  # each run compiles its programs anew otherwise
@@ -99,10 +107,19 @@ def main() -> None:
                 seconds[name].append(MODES[name](args.num_updates, index))
                 print(f"round {index + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
     steps = args.num_updates * TASKS["cartpole-4x128"].num_envs * TASKS["cartpole-4x128"].num_steps
-    added = [with_all / alone - 1 for alone, with_all in zip(seconds["loop"], seconds["run"], strict=True)]
-    rows = [[name, with_spread(found, 1), with_spread([steps / x for x in found])] for name, found in seconds.items()]
+    added = [
+        with_all / alone - 1
+        for alone, with_all in zip(seconds["loop"], seconds["run"], strict=True)
+    ]
+    rows = [
+        [name, with_spread(found, 1), with_spread([steps / x for x in found])]
+        for name, found in seconds.items()
+    ]
     print(markdown(["", "seconds (min–max)", "env steps/s"], rows))
-    print(f"added: {statistics.median(added):.1%} (median of the rounds), {min(added):.1%} to {max(added):.1%}")
+    print(
+        f"added: {statistics.median(added):.1%} (median of the rounds), {min(added):.1%} to"
+        f" {max(added):.1%}"
+    )
     write(
         "overhead",
         when,

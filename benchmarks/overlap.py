@@ -1,9 +1,10 @@
-"""What `TrainerConfig.overlap` gives on environments of the host: PPO, 8 environments, in this process and in one process each.
+"""What `TrainerConfig.overlap` gives on environments of the host: PPO, 8 environments, in this
+process and in one process each.
 
     python benchmarks/overlap.py [ENV_ID ...] [--rounds 5]
 
-Prints a Markdown table of environment steps a second. Every cell is a Trainer of its own; they take turns, and the first outer
-iteration of each, which compiles, is not counted.
+Prints a Markdown table of environment steps a second. Every cell is a Trainer of its own; they take
+turns, and the first outer iteration of each, which compiles, is not counted.
 """
 
 import argparse
@@ -20,9 +21,15 @@ NUM_ENVS, NUM_STEPS, UPDATES = 8, 128, 20
 def make_trainer(env_id: str, vectorization: str, overlap: str) -> rlkit.Trainer:
     env = rlkit.make_env(env_id, NUM_ENVS, vectorization=vectorization)
     agent = rlkit.actor_critic(env.observation_space, env.action_space)
-    algorithm = rlkit.ppo(rlkit.PPOConfig(num_steps=NUM_STEPS, normalize_observations=True, normalize_rewards=True))
+    algorithm = rlkit.ppo(
+        rlkit.PPOConfig(num_steps=NUM_STEPS, normalize_observations=True, normalize_rewards=True)
+    )
     config = rlkit.TrainerConfig(
-        num_checkpoints=10**6, epochs_per_checkpoint=UPDATES, enable_evaluation=False, debug=False, overlap=overlap
+        num_checkpoints=10**6,
+        epochs_per_checkpoint=UPDATES,
+        enable_evaluation=False,
+        debug=False,
+        overlap=overlap,
     )
     trainer = rlkit.Trainer(env, None, agent, algorithm, config)
     trainer.init(0)
@@ -37,11 +44,17 @@ def speed(trainer: rlkit.Trainer) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("env_ids", nargs="*", default=ENVS)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    print("| environment | processes | overlap | env steps/s, median | min–max |\n|---|---|---|---:|---:|", flush=True)
+    print(
+        "| environment | processes | overlap | env steps/s, median | min–max"
+        " |\n|---|---|---|---:|---:|",
+        flush=True,
+    )
     for env_id in arguments.env_ids:
         cells = [*itertools.product(("sync", "async"), ("none", "acting", "update"))]
         trainers = {cell: make_trainer(env_id, *cell) for cell in cells}

@@ -24,7 +24,9 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def add_rounds(parser: argparse.ArgumentParser, counted: str = "timed executions of each contender") -> None:
+def add_rounds(
+    parser: argparse.ArgumentParser, counted: str = "timed executions of each contender"
+) -> None:
     """The option `--rounds`."""
     parser.add_argument("--rounds", type=at_least_one, default=5, help=counted)
 
@@ -32,7 +34,10 @@ def add_rounds(parser: argparse.ArgumentParser, counted: str = "timed executions
 def add_output(parser: argparse.ArgumentParser) -> None:
     """The option `--output`."""
     parser.add_argument(
-        "--output", type=Path, default=Path(os.path.relpath(HERE / "results")), help="directory of the JSON record"
+        "--output",
+        type=Path,
+        default=Path(os.path.relpath(HERE / "results")),
+        help="directory of the JSON record",
     )
 
 
@@ -54,7 +59,9 @@ def machine() -> dict[str, Any]:
     """What a reader needs to place the numbers; nothing that names the machine."""
     model = platform.processor()
     with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
-        model = next(line.partition(":")[2].strip() for line in info if line.startswith("model name"))
+        model = next(
+            line.partition(":")[2].strip() for line in info if line.startswith("model name")
+        )
     return {
         "cpu": model,
         "cores": os.cpu_count(),
@@ -66,18 +73,27 @@ def machine() -> dict[str, Any]:
 def revision() -> str:
     """The commit that was measured, with a plus when the tree had changes."""
     git = ["git", "-C", str(HERE)]
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    dirty = subprocess.run(
+        [*git, "status", "--porcelain"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     return (commit or "none") + "+" * bool(dirty)
 
 
 def with_spread(values: Sequence[float], digits: int = 0) -> str:
     """The median, with the least and the greatest."""
-    low, middle, high = (f"{x:,.{digits}f}" for x in (min(values), statistics.median(values), max(values)))
+    low, middle, high = (
+        f"{x:,.{digits}f}" for x in (min(values), statistics.median(values), max(values))
+    )
     return f"{middle} ({low}–{high})"
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table whose first column is text and the others numbers."""
-    lines = [f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    lines = [
+        f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |",
+        "|---|" + "---:|" * (len(heads) - 1),
+    ]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

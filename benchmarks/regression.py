@@ -1,11 +1,13 @@
-"""Whether rlkit became slower: its PPO beside a plain one in one file (`drivers/reference_ppo.py`), release by release.
+"""Whether rlkit became slower: its PPO beside a plain one in one file (`drivers/reference_ppo.py`),
+release by release.
 
     python benchmarks/regression.py [--rounds 5] [--record VERSION]
 
-Needs no peers. Both train in turns on the tasks below; the ratio of their speeds is held against the one that was recorded for
-the last release in benchmarks/releases.json. Ratios travel from machine to machine better than seconds, yet not perfectly: a
-record names its machine. The exit status is 1 where a ratio lies more than a tenth below the last one. `--record 0.2.0` adds
-this run to the file.
+Needs no peers. Both train in turns on the tasks below; the ratio of their speeds is held against
+the one that was recorded for the last release in benchmarks/releases.json. Ratios travel from
+machine to machine better than seconds, yet not perfectly: a record names its machine. The exit
+status is 1 where a ratio lies more than a tenth below the last one. `--record 0.2.0` adds this run
+to the file.
 """
 
 import argparse
@@ -24,13 +26,17 @@ TOLERANCE = 0.9
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_rounds(parser)
     parser.add_argument("--record", metavar="VERSION", help="add this run to releases.json")
     args = parser.parse_args()
     releases: list[dict[str, Any]] = json.loads(RELEASES.read_text()) if RELEASES.exists() else []
     if any(release["version"] == args.record for release in releases):
-        parser.error(f"{args.record} is recorded already; records stay as they are, choose a new version")
+        parser.error(
+            f"{args.record} is recorded already; records stay as they are, choose a new version"
+        )
     runners = [contender for contender in contenders() if contender.name in ("rlkit", "reference")]
     rows, ratios, slower = [], {}, False
     last = releases[-1] if releases else None
@@ -42,13 +48,35 @@ def main() -> int:
         ratios[task] = round(statistics.median(found[0]) / statistics.median(found[1]), 3)
         before = last["ratios"].get(task) if last else None
         slower |= before is not None and ratios[task] < TOLERANCE * before
-        rows.append([task, *map(with_spread, found), f"{ratios[task]:.2f}", f"{before:.2f}" if before else ""])
-    heads = ["", "rlkit, env steps/s (min–max)", "reference", "ratio", last["version"] if last else "no release yet"]
+        rows.append(
+            [
+                task,
+                *map(with_spread, found),
+                f"{ratios[task]:.2f}",
+                f"{before:.2f}" if before else "",
+            ]
+        )
+    heads = [
+        "",
+        "rlkit, env steps/s (min–max)",
+        "reference",
+        "ratio",
+        last["version"] if last else "no release yet",
+    ]
     print(markdown(heads, rows))
     if last and last["machine"]["cpu"] != machine()["cpu"]:
-        print(f"{last['version']} was recorded on another machine: {last['machine']['cpu']}", file=sys.stderr)
+        print(
+            f"{last['version']} was recorded on another machine: {last['machine']['cpu']}",
+            file=sys.stderr,
+        )
     if args.record:
-        release = {"version": args.record, "when": now(), "revision": revision(), "machine": machine(), "ratios": ratios}
+        release = {
+            "version": args.record,
+            "when": now(),
+            "revision": revision(),
+            "machine": machine(),
+            "ratios": ratios,
+        }
         release["versions"] = versions("jax", "jaxlib", "flax", "optax", "gymnax")
         RELEASES.write_text(json.dumps([*releases, release], indent=1) + "\n")
         print(f"recorded: {RELEASES.name}")

@@ -1,13 +1,16 @@
-"""What the replay memory costs: writing one transition and sampling a batch, in a compiled loop, beside an update of SAC.
+"""What the replay memory costs: writing one transition and sampling a batch, in a compiled loop,
+beside an update of SAC.
 
     python benchmarks/replay.py [--capacities 10000 1000000] [--rounds 5]
 
-Transitions and networks are those of SAC on HalfCheetah, the memories full. Prints a Markdown table and writes the raw record
-to benchmarks/results/. Every program takes its state over (donated buffers), runs `--iterations` of a scan, and is warmed up
-once; the programs take turns, and medians over the rounds are shown.
+Transitions and networks are those of SAC on HalfCheetah, the memories full. Prints a Markdown table
+and writes the raw record to benchmarks/results/. Every program takes its state over (donated
+buffers), runs `--iterations` of a scan, and is warmed up once; the programs take turns, and medians
+over the rounds are shown.
 
-"write and sample" does both in each iteration, as training does; "sample" alone reads a memory that nobody writes, where the
-compiler may move work out of the loop. "update" is one update of all networks and targets from a batch that is there already.
+"write and sample" does both in each iteration, as training does; "sample" alone reads a memory that
+nobody writes, where the compiler may move work out of the loop. "update" is one update of all
+networks and targets from a batch that is there already.
 """
 
 import argparse
@@ -59,7 +62,9 @@ class Loop:
 
 
 def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iterations: int) -> Loop:
-    """`step(state, key)` over and over; what it returns beside the state is added up, so that none of it is left out."""
+    """`step(state, key)` over and over; what it returns beside the state is added up, so that none
+    of it is left out.
+    """
 
     def scan(carry: Any) -> Any:
         state, key, total = carry
@@ -68,13 +73,20 @@ def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iteratio
         def one(carry: Any, key: jax.Array) -> tuple[Any, None]:
             state, total = carry
             state, found = step(state, key)
-            return (state, total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(found))), None
+            return (
+                state,
+                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(found)),
+            ), None
 
-        (state, total), _ = jax.lax.scan(one, (state, total), jax.random.split(loop_key, iterations))
+        (state, total), _ = jax.lax.scan(
+            one, (state, total), jax.random.split(loop_key, iterations)
+        )
         return state, key, total
 
     return Loop(
-        program=jax.jit(scan, donate_argnums=0), state=(state, jax.random.key(0), jnp.float32(0)), iterations=iterations
+        program=jax.jit(scan, donate_argnums=0),
+        state=(state, jax.random.key(0), jnp.float32(0)),
+        iterations=iterations,
     )
 
 
@@ -97,9 +109,14 @@ def algorithm(capacity: int) -> Any:
 
 
 def full_memory(buffer: ReplayBuffer) -> Any:
-    example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), jax.eval_shape(transitions, jax.random.key(0), ()))
+    example = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+        jax.eval_shape(transitions, jax.random.key(0), ()),
+    )
     memory = buffer.init(example, 1)
-    add = jax.jit(lambda memory, key: buffer.add(memory, transitions(key, (FILL_ROWS, 1))), donate_argnums=0)
+    add = jax.jit(
+        lambda memory, key: buffer.add(memory, transitions(key, (FILL_ROWS, 1))), donate_argnums=0
+    )
     for key in jax.random.split(jax.random.key(1), -(-buffer.capacity // FILL_ROWS)):
         memory = add(memory, key)
     return memory
@@ -126,14 +143,22 @@ def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
 
 def update_loop(iterations: int) -> Loop:
     """One gradient step of critics, actor and temperature, and of the targets."""
-    agent = rlkit.soft_actor_critic(OBSERVATIONS, ACTIONS, rlkit.SoftActorCriticConfig(hidden_sizes=HIDDEN))
+    agent = rlkit.soft_actor_critic(
+        OBSERVATIONS, ACTIONS, rlkit.SoftActorCriticConfig(hidden_sizes=HIDDEN)
+    )
     sac = algorithm(10 * FILL_ROWS)
     env = rlkit.make_env("gymnasium/HalfCheetah-v5", 1)
     keys = rlkit.algorithms.base.InitKeys.split(jax.random.key(3))
-    learner = sac.start(agent, env, keys, jnp.zeros((1, *OBSERVATIONS.shape)), (), total_steps=1e6).learner
+    learner = sac.start(
+        agent, env, keys, jnp.zeros((1, *OBSERVATIONS.shape)), (), total_steps=1e6
+    ).learner
     env.close()
-    batch = sac.replay_buffer.sample(full_memory(sac.replay_buffer), jax.random.key(4), jnp.float32(0.0))
-    return loop(lambda learner, key: sac.updater.step(agent, learner, batch, key)[:2], learner, iterations)
+    batch = sac.replay_buffer.sample(
+        full_memory(sac.replay_buffer), jax.random.key(4), jnp.float32(0.0)
+    )
+    return loop(
+        lambda learner, key: sac.updater.step(agent, learner, batch, key)[:2], learner, iterations
+    )
 
 
 def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
@@ -150,13 +175,19 @@ def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
         share = loops["write and sample"].microseconds / update.microseconds
         lines.append(f"| {capacity:,} | {times} | {share:.1%} |")
     first, last = min(found), max(found)
-    ratios = " | ".join(f"{found[last][name].microseconds / found[first][name].microseconds:.2f}" for name in names)
+    ratios = " | ".join(
+        f"{found[last][name].microseconds / found[first][name].microseconds:.2f}" for name in names
+    )
     return "\n".join([*lines, f"| {last:,} ÷ {first:,} | {ratios} | |"])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="What the replay memory costs beside an update of SAC.")
-    parser.add_argument("--capacities", type=int, nargs="+", default=[10_000, 1_000_000], help="transitions")
+    parser = argparse.ArgumentParser(
+        description="What the replay memory costs beside an update of SAC."
+    )
+    parser.add_argument(
+        "--capacities", type=int, nargs="+", default=[10_000, 1_000_000], help="transitions"
+    )
     add_rounds(parser, "timed executions of each loop")
     parser.add_argument("--iterations", type=int, default=2000, help="of a loop over the memory")
     parser.add_argument("--updates", type=int, default=500, help="of the loop over updates")
@@ -178,7 +209,12 @@ def main() -> int:
             item.run()
 
     print(table(update, found))
-    settings = {"batch_size": BATCH_SIZE, "hidden": HIDDEN, "observation": OBSERVATIONS.shape, "action": ACTIONS.shape}
+    settings = {
+        "batch_size": BATCH_SIZE,
+        "hidden": HIDDEN,
+        "observation": OBSERVATIONS.shape,
+        "action": ACTIONS.shape,
+    }
     write(
         "replay",
         when,
@@ -188,7 +224,10 @@ def main() -> int:
         iterations=args.iterations,
         updates=args.updates,
         update_seconds=update.seconds,
-        memory_seconds={capacity: {name: item.seconds for name, item in loops.items()} for capacity, loops in found.items()},
+        memory_seconds={
+            capacity: {name: item.seconds for name, item in loops.items()}
+            for capacity, loops in found.items()
+        },
     )
     return 0
 

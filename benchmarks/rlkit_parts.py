@@ -1,4 +1,6 @@
-"""What rlkit's drivers share: its parts for a task, and a Trainer that does nothing beside training."""
+"""What rlkit's drivers share: its parts for a task, and a Trainer that does nothing beside
+training.
+"""
 
 import math
 
@@ -14,7 +16,7 @@ IMPORTS = (
     "rlkit.algorithms.dqn",
     "rlkit.algorithms.ppo",
     "rlkit.algorithms.sac",
-    "rlkit.envs.gymnax",
+    "rlkit.envs.jittable.gymnax",
     "rlkit.envs.registry",
     "rlkit.training.trainer",
 )
@@ -35,7 +37,9 @@ def parts(task):
 
 
 def bare_trainer(task, env, agent, algorithm, *, outer_iterations=1, **settings):
-    """A `Trainer` whose outer iterations are together the whole task, without evaluation, logs and checkpoints."""
+    """A `Trainer` whose outer iterations are together the whole task, without evaluation, logs and
+    checkpoints.
+    """
     config = rlkit.TrainerConfig(
         num_checkpoints=outer_iterations,
         epochs_per_checkpoint=task.num_updates // outer_iterations,
@@ -52,7 +56,9 @@ def mean_return_of(return_sum, episodes):
 
 
 def _ppo(task, env):
-    network = rlkit.ActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten")
+    network = rlkit.ActorCriticConfig(
+        hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten"
+    )
     config = rlkit.PPOConfig(
         num_steps=task.num_steps,
         num_epochs=task.num_epochs,
@@ -85,7 +91,9 @@ def _dqn(task, env):
         exploration_fraction=task.exploration_fraction,
     )
     agent = rlkit.q_network(env.observation_space, env.action_space, network)
-    config = rlkit.DQNConfig(target_period=task.target_period, double=False, loss="mse", **_off_policy(task))
+    config = rlkit.DQNConfig(
+        target_period=task.target_period, double=False, loss="mse", **_off_policy(task)
+    )
     return agent, rlkit.dqn(config)
 
 

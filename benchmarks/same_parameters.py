@@ -1,4 +1,5 @@
-"""Whether two versions of rlkit train the same parameters, bit for bit: every algorithm, on jittable and host environments.
+"""Whether two versions of rlkit train the same parameters, bit for bit: every algorithm, on
+jittable and host environments.
 
     NPROC=1 python benchmarks/same_parameters.py --record before.json     # in the old checkout
     NPROC=1 python benchmarks/same_parameters.py --against before.json    # in the new one
@@ -46,7 +47,10 @@ def rows() -> dict[str, dict[str, Any]]:
             "hyperparameters": {"normalize_observations": True, "normalize_rewards": True},
         }
     for name in ("ppo", "pqn", "dqn"):
-        found[f"{name} gymnax/Breakout-MinAtar"] = {"algorithm": name, "env": "gymnax/Breakout-MinAtar"}
+        found[f"{name} gymnax/Breakout-MinAtar"] = {
+            "algorithm": name,
+            "env": "gymnax/Breakout-MinAtar",
+        }
     found["ppo gymnasium/CartPole-v1 overlap acting"] = {
         "algorithm": "ppo",
         "env": "gymnasium/CartPole-v1",
@@ -85,7 +89,9 @@ def digest(row: dict[str, Any]) -> str:
     )
     with rlkit.build(config) as trainer:
         trainer.run(config.seed)
-        leaves = jax.tree.leaves(jax.device_get((trainer.state.learner.params, trainer.state.learner.target_params)))
+        leaves = jax.tree.leaves(
+            jax.device_get((trainer.state.learner.params, trainer.state.learner.target_params))
+        )
     each = sorted(hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest() for x in leaves)
     return hashlib.sha256("".join(each).encode()).hexdigest()[:16]
 
@@ -94,7 +100,9 @@ def main() -> None:
     """Records the digests, or holds them against recorded ones."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--record", type=pathlib.Path, help="file that receives the digests")
-    parser.add_argument("--against", type=pathlib.Path, help="file with the digests of another version")
+    parser.add_argument(
+        "--against", type=pathlib.Path, help="file with the digests of another version"
+    )
     parser.add_argument("--only", help="text that the names of the rows contain")
     arguments = parser.parse_args()
     before = json.loads(arguments.against.read_text()) if arguments.against else {}
@@ -103,7 +111,9 @@ def main() -> None:
         if arguments.only and arguments.only not in name:
             continue
         found[name] = digest(row)
-        verdict = "" if name not in before else "same" if before[name] == found[name] else "DIFFERENT"
+        verdict = (
+            "" if name not in before else "same" if before[name] == found[name] else "DIFFERENT"
+        )
         different += [name] if verdict == "DIFFERENT" else []
         print(f"{name:50} {found[name]} {verdict}", flush=True)
     if arguments.record:

@@ -1,12 +1,14 @@
-"""How long a run takes to begin: imports, then tracing and compiling, with an empty compilation cache and with a full one.
+"""How long a run takes to begin: imports, then tracing and compiling, with an empty compilation
+cache and with a full one.
 
     RLKIT_PEERS=<directory> python benchmarks/startup.py [TASK] [--rounds 5]
 
-Every measurement is a new process that trains for ten updates. Contenders take turns; in each round a contender runs twice with
-a cache directory of its own, which is empty the first time ("cold") and holds its programs the second ("warm"). What counts is
-the whole training run as one program; `rlkit-trainer` is no such program but what passes until a `Trainer` is made, has
-compiled its functions one by one and trained for the first of the ten updates. Prints a Markdown table and writes the raw
-record to benchmarks/results/.
+Every measurement is a new process that trains for ten updates. Contenders take turns; in each round
+a contender runs twice with a cache directory of its own, which is empty the first time ("cold") and
+holds its programs the second ("warm"). What counts is the whole training run as one program;
+`rlkit-trainer` is no such program but what passes until a `Trainer` is made, has compiled its
+functions one by one and trained for the first of the ten updates. Prints a Markdown table and
+writes the raw record to benchmarks/results/.
 """
 
 import argparse
@@ -45,13 +47,27 @@ def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str
     peers = [name for name in found if name not in OURS]
     rows = []
     for name, rounds in found.items():
-        cells = [with_spread([round_[cache][part] for round_ in rounds], 1) for cache, part in COLUMNS.values()]
-        if all(round_["cold"]["trace"] == 0 for round_ in rounds):  # it traces its functions one by one
+        cells = [
+            with_spread([round_[cache][part] for round_ in rounds], 1)
+            for cache, part in COLUMNS.values()
+        ]
+        if all(
+            round_["cold"]["trace"] == 0 for round_ in rounds
+        ):  # it traces its functions one by one
             cells[-1] = ""
-        best = {cache: min((median(peer, cache) for peer in peers), default=None) for cache in ("cold", "warm")}
-        ratios = [f"{median(name, cache) / best[cache]:.2f}" if best[cache] else "" for cache in ("cold", "warm")]
+        best = {
+            cache: min((median(peer, cache) for peer in peers), default=None)
+            for cache in ("cold", "warm")
+        }
+        ratios = [
+            f"{median(name, cache) / best[cache]:.2f}" if best[cache] else ""
+            for cache in ("cold", "warm")
+        ]
         rows.append([name, *cells, *ratios])
-    return f"### {task}, seconds\n\n{markdown(['', *COLUMNS, 'cold ÷ best peer', 'warm ÷ best peer'], rows)}"
+    return (
+        f"### {task},"
+        f" seconds\n\n{markdown(['', *COLUMNS, 'cold ÷ best peer', 'warm ÷ best peer'], rows)}"
+    )
 
 
 COLUMNS = {
@@ -63,9 +79,18 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     able = [name for name, task in TASKS.items() if task.kind[1:] == ("gymnax",)]
-    parser.add_argument("task", nargs="?", choices=able, default="cartpole-4x128", metavar="TASK", help=", ".join(able))
+    parser.add_argument(
+        "task",
+        nargs="?",
+        choices=able,
+        default="cartpole-4x128",
+        metavar="TASK",
+        help=", ".join(able),
+    )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
@@ -76,8 +101,12 @@ def main() -> None:
         first = index % len(runners)
         for contender in runners[first:] + runners[:first]:
             with tempfile.TemporaryDirectory() as cache:
-                found[contender.name].append({name: start(contender, args.task, cache) for name in ("cold", "warm")})
-            print(f"round {index + 1}, {contender.name}: {found[contender.name][-1]}", file=sys.stderr)
+                found[contender.name].append(
+                    {name: start(contender, args.task, cache) for name in ("cold", "warm")}
+                )
+            print(
+                f"round {index + 1}, {contender.name}: {found[contender.name][-1]}", file=sys.stderr
+            )
     print(table(args.task, found))
     write("startup", when, args.output, task=args.task, num_updates=NUM_UPDATES, seconds=found)
 

@@ -1,4 +1,6 @@
-"""The tasks: hyper-parameters that every contender runs with. Plain data, importable in every contender's environment."""
+"""The tasks: hyper-parameters that every contender runs with. Plain data, importable in every
+contender's environment.
+"""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -6,7 +8,9 @@ from typing import ClassVar, Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOTask:
-    """PPO: separate actor and critic networks, Adam, a learning rate that falls linearly to zero."""
+    """PPO: separate actor and critic networks, Adam, a learning rate that falls linearly
+    to zero.
+    """
 
     suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
@@ -32,7 +36,9 @@ class PPOTask:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What a contender needs a driver for: algorithm, suite, and "seeds" where there are several."""
+        """What a contender needs a driver for: algorithm, suite, and "seeds" where there are
+        several.
+        """
         return ("ppo", self.suite, "seeds") if self.num_seeds > 1 else ("ppo", self.suite)
 
     @property
@@ -51,10 +57,11 @@ class PPOTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OffPolicyTask:
-    """SAC or DQN: one gradient step after each step of the environments, Adam, a constant learning rate.
+    """SAC or DQN: one gradient step after each step of the environments, Adam, a constant learning
+    rate.
 
-    SAC learns its temperature from 1 on, for an entropy of minus the number of action dimensions. DQN is not double, with the
-    squared error.
+    SAC learns its temperature from 1 on, for an entropy of minus the number of action dimensions.
+    DQN is not double, with the squared error.
     """
 
     algorithm: Literal["sac", "dqn"]
@@ -106,7 +113,14 @@ class OffPolicyTask:
 Task = PPOTask | OffPolicyTask
 
 # PureJaxRL's own settings.
-CARTPOLE = PPOTask(env="CartPole-v1", num_envs=4, num_steps=128, num_updates=970, num_minibatches=4, learning_rate=2.5e-4)
+CARTPOLE = PPOTask(
+    env="CartPole-v1",
+    num_envs=4,
+    num_steps=128,
+    num_updates=970,
+    num_minibatches=4,
+    learning_rate=2.5e-4,
+)
 
 TASKS: dict[str, Task] = {
     "cartpole-4x128": CARTPOLE,
@@ -114,7 +128,12 @@ TASKS: dict[str, Task] = {
     "cartpole-4x128-16-seeds": dataclasses.replace(CARTPOLE, num_seeds=16, num_updates=100),
     "cartpole-4x128-64-seeds": dataclasses.replace(CARTPOLE, num_seeds=64, num_updates=30),
     "cartpole-512x64": PPOTask(
-        env="CartPole-v1", num_envs=512, num_steps=64, num_updates=40, num_minibatches=8, learning_rate=1e-3
+        env="CartPole-v1",
+        num_envs=512,
+        num_steps=64,
+        num_updates=40,
+        num_minibatches=8,
+        learning_rate=1e-3,
     ),
     # PureJaxRL's MinAtar settings: the images are flattened for an MLP.
     "breakout-64x128": PPOTask(
@@ -137,9 +156,13 @@ TASKS: dict[str, Task] = {
         learning_rate=2.5e-4,
         clip_value_loss=False,
     ),
-    "sac-pendulum": OffPolicyTask(algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=20_000),
+    "sac-pendulum": OffPolicyTask(
+        algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=20_000
+    ),
     # What a memory of the usual size costs, little of it in use.
-    "sac-pendulum-1m": OffPolicyTask(algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=1_000_000),
+    "sac-pendulum-1m": OffPolicyTask(
+        algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=1_000_000
+    ),
     # CleanRL's and PureJaxRL's own settings.
     "dqn-cartpole": OffPolicyTask(
         algorithm="dqn",
@@ -153,6 +176,10 @@ TASKS: dict[str, Task] = {
         hidden=(120, 84),
     ),
     "sac-halfcheetah": OffPolicyTask(
-        algorithm="sac", suite="gymnasium", env="HalfCheetah-v5", num_updates=2000, capacity=1_000_000
+        algorithm="sac",
+        suite="gymnasium",
+        env="HalfCheetah-v5",
+        num_updates=2000,
+        capacity=1_000_000,
     ),
 }

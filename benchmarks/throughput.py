@@ -2,7 +2,8 @@
 
     RLKIT_PEERS=<directory> python benchmarks/throughput.py [TASK ...] [--rounds 5]
 
-Prints a Markdown table for each task and writes the raw record to benchmarks/results/. README.md says how to set up the peers.
+Prints a Markdown table for each task and writes the raw record to benchmarks/results/. README.md
+says how to set up the peers.
 """
 
 import argparse
@@ -60,12 +61,20 @@ def contenders() -> Iterator[Contender]:
     }
     beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
-    single = dict.fromkeys([("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py")
+    single = dict.fromkeys(
+        [("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py"
+    )
     yield Contender(name="rlkit-trainer", python=Path(sys.executable), drivers=single)
     yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
-    yield Contender(name="reference", python=Path(sys.executable), drivers={("ppo", "gymnax"): "reference_ppo.py"})
+    yield Contender(
+        name="reference",
+        python=Path(sys.executable),
+        drivers={("ppo", "gymnax"): "reference_ppo.py"},
+    )
     if "RLKIT_PEERS" not in os.environ:
-        print("peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr)
+        print(
+            "peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr
+        )
         return
     home = Path(os.environ["RLKIT_PEERS"])
     sb3 = Contender(
@@ -91,7 +100,11 @@ def contenders() -> Iterator[Contender]:
                 ("dqn", "gymnax"): "rejax_dqn.py",
             },
         ),
-        Contender(name="brax", python=home / "venv-brax/bin/python", drivers={("sac", "gymnax"): "brax_sac.py"}),
+        Contender(
+            name="brax",
+            python=home / "venv-brax/bin/python",
+            drivers={("sac", "gymnax"): "brax_sac.py"},
+        ),
         sb3,
         dataclasses.replace(sb3, name="sb3-1thread", env={"OMP_NUM_THREADS": "1"}),
         Contender(
@@ -108,12 +121,15 @@ def contenders() -> Iterator[Contender]:
 
 
 class Driver:
-    """A contender's process on one task; see common.py for what it answers. `error` holds why it stopped answering.
+    """A contender's process on one task; see common.py for what it answers. `error` holds why it
+    stopped answering.
 
     Programs that it compiles are kept in the directory `cache`, or nowhere.
     """
 
-    def __init__(self, contender: Contender, task: str, arguments: list[str], cache: str | None = None):
+    def __init__(
+        self, contender: Contender, task: str, arguments: list[str], cache: str | None = None
+    ):
         self.name = contender.name
         self.error: str | None = None
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by finish
@@ -132,7 +148,12 @@ class Driver:
             }
         )
         self._process = subprocess.Popen(
-            [str(contender.python), str(HERE / "drivers" / contender.drivers[TASKS[task].kind]), task, *arguments],
+            [
+                str(contender.python),
+                str(HERE / "drivers" / contender.drivers[TASKS[task].kind]),
+                task,
+                *arguments,
+            ],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -142,7 +163,9 @@ class Driver:
         self._expect("READY")
 
     def run(self) -> dict[str, float] | None:
-        """One timed execution, and which share of the machine's CPU time went to other processes meanwhile."""
+        """One timed execution, and which share of the machine's CPU time went to other processes
+        meanwhile.
+        """
         if self.error:
             return None
         before = _cpu_seconds(self._process.pid)
@@ -150,8 +173,13 @@ class Driver:
         wall = self._expect("WALL")
         if wall is None:
             return None
-        busy, own = (now - then for now, then in zip(_cpu_seconds(self._process.pid), before, strict=True))
-        return {"wall_seconds": wall, "other_load": max(0.0, (busy - own) / (wall * (os.cpu_count() or 1)))}
+        busy, own = (
+            now - then for now, then in zip(_cpu_seconds(self._process.pid), before, strict=True)
+        )
+        return {
+            "wall_seconds": wall,
+            "other_load": max(0.0, (busy - own) / (wall * (os.cpu_count() or 1))),
+        }
 
     def finish(self) -> dict[str, Any] | None:
         """Ends the process and returns its result."""
@@ -171,7 +199,9 @@ class Driver:
             self._process.stdin.flush()
 
     def _expect(self, kind: str) -> Any:
-        """The value of the next line that starts with `kind`; None, with `error` set, if the process ends or hangs first."""
+        """The value of the next line that starts with `kind`; None, with `error` set, if the
+        process ends or hangs first.
+        """
         watchdog = threading.Timer(TIMEOUT_SECONDS, self._process.kill)
         watchdog.start()
         try:
@@ -189,18 +219,30 @@ class Driver:
 
 def _without_paths(text: str) -> str:
     """`text` fit for a record that others read."""
-    return text.replace(os.environ.get("RLKIT_PEERS") or "\0", "$RLKIT_PEERS").replace(str(HERE.parent), ".")
+    return text.replace(os.environ.get("RLKIT_PEERS") or "\0", "$RLKIT_PEERS").replace(
+        str(HERE.parent), "."
+    )
 
 
 def _cpu_seconds(pid: int) -> tuple[float, float]:
     """CPU time used so far by the whole machine, and by process `pid`."""
     machine = psutil.cpu_times()
     own = psutil.Process(pid).cpu_times()
-    return sum(machine) - machine.idle - getattr(machine, "iowait", 0.0) - getattr(machine, "guest", 0.0), own.user + own.system
+    return (
+        sum(machine)
+        - machine.idle
+        - getattr(machine, "iowait", 0.0)
+        - getattr(machine, "guest", 0.0),
+        own.user + own.system,
+    )
 
 
-def measure(task: str, runners: list[Contender], rounds: int, arguments: list[str]) -> list[dict[str, Any]]:
-    """Compiles every contender, one after the other, then lets them run in turns, another one first in each round."""
+def measure(
+    task: str, runners: list[Contender], rounds: int, arguments: list[str]
+) -> list[dict[str, Any]]:
+    """Compiles every contender, one after the other, then lets them run in turns, another one first
+    in each round.
+    """
     drivers = []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
@@ -211,22 +253,38 @@ def measure(task: str, runners: list[Contender], rounds: int, arguments: list[st
         for driver in drivers[first:] + drivers[:first]:
             if repeat := driver.run():
                 repeats[driver.name].append(repeat)
-                print(f"{task}: round {index + 1}, {driver.name} {repeat['wall_seconds']:.3f} s", file=sys.stderr)
-    return [{"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error} for d in drivers]
+                print(
+                    f"{task}: round {index + 1}, {driver.name} {repeat['wall_seconds']:.3f} s",
+                    file=sys.stderr,
+                )
+    return [
+        {"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error}
+        for d in drivers
+    ]
 
 
 def speeds(record: dict[str, Any], counted: str) -> list[float]:
-    """`counted`, "env_steps" or "gradient_steps", per second of each repeat; empty if the contender failed."""
+    """`counted`, "env_steps" or "gradient_steps", per second of each repeat; empty if the contender
+    failed.
+    """
     if record["error"]:
         return []
-    return [record["result"]["task"][counted] / repeat["wall_seconds"] for repeat in record["repeats"]]
+    return [
+        record["result"]["task"][counted] / repeat["wall_seconds"] for repeat in record["repeats"]
+    ]
 
 
 def table(task: str, records: list[dict[str, Any]]) -> str:
-    """Of environment steps; off policy of gradient steps, with the environment steps beside them."""
+    """Of environment steps; off policy of gradient steps, with the environment steps
+    beside them.
+    """
     off_policy = isinstance(TASKS[task], OffPolicyTask)
     counted = "gradient_steps" if off_policy else "env_steps"
-    medians = {record["contender"]: statistics.median(speeds(record, counted)) for record in records if speeds(record, counted)}
+    medians = {
+        record["contender"]: statistics.median(speeds(record, counted))
+        for record in records
+        if speeds(record, counted)
+    }
     best_peer = max((speed for name, speed in medians.items() if name not in OURS), default=None)
     heads = [
         "",
@@ -240,9 +298,11 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
         "other load",
     ]
     rows = [
-        _row(record, counted, best_peer)
-        if record["contender"] in medians
-        else [record["contender"], f"failed: {record['error']}", *[""] * (len(heads) - 2)]
+        (
+            _row(record, counted, best_peer)
+            if record["contender"] in medians
+            else [record["contender"], f"failed: {record['error']}", *[""] * (len(heads) - 2)]
+        )
         for record in records
     ]
     return f"### {task}\n\n{markdown(heads, rows)}"
@@ -256,9 +316,17 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
         record["contender"],
         f"{median:,.0f}",
         f"{min(found):,.0f}–{max(found):,.0f}",
-        *([f"{statistics.median(speeds(record, 'env_steps')):,.0f}"] if counted == "gradient_steps" else []),
+        *(
+            [f"{statistics.median(speeds(record, 'env_steps')):,.0f}"]
+            if counted == "gradient_steps"
+            else []
+        ),
         f"{median / best_peer:.2f}" if best_peer else "",
-        " + ".join(f"{result[name]:.1f}" for name in ("trace_seconds", "compile_seconds") if result[name] is not None),
+        " + ".join(
+            f"{result[name]:.1f}"
+            for name in ("trace_seconds", "compile_seconds")
+            if result[name] is not None
+        ),
         f"{result['peak_rss_mb']:,.0f}",
         "" if result["mean_return"] is None else f"{result['mean_return']:.1f}",
         f"{load:.0%}",
@@ -267,7 +335,9 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named"
+    )
     add_rounds(parser)
     names = "rlkit, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
@@ -276,8 +346,13 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
-    chosen = [contender for contender in contenders() if not args.only or contender.name in args.only]
-    able = {task: [contender for contender in chosen if TASKS[task].kind in contender.drivers] for task in args.tasks or TASKS}
+    chosen = [
+        contender for contender in contenders() if not args.only or contender.name in args.only
+    ]
+    able = {
+        task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
+        for task in args.tasks or TASKS
+    }
     runners = {task: found for task, found in able.items() if found}
     for task in (task for task in able if task not in runners):
         print(f"{task} skipped: no contender for {' on '.join(TASKS[task].kind)}", file=sys.stderr)

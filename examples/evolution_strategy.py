@@ -1,6 +1,8 @@
-"""A learner without gradients, collector or updater: an evolution strategy (Salimans et al. 2017) as a `Module` of its own.
+"""A learner without gradients, collector or updater: an evolution strategy (Salimans et al. 2017)
+as a `Module` of its own.
 
-Four methods are all that `Trainer.from_module` and `fit` ask for, so it gets evaluations, logs and checkpoints like PPO.
+Four methods are all that `Trainer.from_module` and `fit` ask for, so it gets evaluations, logs and
+checkpoints like PPO.
 
 python examples/evolution_strategy.py --generations 10
 """
@@ -25,7 +27,9 @@ class Strategy(struct.PyTreeNode):
 
 @dataclasses.dataclass(frozen=True)
 class EvolutionStrategy:
-    """Tries noisy copies of the weights, one in each environment, and moves towards those that lasted longer."""
+    """Tries noisy copies of the weights, one in each environment, and moves towards those that
+    lasted longer.
+    """
 
     env: rlkit.EnvAdapter
     noise: float = 0.5
@@ -50,10 +54,14 @@ class EvolutionStrategy:
 
     def eval_callback(self, ts):
         """The weights without noise, in every environment."""
-        return {"return": self.play(jnp.tile(ts.weights, (self.env.num_envs, 1)), jax.random.key(0))}
+        return {
+            "return": self.play(jnp.tile(ts.weights, (self.env.num_envs, 1)), jax.random.key(0))
+        }
 
     def play(self, weights, key):
-        """The return [N] of one episode with each row of weights [N, 4]; push right where obs · weights is positive."""
+        """The return [N] of one episode with each row of weights [N, 4]; push right where obs ·
+        weights is positive.
+        """
         reset_key, step_key = jax.random.split(key)
         state, obs = self.env.reset(reset_key)
 
@@ -70,11 +78,16 @@ class EvolutionStrategy:
 def main(generations: int = 10, run_dir: str | None = None) -> None:
     """Evolves a CartPole policy for that many generations; here a generation is a step."""
     module = EvolutionStrategy(rlkit.make_env("gymnax/CartPole-v1", num_envs=64))
-    config = rlkit.TrainerConfig(total_steps=generations, num_checkpoints=generations, run_dir=run_dir)
+    config = rlkit.TrainerConfig(
+        total_steps=generations, num_checkpoints=generations, run_dir=run_dir
+    )
     with rlkit.Trainer.from_module(module, config) as trainer:
         history = trainer.run(0)
     print("weights:", *(f"{weight:.2f}" for weight in trainer.state.weights))
-    print("return after each generation:", *(f"{evaluation['return'].mean():.0f}" for evaluation in history))
+    print(
+        "return after each generation:",
+        *(f"{evaluation['return'].mean():.0f}" for evaluation in history),
+    )
 
 
 if __name__ == "__main__":

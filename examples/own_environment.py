@@ -17,7 +17,9 @@ from rlkit.envs import TimeLimit
 
 @dataclasses.dataclass(frozen=True)
 class Corridor:
-    """Walk to the door at the right end. Every step costs 1, so the best return is minus the distance."""
+    """Walk to the door at the right end. Every step costs 1, so the best return is minus the
+    distance.
+    """
 
     length: int = 10
 
@@ -32,7 +34,14 @@ class Corridor:
     def step(self, key, position, action):
         """One pace; the state is the position."""
         position = jnp.clip(position + 2 * action - 1, 0, self.length)
-        return position, self.look(position), jnp.float32(-1.0), position == self.length, jnp.bool_(False), {}
+        return (
+            position,
+            self.look(position),
+            jnp.float32(-1.0),
+            position == self.length,
+            jnp.bool_(False),
+            {},
+        )
 
     def look(self, position):
         """How far along the corridor we are, [1] in [0, 1]."""
@@ -40,11 +49,15 @@ class Corridor:
 
 
 def main(total_steps: int = 30_000) -> None:
-    """Checks the environment, trains on it for `total_steps` steps, and compares with the best there is."""
+    """Checks the environment, trains on it for `total_steps` steps, and compares with the best
+    there is.
+    """
     corridor = TimeLimit(Corridor(), max_episode_steps=50)
     print(rlkit.check_env(corridor))
 
-    rlkit.register_env("mine/Corridor-v0", lambda length=10: TimeLimit(Corridor(length), max_episode_steps=50))
+    rlkit.register_env(
+        "mine/Corridor-v0", lambda length=10: TimeLimit(Corridor(length), max_episode_steps=50)
+    )
     env = rlkit.make_env("mine/Corridor-v0", num_envs=16)
     agent = rlkit.actor_critic(env.observation_space, env.action_space)
     algorithm = rlkit.ppo(rlkit.PPOConfig(num_steps=64, learning_rate=3e-3))
@@ -55,7 +68,10 @@ def main(total_steps: int = 30_000) -> None:
     best = -np.arange(1, Corridor.length + 1).mean()
     found = last["return"].mean()
     print(f"return {found:.2f} from {last['return'].size} random starts")
-    print(f"the best possible is {best:.2f} on average over all starts; random ones may lie nearer to the door, or farther")
+    print(
+        f"the best possible is {best:.2f} on average over all starts; random ones may lie nearer to"
+        " the door, or farther"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A gymnasium.Env of your own with a Dict observation, from its class to a trained policy and what it does.
+"""A gymnasium.Env of your own with a Dict observation, from its class to a trained policy and what
+it does.
 
 python examples/own_gymnasium_environment.py --total-steps 100000
 """
@@ -13,9 +14,13 @@ import rlkit
 
 
 class Harbour(gymnasium.Env):
-    """Steer a boat to the buoy, against a wind from the left or from the right. Every step costs the distance."""
+    """Steer a boat to the buoy, against a wind from the left or from the right. Every step costs
+    the distance.
+    """
 
-    observation_space = spaces.Dict({"offset": spaces.Box(-10, 10, (2,)), "wind": spaces.Discrete(3)})
+    observation_space = spaces.Dict(
+        {"offset": spaces.Box(-10, 10, (2,)), "wind": spaces.Discrete(3)}
+    )
     action_space = spaces.Box(-1, 1, (2,))
 
     def reset(self, *, seed=None, options=None):
@@ -43,14 +48,19 @@ def main(total_steps: int = 100_000) -> None:
 
     env = rlkit.make_env(Harbour, num_envs=8, max_episode_steps=30)
     agent = rlkit.actor_critic(env.observation_space, env.action_space)
-    algorithm = rlkit.ppo(rlkit.PPOConfig(learning_rate=1e-3, entropy_coef=0.0, normalize_observations=True))
+    algorithm = rlkit.ppo(
+        rlkit.PPOConfig(learning_rate=1e-3, entropy_coef=0.0, normalize_observations=True)
+    )
     config = rlkit.TrainerConfig(total_steps=total_steps, num_checkpoints=5, evaluation_episodes=32)
     with rlkit.Trainer(env, None, agent, algorithm, config) as trainer:
         last = trainer.run(0)[-1]
         episode = trainer.rollout(1, jax.random.key(0))
     env.close()
 
-    print(f"return {last['return'].mean():.2f}, {last['done_info']['distance']:.2f} from the buoy at the end")
+    print(
+        f"return {last['return'].mean():.2f}, {last['done_info']['distance']:.2f} from the buoy at"
+        " the end"
+    )
     draw(episode["obs"]["offset"][0, : episode["length"][0]])
 
 

@@ -1,4 +1,5 @@
-"""PPO with a loss, a network and an optimiser of your own. None of them needs a subclass: each is an argument.
+"""PPO with a loss, a network and an optimiser of your own. None of them needs a subclass: each is
+an argument.
 
 python examples/own_loss_and_torso.py --total-steps 100000
 """
@@ -13,7 +14,9 @@ from rlkit.ops import losses
 
 
 def kl_penalty_loss(agent, params, target_params, batch, key):
-    """PPO as in section 4 of its paper: a penalty on the KL divergence in the place of clipping. Batch leaves are [M, ...]."""
+    """PPO as in section 4 of its paper: a penalty on the KL divergence in the place of clipping.
+    Batch leaves are [M, ...].
+    """
     policy, value = agent.policy_and_value(params, batch.obs)
     log_ratio = policy.log_prob(batch.action) - batch.log_prob
     gain = (jnp.exp(log_ratio) * batch.advantage).mean()
@@ -39,7 +42,10 @@ def main(total_steps: int = 100_000) -> None:
     """Trains on CartPole for `total_steps` environment steps."""
     env = rlkit.make_env("gymnax/CartPole-v1", num_envs=8)
     agent = rlkit.actor_critic(env.observation_space, env.action_space, torso=ResidualTorso)
-    algorithm = rlkit.ppo(loss=kl_penalty_loss, optimizer=optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-3)))
+    algorithm = rlkit.ppo(
+        loss=kl_penalty_loss,
+        optimizer=optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-3)),
+    )
     config = rlkit.TrainerConfig(total_steps=total_steps, num_checkpoints=5)
 
     with rlkit.Trainer(env, None, agent, algorithm, config) as trainer:

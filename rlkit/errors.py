@@ -1,7 +1,7 @@
 """One family of errors, each saying what was wrong, what was given and what to type instead.
 
-Every error that rlkit raises on purpose derives from `RlkitError`, so the command line can show its message alone (exit code 2)
-and keep tracebacks for bugs.
+Every error that rlkit raises on purpose derives from `RlkitError`, so the command line can show its
+message alone (exit code 2) and keep tracebacks for bugs.
 """
 
 import difflib
@@ -44,10 +44,13 @@ class NonFiniteError(RlkitError):
     """Training produced NaN or infinite losses or gradients."""
 
 
-def require(condition: bool, problem: str, cure: str, error: type[RlkitError] = ConfigError) -> None:
+def require(
+    condition: bool, problem: str, cure: str, error: type[RlkitError] = ConfigError
+) -> None:
     """Raises `error` with one line, `problem`; `cure`, unless `condition` holds.
 
-    For checks made in Python before anything compiles: `condition` must be a plain bool, never a traced array.
+    For checks made in Python before anything compiles: `condition` must be a plain bool, never a
+    traced array.
     """
     if not condition:
         raise error(f"{problem}; {cure}")
@@ -56,14 +59,17 @@ def require(condition: bool, problem: str, cure: str, error: type[RlkitError] = 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A cure for an unknown `name`: the nearest of the `known` names, else all of them.
 
-    Matching ignores case and also looks at the part behind the suite, so that `CartPole-v1` finds `gymnax/CartPole-v1`.
+    Matching ignores case and also looks at the part behind the suite, so that `CartPole-v1` finds
+    `gymnax/CartPole-v1`.
     """
     known = sorted(known)
     keys = {option.lower(): option for option in known}
     keys |= {option.lower().rpartition("/")[2]: option for option in reversed(known)}
     matches = difflib.get_close_matches(str(name).lower(), keys, n=3, cutoff=0.5)
     if not matches:
-        matches = difflib.get_close_matches(str(name).lower().rpartition("/")[2], keys, n=3, cutoff=0.6)
+        matches = difflib.get_close_matches(
+            str(name).lower().rpartition("/")[2], keys, n=3, cutoff=0.6
+        )
     hits = list(dict.fromkeys(keys[match] for match in matches))
     if hits:
         return "did you mean " + " or ".join(repr(hit) for hit in hits) + "?"

@@ -19,10 +19,11 @@ OptimizerName = Literal["adam", "radam", "rmsprop", "sgd"]
 
 
 class Elementwise(optax.GradientTransformationExtraArgs):
-    """An optimiser that does not care which number is in which array, as Adam does not; clipping by the global norm neither.
+    """An optimiser that does not care which number is in which array, as Adam does not; clipping by
+    the global norm neither.
 
-    Made by `elementwise`. An `Updater` hands it the small parameters as one vector, which takes far fewer kernels, and of all
-    extra arguments only `progress`.
+    Made by `elementwise`. An `Updater` hands it the small parameters as one vector, which takes far
+    fewer kernels, and of all extra arguments only `progress`.
     """
 
     __slots__ = ()
@@ -42,10 +43,16 @@ class LearningRateState(NamedTuple):
     learning_rate: Array  # [] float32
 
 
-def scale_by_progress(learning_rate: float | Array, schedule: str) -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by -learning_rate · schedule(progress); `progress` [] in [0, 1] is an extra argument of `update`."""
+def scale_by_progress(
+    learning_rate: float | Array, schedule: str
+) -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by -learning_rate · schedule(progress); `progress` [] in [0, 1] is an
+    extra argument of `update`.
+    """
     if schedule not in SCHEDULES:
-        raise UnknownNameError(f"unknown schedule {schedule!r}; {did_you_mean(schedule, SCHEDULES)}")
+        raise UnknownNameError(
+            f"unknown schedule {schedule!r}; {did_you_mean(schedule, SCHEDULES)}"
+        )
 
     def init(params: Any) -> Any:
         del params
@@ -78,9 +85,14 @@ def make_optimizer(
         "sgd": optax.identity,
     }
     if name not in get_args(OptimizerName):
-        raise UnknownNameError(f"unknown optimizer {name!r}; {did_you_mean(name, rules)}, or pass any optax transformation")
+        raise UnknownNameError(
+            f"unknown optimizer {name!r}; {did_you_mean(name, rules)}, or pass any optax"
+            " transformation"
+        )
     clip = [] if max_grad_norm is None else [optax.clip_by_global_norm(max_grad_norm)]
-    return elementwise(optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule)))
+    return elementwise(
+        optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule))
+    )
 
 
 def optimizer_of(config: Any) -> Elementwise:
@@ -95,6 +107,8 @@ def optimizer_of(config: Any) -> Elementwise:
 
 
 def current_learning_rate(opt_state: Any) -> Array | None:
-    """The learning rate that the optimiser state records, if any (ours, or `optax.inject_hyperparams`)."""
+    """The learning rate that the optimiser state records, if any (ours, or
+    `optax.inject_hyperparams`).
+    """
     found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
     return jnp.asarray(found[0][1]) if found else None

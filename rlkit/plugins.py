@@ -1,4 +1,6 @@
-"""What installed packages add to the registries, by entry points. Nothing is imported to list them, and no JAX here."""
+"""What installed packages add to the registries, by entry points. Nothing is imported to list them,
+and no JAX here.
+"""
 
 import importlib.metadata
 from typing import Any, TypeVar
@@ -24,7 +26,11 @@ def load_only(claims: list[EntryPoint], kind: str) -> Any:
     """
     plugin = claims[0]
     packages = ", ".join(package(claim) for claim in claims)
-    require(len(claims) == 1, f"{plugin.name!r} is claimed by several packages: {packages}", "uninstall all but one")
+    require(
+        len(claims) == 1,
+        f"{plugin.name!r} is claimed by several packages: {packages}",
+        "uninstall all but one",
+    )
     try:
         return plugin.load()
     except RlkitError:
@@ -37,17 +43,22 @@ def load_only(claims: list[EntryPoint], kind: str) -> Any:
 
 
 def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: type[R]) -> R:
-    """The row of a registry: one of `rows`, or the `row_type` that an entry point of `group` stands for.
+    """The row of a registry: one of `rows`, or the `row_type` that an entry point of `group` stands
+    for.
 
-    Raises `UnknownNameError`, or `ConfigError` for a package that is broken or claims a name of `rows` for another row than
-    the one there: only where that name is asked for, so that such a package leaves all other names alone.
+    Raises `UnknownNameError`, or `ConfigError` for a package that is broken or claims a name of
+    `rows` for another row than the one there: only where that name is asked for, so that such a
+    package leaves all other names alone.
     """
     claims = entry_points(group).get(name)
     if name in rows:
-        if claims and load_only(claims, kind) != rows[name]:  # a package may register its row when it is imported as well
+        if (
+            claims and load_only(claims, kind) != rows[name]
+        ):  # a package may register its row when it is imported as well
             raise ConfigError(
-                f"{kind} {name!r} is registered already, but {package(claims[0])} ({claims[0].value}) claims the name too; "
-                "uninstall that package, or let its entry point have another name"
+                f"{kind} {name!r} is registered already, but {package(claims[0])}"
+                f" ({claims[0].value}) claims the name too; uninstall that package, or let its"
+                " entry point have another name"
             )
         return rows[name]
     if not claims:

@@ -15,21 +15,34 @@ ACTION_SPACES = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
 
 
 def check_action_space(space: Space) -> None:
-    """Raises `SpaceError` unless agents can act in `space`: Discrete, flat MultiDiscrete, or a float Box with low < high."""
+    """Raises `SpaceError` unless agents can act in `space`: Discrete, flat MultiDiscrete, or a
+    float Box with low < high.
+    """
     if not isinstance(space, ACTION_SPACES):
-        raise SpaceError(f"action space {space} is not supported; use Discrete, MultiDiscrete or Box (wrap the environment)")
+        raise SpaceError(
+            f"action space {space} is not supported; use Discrete, MultiDiscrete or Box (wrap the"
+            " environment)"
+        )
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
-        raise SpaceError(f"action space {space} has {space.nvec.ndim} axes; flatten it to MultiDiscrete([n_1, n_2, ...])")
+        raise SpaceError(
+            f"action space {space} has {space.nvec.ndim} axes; flatten it to MultiDiscrete([n_1,"
+            " n_2, ...])"
+        )
     if isinstance(space, spaces.Box):
         if not np.issubdtype(space.dtype, np.floating):
-            raise SpaceError(f"action space {space} is a Box of {space.dtype}; use MultiDiscrete, or a Box of floats")
+            raise SpaceError(
+                f"action space {space} is a Box of {space.dtype}; use MultiDiscrete, or a Box of"
+                " floats"
+            )
         if not np.all(space.low < space.high):
-            raise SpaceError(f"action space {space} needs low < high everywhere; correct its bounds")
+            raise SpaceError(
+                f"action space {space} needs low < high everywhere; correct its bounds"
+            )
 
 
 def check_observation_space(space: Space, path: str = "observation space") -> None:
-    """Raises `SpaceError` unless networks can read `space`: Box, Discrete, MultiDiscrete, MultiBinary, or Dict/Tuple of
-    them.
+    """Raises `SpaceError` unless networks can read `space`: Box, Discrete, MultiDiscrete,
+    MultiBinary, or Dict/Tuple of them.
     """
     if isinstance(space, spaces.Dict):
         for name, part in space.spaces.items():
@@ -37,8 +50,13 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
     elif isinstance(space, spaces.Tuple):
         for index, part in enumerate(space.spaces):
             check_observation_space(part, f"{path}[{index}]")
-    elif not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-        raise SpaceError(f"{path} {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple")
+    elif not isinstance(
+        space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    ):
+        raise SpaceError(
+            f"{path} {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, Dict"
+            " or Tuple"
+        )
 
 
 def map_space(function: Any, space: Space) -> Any:
@@ -51,12 +69,16 @@ def map_space(function: Any, space: Space) -> Any:
 
 
 def leaves(space: Space) -> list[Space]:
-    """The leaf spaces, in the order in which `jax.tree.leaves` lists the arrays of an observation."""
+    """The leaf spaces, in the order in which `jax.tree.leaves` lists the arrays of an
+    observation.
+    """
     return jax.tree.leaves(map_space(lambda leaf: leaf, space))
 
 
 def example(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
-    """Zeros shaped and typed like a batch of elements of `space`, in the types that JAX computes with."""
+    """Zeros shaped and typed like a batch of elements of `space`, in the types that JAX computes
+    with.
+    """
     return map_space(lambda leaf: jnp.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)
 
 
@@ -66,7 +88,9 @@ def abstract(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
 
 
 def jax_dtype(space: Space) -> np.dtype[Any]:
-    """The dtype of the elements of `space` on the device: 64-bit types become 32-bit ones, all others stay."""
+    """The dtype of the elements of `space` on the device: 64-bit types become 32-bit ones, all
+    others stay.
+    """
     return jax.dtypes.canonicalize_dtype(space.dtype or np.float32)
 
 
@@ -92,19 +116,25 @@ def clip(space: Space, action: Array) -> Array:
 
 
 def sample(space: Space, key: Array, num: int) -> Array:
-    """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are drawn from a standard
-    normal.
+    """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are
+    drawn from a standard normal.
     """
     if isinstance(space, spaces.Discrete):
         return jax.random.randint(key, (num,), int(space.start), int(space.start + space.n))
     if isinstance(space, spaces.MultiDiscrete):
         start = jnp.asarray(space.start, jnp.int32)
-        return jax.random.randint(key, (num, *space.shape), start, start + jnp.asarray(space.nvec, jnp.int32))
+        return jax.random.randint(
+            key, (num, *space.shape), start, start + jnp.asarray(space.nvec, jnp.int32)
+        )
     if isinstance(space, spaces.Box):
         bounded = np.isfinite(space.low) & np.isfinite(space.high)
         low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 1.0)
         uniform = jax.random.uniform(key, (num, *space.shape), minval=low, maxval=high)
         if bounded.all():
             return uniform
-        return jnp.where(bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), (num, *space.shape)))
-    raise SpaceError(f"cannot sample from {space}; use a Discrete, MultiDiscrete or Box action space")
+        return jnp.where(
+            bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), (num, *space.shape))
+        )
+    raise SpaceError(
+        f"cannot sample from {space}; use a Discrete, MultiDiscrete or Box action space"
+    )

@@ -1,7 +1,7 @@
 """The nouns of rlkit: frozen, keyword-only pytrees.
 
-Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices. With several seeds every
-leaf has a leading axis S.
+Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices.
+With several seeds every leaf has a leading axis S.
 """
 
 from typing import Any
@@ -10,9 +10,9 @@ import jax
 from flax import struct
 from jax import Array
 
-from rlkit.ops import threefry
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import RunningStats
+from rlkit.xla_cpu import threefry
 
 threefry.register()  # here, for whatever of rlkit draws imports these nouns
 
@@ -22,7 +22,8 @@ Action = Array  # [N, ...]
 Params = PyTree
 Carry = PyTree  # recurrent state of an agent, () for feed-forward agents
 EnvState = PyTree
-Memory = PyTree  # what the replay buffer or batch builder keeps between iterations, () for on-policy algorithms
+# what the replay buffer or batch builder keeps between iterations, () for on-policy algorithms
+Memory = PyTree
 Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
 
@@ -30,8 +31,9 @@ Metrics = dict[str, Array]
 class TimeStep(struct.PyTreeNode, kw_only=True):
     """What every environment did in one step; leaves [N, ...].
 
-    `obs` is what the policy sees next: after the end of an episode the first observation of the next one. `next_obs` is the
-    true successor of the state that was acted in, never a reset observation: targets bootstrap from it.
+    `obs` is what the policy sees next: after the end of an episode the first observation of the
+    next one. `next_obs` is the true successor of the state that was acted in, never a reset
+    observation: targets bootstrap from it.
     """
 
     obs: Obs
@@ -43,7 +45,9 @@ class TimeStep(struct.PyTreeNode, kw_only=True):
 
 
 class Transition(struct.PyTreeNode, kw_only=True):
-    """One step as learners need it; leaves [N, ...], in a `Rollout` [T, N, ...]. Observations are raw (not normalised)."""
+    """One step as learners need it; leaves [N, ...], in a `Rollout` [T, N, ...]. Observations are
+    raw (not normalised).
+    """
 
     obs: Obs
     action: Action
@@ -81,7 +85,9 @@ class PolicyState(struct.PyTreeNode, kw_only=True):
     """All that one needs to act; this is what gets exported."""
 
     params: Params
-    obs_stats: RunningStats | None  # statistics that normalise observations; None: they are used as they are
+    obs_stats: (
+        RunningStats | None
+    )  # statistics that normalise observations; None: they are used as they are
     env_steps: StepCounter
     total_steps: Array  # [] float32: the horizon of schedules, in environment steps
 
@@ -111,7 +117,12 @@ class LearnerState(struct.PyTreeNode, kw_only=True):
     @property
     def policy(self) -> PolicyState:
         """The part that acts."""
-        return PolicyState(params=self.params, obs_stats=self.obs_stats, env_steps=self.env_steps, total_steps=self.total_steps)
+        return PolicyState(
+            params=self.params,
+            obs_stats=self.obs_stats,
+            env_steps=self.env_steps,
+            total_steps=self.total_steps,
+        )
 
 
 class LocalState(struct.PyTreeNode, kw_only=True):

@@ -1,7 +1,8 @@
 """Checks configs against their annotations: one clear error before anything compiles.
 
-Configs are frozen stdlib dataclasses whose limits are written as `Annotated[float, Gt(0)]`. Fields that hold JAX arrays or
-tracers pass unchecked, so that an algorithm can be built from traced hyper-parameters inside `jax.vmap`.
+Configs are frozen stdlib dataclasses whose limits are written as `Annotated[float, Gt(0)]`. Fields
+that hold JAX arrays or tracers pass unchecked, so that an algorithm can be built from traced
+hyper-parameters inside `jax.vmap`.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ C = TypeVar("C")
 def validate(config: C) -> C:
     """Returns `config` unchanged if every field agrees with its annotation.
 
-    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and the value found.
+    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and the
+    value found.
     """
     for name, annotation in field_annotations(type(config)).items():
         value = getattr(config, name)
@@ -28,7 +30,10 @@ def validate(config: C) -> C:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             validate(value)
         elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-            raise ConfigError(f"{type(config).__name__}.{name} must be a {annotation.__name__}, got {value!r}; build one")
+            raise ConfigError(
+                f"{type(config).__name__}.{name} must be a {annotation.__name__}, got {value!r};"
+                " build one"
+            )
         elif not is_array(value):
             try:
                 _adapter(annotation).validate_python(value, strict=True)
@@ -40,22 +45,28 @@ def validate(config: C) -> C:
 def from_dict(kind: type[C], values: Any) -> C:
     """Builds a config of type `kind` from plain data (as read from YAML or JSON).
 
-    Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and values out of range.
+    Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and values out
+    of range.
     """
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write `field: value` lines"
+            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write"
+            " `field: value` lines"
         )
     annotations = field_annotations(kind)
     arguments = {}
     for name, value in values.items():
         if name not in annotations:
-            raise ConfigError(f"{kind.__name__} has no field {name!r}; {did_you_mean(name, annotations)}")
+            raise ConfigError(
+                f"{kind.__name__} has no field {name!r}; {did_you_mean(name, annotations)}"
+            )
         arguments[name] = _from_plain(kind.__name__, name, annotations[name], value)
     try:
         return validate(kind(**arguments))
     except TypeError as error:
-        raise ConfigError(f"{kind.__name__} is incomplete: {error}; add the missing fields") from None
+        raise ConfigError(
+            f"{kind.__name__} is incomplete: {error}; add the missing fields"
+        ) from None
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -64,12 +75,16 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def is_array(value: Any) -> bool:
-    """Whether `value` is a NumPy or JAX array or a tracer, told without importing either library."""
+    """Whether `value` is a NumPy or JAX array or a tracer, told without importing either
+    library.
+    """
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
 def is_numpy(value: Any) -> bool:
-    """Whether `value` is a NumPy array or scalar: known now, unlike a tracer, so its limits can be checked."""
+    """Whether `value` is a NumPy array or scalar: known now, unlike a tracer, so its limits can be
+    checked.
+    """
     return is_array(value) and type(value).__module__ == "numpy"
 
 
@@ -82,19 +97,30 @@ def field_annotations(kind: type) -> dict[str, Any]:
 
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False))
+    return TypeAdapter(
+        annotation, config=ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+    )
 
 
 def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:
-    nested = [kind for kind in (annotation, *typing.get_args(annotation)) if dataclasses.is_dataclass(kind)]
+    nested = [
+        kind
+        for kind in (annotation, *typing.get_args(annotation))
+        if dataclasses.is_dataclass(kind)
+    ]
     if nested and isinstance(value, dict):
         return from_dict(typing.cast(type, nested[0]), value)
     if dataclasses.is_dataclass(annotation):
-        raise ConfigError(f"{owner}.{name} needs a mapping of field names to values, got {value!r}; write `field: value` lines")
+        raise ConfigError(
+            f"{owner}.{name} needs a mapping of field names to values, got {value!r}; write `field:"
+            " value` lines"
+        )
     try:  # JSON mode: lists become tuples, everything else stays strict
         return _adapter(annotation).validate_json(json.dumps(value), strict=True)
     except TypeError:
-        raise ConfigError(f"{owner}.{name} is not plain data: got {value!r}; use numbers, strings, lists") from None
+        raise ConfigError(
+            f"{owner}.{name} is not plain data: got {value!r}; use numbers, strings, lists"
+        ) from None
     except ValidationError as error:
         raise ConfigError(_explain(owner, name, error)) from None
 

@@ -1,4 +1,6 @@
-"""The structure of the package, checked on its source; every check is also shown a tree that breaks it."""
+"""The structure of the package, checked on its source; every check is also shown a tree that breaks
+it.
+"""
 
 import ast
 import importlib
@@ -12,19 +14,55 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "rlkit"
 
-# Lowest first. A module may import its own unit and lower floors; only on the lowest floor do units import each other.
+# Lowest first. A module may import its own unit and lower floors; only on floors 1 and 3 do units
+# import each other.
 FLOORS = (
     {"errors", "validation", "lazy", "plugins"},
-    {"ops"},
+    {"ops", "xla_cpu"},
     {"types", "spaces", "optimizers"},
     {"envs", "agents"},
     {"algorithms"},
     {"training"},
     {"cli"},
 )
+# The rooms of the two large packages, lowest first; rooms on one floor never import each other.
+# `envs` and `training` themselves hand names out to others and import none.
+ROOMS = {
+    "envs": (
+        {"ids", "base"},
+        {"host", "jittable", "probes"},
+        {"suites"},
+        {"registry"},
+        {"checking"},
+    ),
+    "training": (
+        {"config", "compile"},
+        {"core", "logs", "run_config"},
+        {"programs", "files"},
+        {"policy"},
+        {"trainer"},
+        {"from_config"},
+    ),
+}
+EXCEPT = ("callbacks",)
 UNPICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
-UNSAFE_YAML = {"load", "load_all", "unsafe_load", "unsafe_load_all", "full_load", "full_load_all", "UnsafeLoader", "FullLoader"}
-NO_JAX = ("rlkit", "rlkit.training.config", "rlkit.algorithms.configs", "rlkit.agents.configs", "rlkit.cli.main")
+UNSAFE_YAML = {
+    "load",
+    "load_all",
+    "unsafe_load",
+    "unsafe_load_all",
+    "full_load",
+    "full_load_all",
+    "UnsafeLoader",
+    "FullLoader",
+}
+NO_JAX = (
+    "rlkit",
+    "rlkit.training.config",
+    "rlkit.algorithms.configs",
+    "rlkit.agents.configs",
+    "rlkit.cli.main",
+)
 
 
 def sources(package: Path) -> Iterator[tuple[str, ast.Module]]:
@@ -34,14 +72,18 @@ def sources(package: Path) -> Iterator[tuple[str, ast.Module]]:
 
 
 def imported(name: str, tree: ast.AST) -> Iterator[str]:
-    """Dotted names that the module `name` imports anywhere in it; `from a import b` counts as `a.b`."""
+    """Dotted names that the module `name` imports anywhere in it; `from a import b` counts as
+    `a.b`.
+    """
     here = ["rlkit", *name.split("/")[:-1]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             parts = here[: len(here) - node.level + 1] if node.level else []
-            yield from (".".join([*parts, *filter(None, [node.module]), alias.name]) for alias in node.names)
+            yield from (
+                ".".join([*parts, *filter(None, [node.module]), alias.name]) for alias in node.names
+            )
 
 
 def import_violations(package: Path) -> list[str]:
@@ -59,16 +101,46 @@ def import_violations(package: Path) -> list[str]:
             other = rest.split(".")[0]
             if root != "rlkit" or other in (unit, "presets", "__version__"):
                 continue
-            floor = floor_of.get(other, len(FLOORS))  # the front door, rlkit itself, stands above all floors
+            floor = floor_of.get(
+                other, len(FLOORS)
+            )  # the front door, rlkit itself, stands above all floors
             if floor >= floor_of[unit] and not (floor == floor_of[unit] and floor in (0, 2)):
+                found.append(f"{name}: imports {target}")
+    return found
+
+
+def room_violations(package: Path) -> list[str]:
+    """What a room of `envs` or `training` imports from its own floor or from above."""
+    found = []
+    for name, tree in sources(package):
+        owner, *inner = name.removesuffix(".py").split("/")
+        if owner not in ROOMS or inner[0] in ("__init__", *EXCEPT):
+            continue
+        floor_of = {room: floor for floor, rooms in enumerate(ROOMS[owner]) for room in rooms}
+        if inner[0] not in floor_of:
+            found.append(f"{name}: {inner[0]} has no floor in {owner}")
+            continue
+        for target in imported(name, tree):
+            root, unit, room, *_ = [*target.split("."), "", ""]
+            if root != "rlkit" or unit != owner or room in (inner[0], *EXCEPT):
+                continue
+            if floor_of.get(room, len(floor_of)) >= floor_of[inner[0]]:
                 found.append(f"{name}: imports {target}")
     return found
 
 
 def preset_violations(package: Path) -> list[str]:
     """Presets are data: YAML beside an `__init__.py` that holds a docstring at most."""
-    files = [path for path in sorted((package / "presets").rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    return [path.name for path in files if path.suffix not in (".yaml", ".md") and not _is_bare_init(path)]
+    files = [
+        path
+        for path in sorted((package / "presets").rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    return [
+        path.name
+        for path in files
+        if path.suffix not in (".yaml", ".md") and not _is_bare_init(path)
+    ]
 
 
 def _is_bare_init(path: Path) -> bool:
@@ -79,17 +151,25 @@ def _is_bare_init(path: Path) -> bool:
 
 
 def code_loading_violations(package: Path) -> list[str]:
-    """Places that could run code out of a file: unpicklers, eval and exec, YAML loaders that build objects."""
+    """Places that could run code out of a file: unpicklers, eval and exec, YAML loaders that build
+    objects.
+    """
     found = []
     for name, tree in sources(package):
-        found += [f"{name}: imports {module}" for module in imported(name, tree) if module.split(".")[0] in UNPICKLERS]
+        found += [
+            f"{name}: imports {module}"
+            for module in imported(name, tree)
+            if module.split(".")[0] in UNPICKLERS
+        ]
         for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Name(id="eval" | "exec" as call)):
                     found.append(f"{name}:{node.lineno}: calls {call}")
                 case ast.Attribute(value=ast.Name(id="yaml"), attr=attr) if attr in UNSAFE_YAML:
                     found.append(f"{name}:{node.lineno}: yaml.{attr}")
-                case ast.ImportFrom(module="yaml", names=names) if UNSAFE_YAML & {alias.name for alias in names}:
+                case ast.ImportFrom(module="yaml", names=names) if UNSAFE_YAML & {
+                    alias.name for alias in names
+                }:
                     found.append(f"{name}:{node.lineno}: from yaml import ...")
                 case ast.keyword(arg="allow_pickle", value=value) if not (
                     isinstance(value, ast.Constant) and value.value is False
@@ -104,14 +184,21 @@ def jit_violations(package: Path) -> list[str]:
     for name, tree in sources(package):
         if name.startswith("training/"):
             continue
-        jitted = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in ("jit", "pmap")]
-        jitted += [0 for module in imported(name, tree) if module.rpartition(".")[2] in ("jit", "pmap")]
+        jitted = [
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and node.attr in ("jit", "pmap")
+        ]
+        jitted += [
+            0 for module in imported(name, tree) if module.rpartition(".")[2] in ("jit", "pmap")
+        ]
         found += [f"{name}:{line}: compiles" for line in jitted]
     return found
 
 
 CHECKS = {
     "imports go down only": import_violations,
+    "rooms stand on those below": room_violations,
     "presets are data": preset_violations,
     "no file can run code": code_loading_violations,
     "jit only in training": jit_violations,
@@ -125,7 +212,7 @@ def test_package_keeps_its_structure(check):
 
 
 BREACHES = [
-    (import_violations, "envs/gymnax.py", "from rlkit.agents.base import Agent"),
+    (import_violations, "envs/jittable/gymnax.py", "from rlkit.agents.base import Agent"),
     (import_violations, "agents/base.py", "from ..envs import base"),
     (import_violations, "agents/heads.py", "def f():\n    import rlkit.algorithms.ppo"),
     (import_violations, "ops/losses.py", "from rlkit import optimizers"),
@@ -133,10 +220,20 @@ BREACHES = [
     (import_violations, "algorithms/ppo.py", "from rlkit import Trainer"),
     (import_violations, "training/trainer.py", "import rlkit"),
     (import_violations, "novelty/thing.py", ""),
+    (
+        room_violations,
+        "envs/host/gymnasium.py",
+        "from rlkit.envs.jittable.vectorized import vectorize",
+    ),
+    (room_violations, "envs/jittable/gymnax.py", "from rlkit.envs import registry"),
+    (room_violations, "training/core/module.py", "from rlkit.training.logs import loggers"),
+    (room_violations, "training/files/checkpointer.py", "from ..trainer import Trainer"),
+    (room_violations, "training/programs/program.py", "from rlkit.training import Trainer"),
+    (room_violations, "training/new_room/thing.py", ""),
     (preset_violations, "presets/ppo.py", "gamma = 0.99"),
     (preset_violations, "presets/__init__.py", "import os"),
-    (code_loading_violations, "training/checkpointer.py", "import pickle"),
-    (code_loading_violations, "training/checkpointer.py", "from cloudpickle import loads"),
+    (code_loading_violations, "training/files/checkpointer.py", "import pickle"),
+    (code_loading_violations, "training/files/checkpointer.py", "from cloudpickle import loads"),
     (code_loading_violations, "cli/main.py", "eval('1 + 1')"),
     (code_loading_violations, "cli/main.py", "import yaml\nyaml.load('')"),
     (code_loading_violations, "cli/main.py", "from yaml import UnsafeLoader"),
@@ -160,8 +257,13 @@ def test_checks_let_sound_code_pass(tmp_path):
     sound = {
         "__init__.py": "from rlkit.training.trainer import Trainer",
         "validation.py": "from rlkit.errors import require",
-        "algorithms/ppo.py": "import jax\nfrom rlkit.agents.base import Agent\nfrom .base import Algorithm",
-        "training/trainer.py": "import jax\nimport yaml\nfrom rlkit import __version__\njax.jit(len)\nyaml.safe_load('')",
+        "algorithms/ppo.py": (
+            "import jax\nfrom rlkit.agents.base import Agent\nfrom .base import Algorithm"
+        ),
+        "training/trainer.py": (
+            "import jax\nimport yaml\nfrom rlkit import"
+            " __version__\njax.jit(len)\nyaml.safe_load('')"
+        ),
         "presets/__init__.py": '"""Data."""',
         "presets/ppo.yaml": "gamma: 0.99",
     }
@@ -172,12 +274,15 @@ def test_checks_let_sound_code_pass(tmp_path):
 
 
 def slow_imports(*modules: str) -> str:
-    """Which of the libraries that take seconds to import come along with `modules`, in a fresh interpreter."""
+    """Which of the libraries that take seconds to import come along with `modules`, in a fresh
+    interpreter.
+    """
     program = f"""
         import importlib, sys
         for module in {modules!r}:
             importlib.import_module(module)
-        print(*sorted({{"jax", "flax", "gymnax", "distrax", "orbax", "wandb", "matplotlib"}} & sys.modules.keys()))
+        slow = {{"jax", "flax", "gymnax", "distrax", "orbax", "wandb", "matplotlib"}}
+        print(*sorted(slow & sys.modules.keys()))
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -197,7 +302,9 @@ def test_slow_imports_are_seen():
 
 
 PATHS = sorted(path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
-MODULES = [".".join(path.parts).removesuffix(".__init__") for path in PATHS if path.name != "__main__"]
+MODULES = [
+    ".".join(path.parts).removesuffix(".__init__") for path in PATHS if path.name != "__main__"
+]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -17,10 +17,18 @@ from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # short runs: compiling takes longer than training
+ENVIRONMENT = {
+    **os.environ,
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+}  # short runs: compiling takes longer than training
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-FLAGS = {"resume": ResumeFlags, "evaluate": EvaluateFlags, "plot": PlotFlags, "check-env": CheckEnvFlags}
+FLAGS = {
+    "resume": ResumeFlags,
+    "evaluate": EvaluateFlags,
+    "plot": PlotFlags,
+    "check-env": CheckEnvFlags,
+}
 
 
 # Pages name a class of the reader's own; here stands one that exists.
@@ -39,7 +47,9 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
 
 
 def program(page: Path) -> str:
-    """All Python of a page in order, its lines numbered as they are there, so that a traceback leads to the page."""
+    """All Python of a page in order, its lines numbered as they are there, so that a traceback
+    leads to the page.
+    """
     rows: list[str] = []
     for line, text in blocks(page, "python"):
         rows += [""] * (line - 1 - len(rows)) + text.splitlines()
@@ -51,7 +61,15 @@ def program(page: Path) -> str:
 def test_python_runs(page, tmp_path):
     (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
     command = [sys.executable, "-W", "error::UserWarning", "page.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, f"{name(page)}: {done.stderr[-3000:]}"
 
 
@@ -63,12 +81,19 @@ def commands(page: Path) -> list[list[str]]:
 COMMANDS = [(name(page), words) for page in PAGES for words in commands(page)]
 
 
-@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS])
+@pytest.mark.parametrize(
+    ("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS]
+)
 def test_command_exists(page, words, capsys):
     program, arguments = words[0], words[1:]
     if program == "make":
-        known = [r"^{} \?=" if "=" in argument else "^{}:" for argument in arguments]  # VARIABLE=value, or a target
-        rows = [row.format(argument.partition("=")[0]) for row, argument in zip(known, arguments, strict=True)]
+        known = [
+            r"^{} \?=" if "=" in argument else "^{}:" for argument in arguments
+        ]  # VARIABLE=value, or a target
+        rows = [
+            row.format(argument.partition("=")[0])
+            for row, argument in zip(known, arguments, strict=True)
+        ]
         assert all(re.search(row, (ROOT / "Makefile").read_text(), re.MULTILINE) for row in rows)
     elif program == "python":
         assert (ROOT / arguments[0]).is_file()
@@ -80,7 +105,10 @@ def test_command_exists(page, words, capsys):
 def check_rlkit(arguments: list[str]) -> None:
     """Runs the command where that writes nothing, else reads its flags."""
     if arguments[0] == "train":
-        assert main([*(OWN_CLASS if word == PLACEHOLDER else word for word in arguments), "--dry-run"]) == 0
+        assert (
+            main([*(OWN_CLASS if word == PLACEHOLDER else word for word in arguments), "--dry-run"])
+            == 0
+        )
     elif arguments[0] in FLAGS:
         flags.parse(FLAGS[arguments[0]], arguments[1:], command=f"rlkit {arguments[0]}")
     else:
@@ -94,21 +122,29 @@ def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
     files = [page.parent / target for target in targets if not re.match(r"[a-z]+:", target)]
     # Paths in backticks are meant from the root of the repository.
-    files += [ROOT / path for path in re.findall(r"`((?:rlkit|tests|examples|benchmarks|docs|\.ci)/[\w./-]*)`", text)]
+    files += [
+        ROOT / path
+        for path in re.findall(r"`((?:rlkit|tests|examples|benchmarks|docs|\.ci)/[\w./-]*)`", text)
+    ]
     assert [str(file) for file in files if not file.exists()] == []
 
 
 @pytest.mark.fast
 def test_readme_shows_every_example():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [path.name for path in (ROOT / "examples").glob("*.py") if f"examples/{path.name}" not in text] == []
+    assert [
+        path.name
+        for path in (ROOT / "examples").glob("*.py")
+        if f"examples/{path.name}" not in text
+    ] == []
 
 
 @pytest.mark.fast
 def test_a_broken_page_is_seen(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        "# A\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n\n```bash\nrlkit tarin  # a typo\n```\n"
+        "# A\n\n```python\nx = 1\n```\n\ntext\n\n```python\nassert x == 2\n```\n\n```bash\nrlkit"
+        " tarin  # a typo\n```\n"
     )
     with pytest.raises(AssertionError):
         exec(program(page), {})

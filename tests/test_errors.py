@@ -27,7 +27,11 @@ def test_require():
     ("name", "known", "wanted"),
     [
         ("learning_rat", ["gamma", "learning_rate"], "did you mean 'learning_rate'?"),
-        ("cartpole-v1", ["gymnax/CartPole-v1", "gymnax/Pendulum-v1"], "did you mean 'gymnax/CartPole-v1'?"),
+        (
+            "cartpole-v1",
+            ["gymnax/CartPole-v1", "gymnax/Pendulum-v1"],
+            "did you mean 'gymnax/CartPole-v1'?",
+        ),
         ("gymnasium/CartPole-v1", ["gymnax/CartPole-v1"], "did you mean 'gymnax/CartPole-v1'?"),
         ("xyzzy", ["b", "a"], "choose one of a, b"),
         ("xyzzy", [], "none is registered"),

@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-ENVIRONMENT = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # short runs: compiling takes longer than training
+ENVIRONMENT = {
+    **os.environ,
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+}  # short runs: compiling takes longer than training
 
 # For each example: arguments that make it short, and what it must print.
 CASES = {
     "train_cartpole.py": (
         ["--total-steps", "4096", "--run-dir", "runs/mine"],
-        [r"return after each outer iteration:( \d+){4}\n", r"four more episodes lasted( \d+){4} steps", r"push (left|right)"],
+        [
+            r"return after each outer iteration:( \d+){4}\n",
+            r"four more episodes lasted( \d+){4} steps",
+            r"push (left|right)",
+        ],
     ),
     "own_environment.py": (
         ["--total-steps", "4096"],
@@ -29,10 +36,19 @@ CASES = {
         ["--total-steps", "4096"],
         [r"Harbour: no mistakes found", r"return -\d+\.\d\d, \d+\.\d\d from the buoy", r"0"],
     ),
-    "own_loss_and_torso.py": (["--total-steps", "2048"], [r"return \d+\n", r"our own metrics: kl \d\.\d+, value_loss \d"]),
+    "own_loss_and_torso.py": (
+        ["--total-steps", "2048"],
+        [r"return \d+\n", r"our own metrics: kl \d\.\d+, value_loss \d"],
+    ),
     "sweep_learning_rates.py": (
         ["--total-steps", "1024"],
-        [r"learning rate +return", *(rf"\n +{rate} +\d+\.\d( +\d+){{3}}" for rate in ("0.0001", "0.0003", "0.001", "0.01"))],
+        [
+            r"learning rate +return",
+            *(
+                rf"\n +{rate} +\d+\.\d( +\d+){{3}}"
+                for rate in ("0.0001", "0.0003", "0.001", "0.01")
+            ),
+        ],
     ),
     "evolution_strategy.py": (
         ["--generations", "6"],
@@ -43,7 +59,15 @@ CASES = {
 
 def run(example: str, arguments: list[str], directory: Path) -> str:
     command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / example, *arguments]
-    done = subprocess.run(command, cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -56,7 +80,9 @@ def test_example_runs(example, tmp_path):
     for pattern in promised:
         assert re.search(pattern, out), f"{pattern!r} not in:\n{out[-2000:]}"
     if example == "train_cartpole.py":
-        assert {"config.yaml", "summary.json", "learning_curve.png"} <= set(os.listdir(tmp_path / "runs/mine"))
+        assert {"config.yaml", "summary.json", "learning_curve.png"} <= set(
+            os.listdir(tmp_path / "runs/mine")
+        )
     if example == "evolution_strategy.py":
         returns = [float(number) for number in re.search(r"generation:(.*)", out)[1].split()]
         assert returns[-1] > 300, "a linear policy learns CartPole within six generations"

@@ -19,7 +19,9 @@ GRADS = {"a": jnp.array([3.0, 0.0]), "b": jnp.array(4.0)}  # global norm 5
 
 
 def change(optimizer, grads=None, progress=0.0):
-    updates, state = optimizer.update(grads or GRADS, optimizer.init(PARAMS), PARAMS, progress=jnp.float32(progress))
+    updates, state = optimizer.update(
+        grads or GRADS, optimizer.init(PARAMS), PARAMS, progress=jnp.float32(progress)
+    )
     return updates, state
 
 
@@ -59,14 +61,18 @@ def test_adam_by_hand(epsilon):
 
 
 def test_adam_epsilon_is_that_of_the_baselines_by_default():
-    """1e-5, ten million times what a gradient of 1e-12 needs to vanish; optax's own default is 1e-8."""
+    """1e-5, ten million times what a gradient of 1e-12 needs to vanish; optax's own default is
+    1e-8.
+    """
     tiny = jax.tree.map(lambda x: jnp.full_like(x, 1e-5), GRADS)
     updates, _ = change(make_optimizer("adam", learning_rate=1.0), tiny)
     np.testing.assert_allclose(updates["b"], -0.5, rtol=1e-4)
 
 
 def test_radam_by_hand():
-    """Its first steps are plain momentum, for the variance of v is not known yet; from the sixth on it is Adam, rectified."""
+    """Its first steps are plain momentum, for the variance of v is not known yet; from the sixth on
+    it is Adam, rectified.
+    """
     optimizer = make_optimizer("radam", learning_rate=0.1, epsilon=1e-8)
     state = optimizer.init(PARAMS)
     sizes = []
@@ -75,8 +81,13 @@ def test_radam_by_hand():
         sizes.append(-float(updates["b"]))
     limit = 2 / (1 - 0.999) - 1  # the paper's ρ (Liu et al. 2020, algorithm 2)
     rho = [limit - 2 * t * 0.999**t / (1 - 0.999**t) for t in range(1, 9)]
-    rectified = [math.sqrt((r - 4) * (r - 2) * limit / ((limit - 4) * (limit - 2) * r)) if r > 5 else 4.0 for r in rho]
-    np.testing.assert_allclose(sizes, 0.1 * np.array(rectified), rtol=0.02)  # 0.999**t is coarse in float32
+    rectified = [
+        math.sqrt((r - 4) * (r - 2) * limit / ((limit - 4) * (limit - 2) * r)) if r > 5 else 4.0
+        for r in rho
+    ]
+    np.testing.assert_allclose(
+        sizes, 0.1 * np.array(rectified), rtol=0.02
+    )  # 0.999**t is coarse in float32
     assert rectified[4] == 4.0 > rectified[5]
 
 
@@ -111,5 +122,7 @@ def test_current_learning_rate(optimizer, wanted):
 
 
 def test_a_traced_learning_rate():
-    found = jax.vmap(lambda rate: change(make_optimizer("sgd", learning_rate=rate))[0]["b"])(jnp.array([1.0, 0.5]))
+    found = jax.vmap(lambda rate: change(make_optimizer("sgd", learning_rate=rate))[0]["b"])(
+        jnp.array([1.0, 0.5])
+    )
     np.testing.assert_allclose(found, [-4.0, -2.0])

@@ -1,4 +1,6 @@
-"""What a user installs: the sdist is whole, and the wheel built from it imports from outside the repository."""
+"""What a user installs: the sdist is whole, and the wheel built from it imports from outside the
+repository.
+"""
 
 import os
 import subprocess
@@ -24,12 +26,18 @@ for module in pkgutil.walk_packages(rlkit.__path__, "rlkit."):
 
 def run(*command: object, cwd: Path, **env: str) -> None:
     arguments = [str(part) for part in command]
-    done = subprocess.run(arguments, cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        arguments, cwd=cwd, env=os.environ | env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
 def package_files() -> set[str]:
-    paths = (path for path in (ROOT / "rlkit").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    paths = (
+        path
+        for path in (ROOT / "rlkit").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
@@ -47,8 +55,23 @@ def test_sdist_and_wheel_are_complete_and_import(tmp_path):
     assert any(name.startswith("rlkit/envs/") for name in wanted) and "rlkit/py.typed" in wanted
     assert wanted - source_files == set() and wanted - wheel_files == set()
     assert {"README.md", "LICENSE", "tests/conftest.py"} <= source_files
-    assert {name.split("/")[0] for name in wheel_files} == {"rlkit", f"rlkit-{rlkit.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in wheel_files} == {
+        "rlkit",
+        f"rlkit-{rlkit.__version__}.dist-info",
+    }
 
     target = tmp_path / "site"
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", target, wheel, cwd=tmp_path)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--target",
+        target,
+        wheel,
+        cwd=tmp_path,
+    )
     run(sys.executable, "-c", IMPORT_ALL, target, cwd=tmp_path, PYTHONPATH=str(target))

@@ -21,7 +21,9 @@ from rlkit.errors import ConfigError
 from rlkit.validation import field_annotations, from_dict, to_dict, validate
 
 pytestmark = pytest.mark.fast
-ROWS = [algorithm_entry(name) for name in list_algorithms()] + [agent_entry(name) for name in list_agents()]
+ROWS = [algorithm_entry(name) for name in list_algorithms()] + [
+    agent_entry(name) for name in list_agents()
+]
 CONFIGS = list(dict.fromkeys(row.config for row in ROWS))
 NAN, INF = math.nan, math.inf
 
@@ -76,8 +78,13 @@ def refused_by(annotation):
     """Values next to what an annotation allows: beyond each limit, of other types, not finite."""
     parts = [annotation, *typing.get_args(annotation)]
     limits = [limit for part in parts for limit in getattr(part, "__metadata__", ())]
-    kinds = {typing.get_origin(part) or part for part in [*parts, *(each for part in parts for each in typing.get_args(part))]}
-    bad = [limit.gt for limit in limits if isinstance(limit, Gt)] + [limit.lt for limit in limits if isinstance(limit, Lt)]
+    kinds = {
+        typing.get_origin(part) or part
+        for part in [*parts, *(each for part in parts for each in typing.get_args(part))]
+    }
+    bad = [limit.gt for limit in limits if isinstance(limit, Gt)] + [
+        limit.lt for limit in limits if isinstance(limit, Lt)
+    ]
     bad += [limit.ge - 1 for limit in limits if isinstance(limit, Ge)] + [
         limit.le + 1 for limit in limits if isinstance(limit, Le)
     ]
@@ -89,20 +96,29 @@ def refused_by(annotation):
 
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
-    [(kind, field, value) for kind in CONFIGS for field in field_annotations(kind) for value in bad_values(kind, field)],
+    [
+        (kind, field, value)
+        for kind in CONFIGS
+        for field in field_annotations(kind)
+        for value in bad_values(kind, field)
+    ],
 )
 def test_every_limit_names_field_and_value(kind, field, value):
     with pytest.raises(ConfigError) as caught:
         validate(kind(**{field: value}))
     message = str(caught.value)
-    shown = value[-1] if isinstance(value, tuple) and value else value  # of a tuple the element that is wrong
+    shown = (
+        value[-1] if isinstance(value, tuple) and value else value
+    )  # of a tuple the element that is wrong
     assert message.startswith(f"{kind.__name__}.{field}: ")
     assert message.endswith(f", got {shown!r}")
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_no_field_is_forgotten(kind):
-    """Each has a type that refuses something, and each number a limit or a meaning for all finite values."""
+    """Each has a type that refuses something, and each number a limit or a meaning for all finite
+    values.
+    """
     assert all(bad_values(kind, field) for field in field_annotations(kind))
 
 
@@ -117,17 +133,31 @@ def test_factories_validate(name):
 def test_what_annotations_refuse():
     assert refused_by(Annotated[float, Gt(0), Le(1)]) == [0, 2, NAN, INF, True, "1", None]
     assert refused_by(Annotated[int, Ge(0)] | None) == [-1, 1.5, True, "8"]
-    assert refused_by(typing.Literal["a"]) == ["adm", 1, None] and refused_by(bool) == [1, "true", None]
+    assert refused_by(typing.Literal["a"]) == ["adm", 1, None] and refused_by(bool) == [
+        1,
+        "true",
+        None,
+    ]
 
 
-@pytest.mark.parametrize("value", [np.float64(-1.0), np.float32(np.nan), np.array(-1.0), np.array([1e-3, 1e-4])])
+@pytest.mark.parametrize(
+    "value", [np.float64(-1.0), np.float32(np.nan), np.array(-1.0), np.array([1e-3, 1e-4])]
+)
 def test_numpy_values_are_known_and_so_checked(value):
     with pytest.raises(ConfigError, match=r"PPOConfig\.learning_rate"):
         validate(PPOConfig(learning_rate=value))
 
 
 def test_good_values_pass():
-    validate(PPOConfig(learning_rate=np.float64(1e-3), num_steps=np.int64(4), gamma=1, gae_lambda=0, max_grad_norm=None))
+    validate(
+        PPOConfig(
+            learning_rate=np.float64(1e-3),
+            num_steps=np.int64(4),
+            gamma=1,
+            gae_lambda=0,
+            max_grad_norm=None,
+        )
+    )
     validate(ActorCriticConfig(hidden_sizes=(8,), share_torso=None))
 
 
@@ -139,7 +169,9 @@ def test_round_trip(kind):
 
 
 def test_round_trip_of_changed_values():
-    config = PPOConfig(learning_rate=0.1, max_grad_norm=None, optimizer="sgd", normalize_rewards=True)
+    config = PPOConfig(
+        learning_rate=0.1, max_grad_norm=None, optimizer="sgd", normalize_rewards=True
+    )
     assert from_dict(PPOConfig, to_dict(config)) == config
     network = ActorCriticConfig(hidden_sizes=(3, 5, 7), share_torso=True)
     assert from_dict(ActorCriticConfig, to_dict(network)) == network
@@ -153,7 +185,10 @@ def test_arrays_are_written_as_numbers():
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
-        ({"learning_rat": 1e-3}, r"PPOConfig has no field 'learning_rat'; did you mean 'learning_rate'"),
+        (
+            {"learning_rat": 1e-3},
+            r"PPOConfig has no field 'learning_rat'; did you mean 'learning_rate'",
+        ),
         ({"zzz": 1}, r"PPOConfig has no field 'zzz'; choose one of clip_epsilon"),
         ({"num_steps": 8.5}, r"PPOConfig\.num_steps: .* got 8\.5"),
         ({"num_steps": True}, r"PPOConfig\.num_steps: .* got True"),
@@ -184,7 +219,9 @@ def test_nested_configs():
         validate(Outer(inner=PPOConfig(gamma=3.0)))
     with pytest.raises(ConfigError, match=r"PPOConfig has no field 'gama'; did you mean 'gamma'"):
         from_dict(Outer, {"inner": {"gama": 0.5}})
-    with pytest.raises(ConfigError, match=r"Outer is incomplete: .*inner.*; add the missing fields"):
+    with pytest.raises(
+        ConfigError, match=r"Outer is incomplete: .*inner.*; add the missing fields"
+    ):
         from_dict(Outer, {})
 
 

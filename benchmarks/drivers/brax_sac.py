@@ -1,8 +1,9 @@
 """brax's SAC, on Pendulum as gymnax has it: brax's own environments are other tasks.
 
-brax trains in one call, which compiles, prefills, and reports after each evaluation. So each execution here is one stretch of
-a single long call, from the end of one evaluation to the end of the next one: as many updates as the task has, and one episode
-in one environment. It goes on with the learner that it has.
+brax trains in one call, which compiles, prefills, and reports after each evaluation. So each
+execution here is one stretch of a single long call, from the end of one evaluation to the end of
+the next one: as many updates as the task has, and one episode in one environment. It goes on with
+the learner that it has.
 """
 
 import queue
@@ -25,8 +26,15 @@ class Pendulum(Env):
     observation_size, action_size, backend = 3, 1, "none"
 
     def reset(self, rng):
-        state = jax.random.uniform(rng, (2,), minval=jnp.array([-jnp.pi, -1.0]), maxval=jnp.array([jnp.pi, 1.0]))
-        return State(pipeline_state=state, obs=self._obs(state), reward=jnp.float32(0.0), done=jnp.float32(0.0))
+        state = jax.random.uniform(
+            rng, (2,), minval=jnp.array([-jnp.pi, -1.0]), maxval=jnp.array([jnp.pi, 1.0])
+        )
+        return State(
+            pipeline_state=state,
+            obs=self._obs(state),
+            reward=jnp.float32(0.0),
+            done=jnp.float32(0.0),
+        )
 
     def step(self, state, action):
         theta, speed = state.pipeline_state
@@ -51,7 +59,9 @@ def build(task):
 
     def network(*sizes, **settings):
         activation = getattr(flax.linen, task.activation)
-        return networks.make_sac_networks(*sizes, hidden_layer_sizes=task.hidden, activation=activation, **settings)
+        return networks.make_sac_networks(
+            *sizes, hidden_layer_sizes=task.hidden, activation=activation, **settings
+        )
 
     def run(seed):
         try:
@@ -105,7 +115,9 @@ def mean_return(task, output):
 
 
 def gradient_steps(output):
-    """One for each environment step, of which brax says how many there were; of updates it does not."""
+    """One for each environment step, of which brax says how many there were; of updates it does
+    not.
+    """
     (before, _), (after, _) = output
     return after - before
 

@@ -24,14 +24,18 @@ def build(task):
         "EPSILON_FINISH": task.epsilon_end,
         "EPSILON_ANNEAL_TIME": task.total_steps * task.exploration_fraction,
     }
-    assert task.hidden == (120, 84) and task.activation == "relu", "PureJaxRL's Q-network has fixed sizes"
+    assert task.hidden == (120, 84) and task.activation == "relu", (
+        "PureJaxRL's Q-network has fixed sizes"
+    )
     if not hasattr(jax, "tree_map"):  # gone from newer jax; dqn.py calls it once
         jax.tree_map = jax.tree.map
     return import_script("dqn").make_train(config)
 
 
 def mean_return(task, output):
-    """Of the last finished training episode of each environment, averaged over the last tenth of the updates."""
+    """Of the last finished training episode of each environment, averaged over the last tenth of
+    the updates.
+    """
     return float(output["metrics"]["returns"][-max(1, task.num_updates // 10) :].mean())
 
 
@@ -42,4 +46,10 @@ def gradient_steps(output):
 if __name__ == "__main__":
     packages = ("jax", "jaxlib", "flax", "optax", "flashbax", "gymnax", "numpy")
     imports = ("flax", "optax", "flashbax", "gymnax")
-    serve(jitted(build), mean_return, packages=packages, imports=imports, gradient_steps=gradient_steps)
+    serve(
+        jitted(build),
+        mean_return,
+        packages=packages,
+        imports=imports,
+        gradient_steps=gradient_steps,
+    )

@@ -9,8 +9,17 @@ from common import jitted, serve
 
 
 def import_script(name: str) -> ModuleType:
-    """One of its scripts. They import brax, navix and wandb for what is not measured here: empty modules stand in."""
-    for absent in ("brax", "brax.envs", "brax.envs.wrappers", "brax.envs.wrappers.training", "navix", "wandb"):
+    """One of its scripts. They import brax, navix and wandb for what is not measured here: empty
+    modules stand in.
+    """
+    for absent in (
+        "brax",
+        "brax.envs",
+        "brax.envs.wrappers",
+        "brax.envs.wrappers.training",
+        "navix",
+        "wandb",
+    ):
         sys.modules[absent] = ModuleType(absent)
     sys.modules["brax"].envs = sys.modules["brax.envs"]
     sys.modules["brax.envs.wrappers.training"].EpisodeWrapper = object
@@ -52,4 +61,9 @@ def mean_return(task, output):
 
 if __name__ == "__main__":
     packages = ("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(jitted(build), mean_return, packages=packages, imports=("flax", "optax", "distrax", "gymnax"))
+    serve(
+        jitted(build),
+        mean_return,
+        packages=packages,
+        imports=("flax", "optax", "distrax", "gymnax"),
+    )

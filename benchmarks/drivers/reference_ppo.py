@@ -1,8 +1,10 @@
-"""A plain PPO in one file, as one would write it without rlkit: what `regression.py` measures rlkit's speed by.
+"""A plain PPO in one file, as one would write it without rlkit: what `regression.py` measures
+rlkit's speed by.
 
-It stays as it is, so that the ratio of one release can be held against that of another. Nothing in it is tuned beyond what
-anybody does who writes PPO in JAX: one program, `scan` over steps, epochs and minibatches, `vmap` over environments. It uses no
-part of rlkit. Like most such loops it takes a time limit for a termination.
+It stays as it is, so that the ratio of one release can be held against that of another. Nothing in
+it is tuned beyond what anybody does who writes PPO in JAX: one program, `scan` over steps, epochs
+and minibatches, `vmap` over environments. It uses no part of rlkit. Like most such loops it takes a
+time limit for a termination.
 """
 
 import itertools
@@ -29,7 +31,9 @@ def init_network(key, sizes, last_scale):
     layers = []
     for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         scale = last_scale if i == len(sizes) - 2 else jnp.sqrt(2.0)
-        kernel = jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, i), (fan_in, fan_out))
+        kernel = jax.nn.initializers.orthogonal(scale)(
+            jax.random.fold_in(key, i), (fan_in, fan_out)
+        )
         layers.append((kernel, jnp.zeros(fan_out)))
     return layers
 
@@ -47,7 +51,9 @@ def build(task):
     activation = {"tanh": jnp.tanh, "relu": jax.nn.relu}[task.activation]
     batch_size = task.num_envs * task.num_steps
     schedule = optax.linear_schedule(task.learning_rate, 0.0, task.gradient_steps)
-    optimizer = optax.chain(optax.clip_by_global_norm(task.max_grad_norm), optax.adam(schedule, eps=1e-5))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(task.max_grad_norm), optax.adam(schedule, eps=1e-5)
+    )
 
     def forward(params, obs):
         obs = obs.reshape(obs.shape[0], -1)
@@ -61,9 +67,9 @@ def build(task):
         action = jax.random.categorical(act_key, logits)
         log_prob = jnp.take_along_axis(logits, action[:, None], axis=1)[:, 0]
         keys = jax.random.split(step_key, task.num_envs)
-        next_obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
-            keys, state, action, env_params
-        )
+        next_obs, state, reward, terminated, truncated, _ = jax.vmap(
+            env.step, in_axes=(0, 0, 0, None)
+        )(keys, state, action, env_params)
         done = terminated | truncated  # where it is set, gymnax has begun a new episode already
         running = running + reward
         finished = jnp.where(done, running, 0.0).sum(), done.sum()
@@ -102,7 +108,9 @@ def build(task):
         params, opt_state, state, obs, running, key = carry
         key, step_key, shuffle_key = jax.random.split(key, 3)
         start = params, state, obs, running
-        (_, state, obs, running), (steps, finished) = jax.lax.scan(env_step, start, jax.random.split(step_key, task.num_steps))
+        (_, state, obs, running), (steps, finished) = jax.lax.scan(
+            env_step, start, jax.random.split(step_key, task.num_steps)
+        )
         advantage = advantages(steps, forward(params, obs)[1])
         data = jax.tree.map(
             lambda x: x.reshape(batch_size, *x.shape[2:]),
@@ -114,12 +122,16 @@ def build(task):
             batches = jax.tree.map(lambda x: x[order], data)
             return jax.lax.scan(minibatch_step, carry, batches)[0], None
 
-        (params, opt_state), _ = jax.lax.scan(epoch, (params, opt_state), jax.random.split(shuffle_key, task.num_epochs))
+        (params, opt_state), _ = jax.lax.scan(
+            epoch, (params, opt_state), jax.random.split(shuffle_key, task.num_epochs)
+        )
         return (params, opt_state, state, obs, running, key), jax.tree.map(jnp.sum, finished)
 
     def train(key):
         key, actor_key, critic_key, reset_key = jax.random.split(key, 4)
-        obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(reset_key, task.num_envs), env_params)
+        obs, state = jax.vmap(env.reset, in_axes=(0, None))(
+            jax.random.split(reset_key, task.num_envs), env_params
+        )
         inputs = obs[0].size
         params = {
             "actor": init_network(actor_key, (inputs, *task.hidden, num_actions), 0.01),

@@ -27,7 +27,9 @@ def make(task):
         ddqn=False,
     )
     network = EpsilonGreedyPolicy(DiscreteQNetwork)(  # `create` knows no other sizes than 64x64
-        hidden_layer_sizes=task.hidden, action_dim=algo.action_dim, activation=getattr(linen, task.activation)
+        hidden_layer_sizes=task.hidden,
+        action_dim=algo.action_dim,
+        activation=getattr(linen, task.activation),
     )
     return algo.replace(agent=network)
 

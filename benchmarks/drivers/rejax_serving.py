@@ -1,7 +1,8 @@
 """What the drivers of rejax share.
 
-Its training programs evaluate, which is taken out, as no other contender evaluates in the timing. The return is that of 128
-episodes afterwards, as rejax evaluates: by the stochastic policy, that of DQN with an epsilon of 0.005.
+Its training programs evaluate, which is taken out, as no other contender evaluates in the timing.
+The return is that of 128 episodes afterwards, as rejax evaluates: by the stochastic policy, that of
+DQN with an epsilon of 0.005.
 """
 
 from common import jitted, serve
@@ -10,13 +11,17 @@ PACKAGES = ("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 
 
 def serve_rejax(make, *, gradient_steps=None):
-    """Runs the driver of the algorithm of rejax that `make(task)` makes; `gradient_steps` as for `serve`."""
+    """Runs the driver of the algorithm of rejax that `make(task)` makes; `gradient_steps` as for
+    `serve`.
+    """
 
     def build(task):
         import jax
         import jax.numpy as jnp
 
-        algo = make(task).replace(eval_callback=lambda algo, state, key: jnp.zeros(()), skip_initial_evaluation=True)
+        algo = make(task).replace(
+            eval_callback=lambda algo, state, key: jnp.zeros(()), skip_initial_evaluation=True
+        )
         return lambda key: algo.train(jax.random.key_data(key))
 
     def mean_return(task, output):
@@ -27,6 +32,14 @@ def serve_rejax(make, *, gradient_steps=None):
         def returns(state):
             return algo.eval_callback(algo, state, jax.random.PRNGKey(99))[1]
 
-        return float(jax.jit(returns if task.num_seeds == 1 else jax.vmap(returns))(output[0]).mean())
+        return float(
+            jax.jit(returns if task.num_seeds == 1 else jax.vmap(returns))(output[0]).mean()
+        )
 
-    serve(jitted(build), mean_return, packages=PACKAGES, imports=("rejax",), gradient_steps=gradient_steps)
+    serve(
+        jitted(build),
+        mean_return,
+        packages=PACKAGES,
+        imports=("rejax",),
+        gradient_steps=gradient_steps,
+    )

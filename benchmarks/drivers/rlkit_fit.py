@@ -1,4 +1,6 @@
-"""rlkit on a jittable environment as one program, through the pure core, `rlkit.fit`; prefill included, without evaluation."""
+"""rlkit on a jittable environment as one program, through the pure core, `rlkit.fit`; prefill
+included, without evaluation.
+"""
 
 import rlkit
 from common import jitted, serve
@@ -9,7 +11,9 @@ def build(task):
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
     outer = outer_iterations_of(task)
-    return lambda key: rlkit.fit(module, key, num_iterations=outer, steps_per_iteration=task.num_updates // outer)
+    return lambda key: rlkit.fit(
+        module, key, num_iterations=outer, steps_per_iteration=task.num_updates // outer
+    )
 
 
 def mean_return(task, output):
@@ -23,4 +27,10 @@ def gradient_steps(output):
 
 
 if __name__ == "__main__":
-    serve(jitted(build, rlkit.compiler_options), mean_return, packages=PACKAGES, imports=IMPORTS, gradient_steps=gradient_steps)
+    serve(
+        jitted(build, rlkit.compiler_options),
+        mean_return,
+        packages=PACKAGES,
+        imports=IMPORTS,
+        gradient_steps=gradient_steps,
+    )

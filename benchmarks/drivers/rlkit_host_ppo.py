@@ -1,4 +1,6 @@
-"""rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
+"""rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and
+checkpoints.
+"""
 
 from common import plain, serve
 from rlkit_parts import bare_trainer, parts
@@ -25,4 +27,8 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    serve(plain(build), mean_return, packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnasium", "numpy"))
+    serve(
+        plain(build),
+        mean_return,
+        packages=("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnasium", "numpy"),
+    )

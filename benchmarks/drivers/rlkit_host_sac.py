@@ -1,4 +1,6 @@
-"""rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and checkpoints."""
+"""rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and
+checkpoints.
+"""
 
 import jax
 
@@ -26,7 +28,11 @@ def build(task, overlap="none"):
 def mean_return(task, output):
     """Over the training episodes that ended while it learned."""
     metrics = output[1]
-    return float(metrics["sum/episode_return"] / metrics["sum/episodes"]) if metrics["sum/episodes"] else None
+    return (
+        float(metrics["sum/episode_return"] / metrics["sum/episodes"])
+        if metrics["sum/episodes"]
+        else None
+    )
 
 
 def gradient_steps(output):
@@ -34,7 +40,17 @@ def gradient_steps(output):
 
 
 def run(build):
-    packages = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnasium", "mujoco", "numpy")
+    packages = (
+        "rlkit",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "distrax",
+        "gymnasium",
+        "mujoco",
+        "numpy",
+    )
     serve(prefilled(build), mean_return, packages=packages, gradient_steps=gradient_steps)
 
 

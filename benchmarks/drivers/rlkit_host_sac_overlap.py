@@ -1,4 +1,6 @@
-"""rlkit's SAC on a host environment, stepping it while it learns (`overlap="update"`): it acts by a policy one update old."""
+"""rlkit's SAC on a host environment, stepping it while it learns (`overlap="update"`): it acts by a
+policy one update old.
+"""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""rlkit on a jittable environment through its `Trainer`, as its users run it; prefill included, without evaluation."""
+"""rlkit on a jittable environment through its `Trainer`, as its users run it; prefill included,
+without evaluation.
+"""
 
 import jax
 
@@ -31,4 +33,6 @@ def gradient_steps(output):
 
 
 if __name__ == "__main__":
-    serve(plain(build), mean_return, packages=PACKAGES, imports=IMPORTS, gradient_steps=gradient_steps)
+    serve(
+        plain(build), mean_return, packages=PACKAGES, imports=IMPORTS, gradient_steps=gradient_steps
+    )

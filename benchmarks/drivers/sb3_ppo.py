@@ -1,4 +1,6 @@
-"""Stable-Baselines3's PPO, its environments one after the other in its own process (`DummyVecEnv`, its default)."""
+"""Stable-Baselines3's PPO, its environments one after the other in its own process (`DummyVecEnv`,
+its default).
+"""
 
 import torch
 from stable_baselines3 import PPO
@@ -30,7 +32,9 @@ def make_env(task):
 
 
 def build(task):
-    torch.distributions.Distribution.set_default_validate_args(False)  # an eighth faster, and nobody else validates
+    torch.distributions.Distribution.set_default_validate_args(
+        False
+    )  # an eighth faster, and nobody else validates
     env = make_env(task)
     activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[task.activation]
     network = {"net_arch": list(task.hidden), "activation_fn": activation}

@@ -41,7 +41,9 @@ def functions(task, start):
         return learn_prefill(task, start(seed))
 
     def train_briefly(model):
-        return learn_on(model, 2 * task.num_envs)  # SBX compiles again for what its first update returns
+        return learn_on(
+            model, 2 * task.num_envs
+        )  # SBX compiles again for what its first update returns
 
     return prefill, train_briefly, lambda model: learn_on(model, task.env_steps)
 
@@ -51,7 +53,9 @@ def build(task):
     env = make_env(task)
     activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[task.activation]
     network = {"net_arch": list(task.hidden), "activation_fn": activation}
-    return functions(task, lambda seed: SAC("MlpPolicy", env, policy_kwargs=network, seed=seed, **settings(task)))
+    return functions(
+        task, lambda seed: SAC("MlpPolicy", env, policy_kwargs=network, seed=seed, **settings(task))
+    )
 
 
 def gradient_steps(output):

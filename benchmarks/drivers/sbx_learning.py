@@ -38,9 +38,13 @@ def main():
         from stable_baselines3.common.noise import NormalActionNoise
 
         size = evaluation_env.action_space.shape[0]
-        settings["action_noise"] = NormalActionNoise(np.zeros(size), settings.pop("exploration_noise") * np.ones(size))
+        settings["action_noise"] = NormalActionNoise(
+            np.zeros(size), settings.pop("exploration_noise") * np.ones(size)
+        )
     network = {"net_arch": list(task["hidden"])}
-    model = make("MlpPolicy", gymnasium.make(task["env"]), seed=seed, policy_kwargs=network, **settings)
+    model = make(
+        "MlpPolicy", gymnasium.make(task["env"]), seed=seed, policy_kwargs=network, **settings
+    )
     model.learn(task["total_steps"], callback=evaluate)
     print("RESULT", json.dumps(evaluate.found), flush=True)
 

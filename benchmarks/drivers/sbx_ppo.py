@@ -9,7 +9,11 @@ from common import plain, serve
 
 def build(task):
     env = make_env(task)
-    network = {"net_arch": list(task.hidden), "activation_fn": getattr(flax.linen, task.activation), "ortho_init": True}
+    network = {
+        "net_arch": list(task.hidden),
+        "activation_fn": getattr(flax.linen, task.activation),
+        "ortho_init": True,
+    }
     model = PPO("MlpPolicy", env, policy_kwargs=network, seed=0, **settings(task))
     start = model.policy.actor_state, model.policy.vf_state
 
@@ -23,5 +27,15 @@ def build(task):
 
 
 if __name__ == "__main__":
-    packages = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax", "torch", "gymnasium", "numpy")
+    packages = (
+        "sbx-rl",
+        "stable-baselines3",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "torch",
+        "gymnasium",
+        "numpy",
+    )
     serve(plain(build), mean_return, packages=packages)

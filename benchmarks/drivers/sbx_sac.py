@@ -26,5 +26,16 @@ def build(task):
 
 
 if __name__ == "__main__":
-    packages = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "optax", "torch", "gymnasium", "mujoco", "numpy")
+    packages = (
+        "sbx-rl",
+        "stable-baselines3",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "torch",
+        "gymnasium",
+        "mujoco",
+        "numpy",
+    )
     serve(prefilled(build), mean_return, packages=packages, gradient_steps=gradient_steps)

@@ -69,31 +69,46 @@ def actor_critic(
 ) -> ActorCritic:
     """An `ActorCritic` for the spaces of ONE environment.
 
-    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module` that maps observations [B,
-    ...] to features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last layer, 1 on the value's
-    (Andrychowicz et al. 2021; "The 37 implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and
-    torsos that do not fit.
+    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module`
+    that maps observations [B, ...] to features [B, F]. Weights are orthogonal: √2 in the torso,
+    0.01 on the policy's last layer, 1 on the value's (Andrychowicz et al. 2021; "The 37
+    implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and torsos that
+    do not fit.
     """
     config = validate(config or ActorCriticConfig())
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
 
     def default_torso(rngs: nnx.Rngs) -> nnx.Module:
-        return Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+        return Torso(
+            observation_space,
+            config.hidden_sizes,
+            config.activation,
+            image_encoder=config.image_encoder,
+            rngs=rngs,
+        )
 
     build = torso or default_torso
     features = out_features(build, abstract(observation_space, (2,)))
-    convolves = config.image_encoder == "cnn" and any(is_image(leaf) for leaf in leaves(observation_space))
+    convolves = config.image_encoder == "cnn" and any(
+        is_image(leaf) for leaf in leaves(observation_space)
+    )
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
     return ActorCritic(
-        network=network, head=head, spec=("actor_critic", config), custom=("torso",) if torso else (), action_space=action_space
+        network=network,
+        head=head,
+        spec=("actor_critic", config),
+        custom=("torso",) if torso else (),
+        action_space=action_space,
     )
 
 
 class SeparateActorCritic(nnx.Module):
-    """Two networks that share nothing: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
+    """Two networks that share nothing: obs [B, ...] -> (policy outputs [B, num_outputs], values
+    [B]).
+    """
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.actor = WithHead(build(rngs), features, num_outputs, 0.01, rngs=rngs)
@@ -104,7 +119,9 @@ class SeparateActorCritic(nnx.Module):
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
+    """Two linear heads on one torso: obs [B, ...] -> (policy outputs [B, num_outputs],
+    values [B]).
+    """
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.torso = build(rngs)

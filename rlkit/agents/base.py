@@ -9,11 +9,13 @@ from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 
 @runtime_checkable
 class Agent(Protocol):
-    """Pure functions over explicit parameters. Observations come in already normalised; `carry` is () for feed-forward
-    agents.
+    """Pure functions over explicit parameters. Observations come in already normalised; `carry` is
+    () for feed-forward agents.
     """
 
-    spec: tuple[str, Any] | None  # (registry name, config) that rebuild it; None: no registry knows it
+    spec: (
+        tuple[str, Any] | None
+    )  # (registry name, config) that rebuild it; None: no registry knows it
 
     def init(self, key: Key) -> Params:
         """Fresh parameters; the key is consumed."""
@@ -26,7 +28,9 @@ class Agent(Protocol):
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """Actions [N, ...] to learn from, and extras that the rollout keeps; `progress` in [0, 1] drives schedules."""
+        """Actions [N, ...] to learn from, and extras that the rollout keeps; `progress` in [0, 1]
+        drives schedules.
+        """
         ...
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:

@@ -13,29 +13,42 @@ class ActorCriticConfig:
     """Networks of an actor-critic agent. Defaults are CleanRL's."""
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (64, 64)
-    """Widths of the fully connected layers (behind the convolutions, where observations are images)."""
+    """Widths of the fully connected layers (behind the convolutions, where observations are
+    images).
+    """
     activation: Activation = "tanh"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
-    """How images are read: convolutions, or flattened as any other vector (as good and faster on 10x10 MinAtar frames)."""
+    """How images are read: convolutions, or flattened as any other vector (as good and faster on
+    10x10 MinAtar frames).
+    """
     share_torso: bool | None = None
-    """Actor and critic share all but their last layer; None: only where there are convolutions, as is usual."""
+    """Actor and critic share all but their last layer; None: only where there are convolutions, as
+    is usual.
+    """
     initial_std: Annotated[float, Gt(0)] = 1.0
-    """Standard deviation of continuous actions at the start; learned, and the same in every state."""
+    """Standard deviation of continuous actions at the start; learned, and the same in every state.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QNetworkConfig:
-    """A network that values discrete actions, and how they are explored. Defaults are CleanRL's `dqn.py`."""
+    """A network that values discrete actions, and how they are explored. Defaults are CleanRL's
+    `dqn.py`.
+    """
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (120, 84)
-    """Widths of the fully connected layers (behind the convolutions, where observations are images)."""
+    """Widths of the fully connected layers (behind the convolutions, where observations are
+    images).
+    """
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
     """How images are read: convolutions, or flattened as any other vector."""
     layer_norm: bool = False
-    """Normalise what each layer but the last gives, before the non-linearity (of images each pixel's channels)."""
+    """Normalise what each layer but the last gives, before the non-linearity (of images each
+    pixel's channels).
+    """
     dueling: bool = False
     """Add up a value of the state and the advantages of its actions."""
     epsilon_start: Annotated[float, Ge(0), Le(1)] = 1.0
@@ -48,10 +61,14 @@ class QNetworkConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NormalizedQNetworkConfig(QNetworkConfig):
-    """A network that values discrete actions and learns without a target network. Defaults are CleanRL's `pqn.py`."""
+    """A network that values discrete actions and learns without a target network. Defaults are
+    CleanRL's `pqn.py`.
+    """
 
     layer_norm: bool = True
-    """Normalise what each layer but the last gives, before the non-linearity (of images each pixel's channels)."""
+    """Normalise what each layer but the last gives, before the non-linearity (of images each
+    pixel's channels).
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,10 +81,14 @@ class QuantileNetworkConfig(QNetworkConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SoftActorCriticConfig:
-    """Networks of a soft actor-critic agent. Defaults are those of the paper, CleanRL and Stable-Baselines3."""
+    """Networks of a soft actor-critic agent. Defaults are those of the paper, CleanRL and
+    Stable-Baselines3.
+    """
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
-    """Widths of the fully connected layers (behind the convolutions, where observations are images)."""
+    """Widths of the fully connected layers (behind the convolutions, where observations are
+    images).
+    """
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
@@ -78,13 +99,18 @@ class SoftActorCriticConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeterministicActorCriticConfig:
-    """Networks of a deterministic actor-critic agent, and how it explores. Defaults are those of the code of TD3's paper."""
+    """Networks of a deterministic actor-critic agent, and how it explores. Defaults are those of
+    the code of TD3's paper.
+    """
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
-    """Widths of the fully connected layers (behind the convolutions, where observations are images)."""
+    """Widths of the fully connected layers (behind the convolutions, where observations are
+    images).
+    """
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
     """How images are read: convolutions, or flattened as any other vector."""
     exploration_noise: Annotated[float, Ge(0)] = 0.1
-    """Standard deviation of the Gaussian noise on actions while collecting, of actions in [-1, 1]."""
+    """Standard deviation of the Gaussian noise on actions while collecting, of actions in [-1, 1].
+    """

@@ -1,4 +1,6 @@
-"""Deterministic actor-critic agent: one action for each observation and two action values, for bounded continuous actions."""
+"""Deterministic actor-critic agent: one action for each observation and two action values, for
+bounded continuous actions.
+"""
 
 import dataclasses
 import math
@@ -9,7 +11,7 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents import unit_actions
+from rlkit.agents import action_scaling as action_scaling
 from rlkit.agents.configs import DeterministicActorCriticConfig
 from rlkit.agents.networks import Network, Torso, WithHead, make_network
 from rlkit.spaces import Space, check_observation_space
@@ -21,14 +23,16 @@ from rlkit.validation import validate
 class DeterministicActorCritic:
     """Build it with `deterministic_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `act` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the environment; `explore` and
-    `exploit` return the environment's own, and `to_unit` maps them back.
+    `act` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the
+    environment; `explore` and `exploit` return the environment's own, and `to_unit` maps them back.
     """
 
     actor: Network
     critic: Network
     spec: tuple[str, DeterministicActorCriticConfig]
-    action_space: spaces.Box = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+    action_space: spaces.Box = dataclasses.field(
+        compare=False
+    )  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
         """Fresh parameters {"actor", "critic"}; the key is consumed."""
@@ -42,9 +46,13 @@ class DeterministicActorCritic:
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """The actor's actions with Gaussian noise of `exploration_noise`, clipped to the environment's bounds."""
+        """The actor's actions with Gaussian noise of `exploration_noise`, clipped to the
+        environment's bounds.
+        """
         unit_action = self.act(params["actor"], obs)
-        noise = self.spec[1].exploration_noise * jax.random.normal(key, unit_action.shape, unit_action.dtype)
+        noise = self.spec[1].exploration_noise * jax.random.normal(
+            key, unit_action.shape, unit_action.dtype
+        )
         return self.from_unit(jnp.clip(unit_action + noise, -1.0, 1.0)), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
@@ -62,25 +70,29 @@ class DeterministicActorCritic:
 
     def to_unit(self, action: Action) -> Action:
         """From the environment's bounds to [-1, 1]; anything outside is clipped."""
-        return unit_actions.to_unit(self.action_space, action)
+        return action_scaling.to_unit(self.action_space, action)
 
     def from_unit(self, unit_action: Action) -> Action:
         """From [-1, 1] to the environment's bounds, which rounding does not overstep."""
-        return unit_actions.from_unit(self.action_space, unit_action)
+        return action_scaling.from_unit(self.action_space, unit_action)
 
 
 def deterministic_actor_critic(
-    observation_space: Space, action_space: Space, config: DeterministicActorCriticConfig | None = None
+    observation_space: Space,
+    action_space: Space,
+    config: DeterministicActorCriticConfig | None = None,
 ) -> DeterministicActorCritic:
-    """A `DeterministicActorCritic` for the spaces of ONE environment; its actions are those of a Box with finite bounds.
+    """A `DeterministicActorCritic` for the spaces of ONE environment; its actions are those of a
+    Box with finite bounds.
 
-    Actor and critics share nothing and start as those of `soft_actor_critic` do: orthogonal weights, the actor's last layer
-    times 0.01, so that the first actions are near the middle of the bounds (the paper's code and Stable-Baselines3 leave
-    PyTorch's uniform default). Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
+    Actor and critics share nothing and start as those of `soft_actor_critic` do: orthogonal
+    weights, the actor's last layer times 0.01, so that the first actions are near the middle of the
+    bounds (the paper's code and Stable-Baselines3 leave PyTorch's uniform default). Raises
+    `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
     config = validate(config or DeterministicActorCriticConfig())
     check_observation_space(observation_space)
-    box = unit_actions.bounded_box(action_space, "deterministic_actor_critic")
+    box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
     sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
 
     def actor(rngs: nnx.Rngs) -> nnx.Module:
@@ -89,7 +101,7 @@ def deterministic_actor_critic(
 
     return DeterministicActorCritic(
         actor=make_network(actor),
-        critic=unit_actions.twin_critic(observation_space, box, sizes, activation, image_encoder),
+        critic=action_scaling.twin_critic(observation_space, box, sizes, activation, image_encoder),
         spec=("deterministic_actor_critic", config),
         action_space=box,
     )

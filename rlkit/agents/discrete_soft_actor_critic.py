@@ -1,4 +1,6 @@
-"""Soft actor-critic agent for discrete actions: a categorical policy, two values for each action and a temperature."""
+"""Soft actor-critic agent for discrete actions: a categorical policy, two values for each action
+and a temperature.
+"""
 
 import dataclasses
 
@@ -19,7 +21,8 @@ from rlkit.validation import validate
 class DiscreteSoftActorCritic:
     """Build it with `discrete_soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `log_probs` and `q_values` list all actions, so that losses can sum over them where `SoftActorCritic` samples.
+    `log_probs` and `q_values` list all actions, so that losses can sum over them where
+    `SoftActorCritic` samples.
     """
 
     actor: Network
@@ -29,7 +32,9 @@ class DiscreteSoftActorCritic:
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
-        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
+        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is
+        consumed.
+        """
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
@@ -45,11 +50,19 @@ class DiscreteSoftActorCritic:
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples of the policy."""
-        return self.start + jax.random.categorical(key, self.log_probs(params["actor"], obs)).astype(jnp.int32), carry, {}
+        return (
+            self.start
+            + jax.random.categorical(key, self.log_probs(params["actor"], obs)).astype(jnp.int32),
+            carry,
+            {},
+        )
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The most likely actions."""
-        return self.start + self.log_probs(params["actor"], obs).argmax(axis=-1).astype(jnp.int32), carry
+        return (
+            self.start + self.log_probs(params["actor"], obs).argmax(axis=-1).astype(jnp.int32),
+            carry,
+        )
 
     def log_probs(self, actor_params: Params, obs: Obs) -> Array:
         """The log-prob of every action, [B, A]."""
@@ -69,8 +82,8 @@ def discrete_soft_actor_critic(
 ) -> DiscreteSoftActorCritic:
     """A `DiscreteSoftActorCritic` for the spaces of ONE environment.
 
-    Networks and initial weights are those of `soft_actor_critic`, so that the policy starts out nearly uniform. Raises
-    `SpaceError` or `ConfigError` for spaces and settings that do not fit.
+    Networks and initial weights are those of `soft_actor_critic`, so that the policy starts out
+    nearly uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)
@@ -79,7 +92,13 @@ def discrete_soft_actor_critic(
     num_actions = int(action_space.n)
 
     def network(rngs: nnx.Rngs, scale: float) -> nnx.Module:
-        torso = Torso(observation_space, config.hidden_sizes, config.activation, image_encoder=config.image_encoder, rngs=rngs)
+        torso = Torso(
+            observation_space,
+            config.hidden_sizes,
+            config.activation,
+            image_encoder=config.image_encoder,
+            rngs=rngs,
+        )
         return WithHead(torso, config.hidden_sizes[-1], num_actions, scale, rngs=rngs)
 
     return DiscreteSoftActorCritic(

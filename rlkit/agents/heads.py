@@ -1,4 +1,6 @@
-"""From the output of a policy network to a distribution over actions, one head for each kind of action space."""
+"""From the output of a policy network to a distribution over actions, one head for each kind of
+action space.
+"""
 
 import dataclasses
 import math
@@ -38,8 +40,8 @@ class Distribution(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PolicyHead:
-    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is learned beside the
-    network.
+    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is
+    learned beside the network.
     """
 
     num_outputs: int
@@ -48,20 +50,26 @@ class PolicyHead:
 
 
 def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
-    """The head for `space`: Discrete, MultiDiscrete (independent categoricals) or Box (Gaussian with a state-independent std).
+    """The head for `space`: Discrete, MultiDiscrete (independent categoricals) or Box (Gaussian
+    with a state-independent std).
 
-    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their bounds. Raises
-    `SpaceError` for other spaces.
+    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their
+    bounds. Raises `SpaceError` for other spaces.
     """
     check_action_space(space)
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return PolicyHead(int(space.n), dict, lambda out, _: Categoricals((jax.nn.log_softmax(out),), start))
+        return PolicyHead(
+            int(space.n), dict, lambda out, _: Categoricals((jax.nn.log_softmax(out),), start)
+        )
     if isinstance(space, spaces.MultiDiscrete):
         splits, starts = np.cumsum(space.nvec)[:-1].tolist(), np.asarray(space.start, np.int32)
 
         def factored(out: Array, _: Params) -> Distribution:
-            return Categoricals(tuple(jax.nn.log_softmax(logits) for logits in jnp.split(out, splits, axis=-1)), starts)
+            return Categoricals(
+                tuple(jax.nn.log_softmax(logits) for logits in jnp.split(out, splits, axis=-1)),
+                starts,
+            )
 
         return PolicyHead(int(space.nvec.sum()), dict, factored)
     if isinstance(space, spaces.Box):
@@ -71,7 +79,12 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
             return {"log_std": jnp.full((size,), math.log(initial_std), jnp.float32)}
 
         def gaussian(out: Array, params: Params) -> Distribution:
-            return Gaussian(distrax.MultivariateNormalDiag(out, jnp.exp(params["log_std"]) * jnp.ones_like(out)), space.shape)
+            return Gaussian(
+                distrax.MultivariateNormalDiag(
+                    out, jnp.exp(params["log_std"]) * jnp.ones_like(out)
+                ),
+                space.shape,
+            )
 
         return PolicyHead(size, init_params, gaussian)
     raise SpaceError(f"no policy head for {space}; use Discrete, MultiDiscrete or Box")
@@ -79,10 +92,12 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
 
 @dataclasses.dataclass(frozen=True)
 class Categoricals:
-    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is the least action.
+    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is
+    the least action.
 
-    Of finite outputs of a network the same samples, log-probs and entropies as of `distrax.Categorical`, which normalises again
-    for each and checks every sample, in kernels of their own. A choice of -inf has probability 0. Of NaN samples are any.
+    Of finite outputs of a network the same samples, log-probs and entropies as of
+    `distrax.Categorical`, which normalises again for each and checks every sample, in kernels of
+    their own. A choice of -inf has probability 0. Of NaN samples are any.
     """
 
     log_probs: tuple[Array, ...]  # [B, n] for each choice
@@ -93,7 +108,12 @@ class Categoricals:
         if self._single:
             return self._join([jax.random.categorical(key, self.log_probs[0])])
         keys = jax.random.split(key, len(self.log_probs))
-        return self._join([jax.random.categorical(k, log_probs) for k, log_probs in zip(keys, self.log_probs, strict=True)])
+        return self._join(
+            [
+                jax.random.categorical(k, log_probs)
+                for k, log_probs in zip(keys, self.log_probs, strict=True)
+            ]
+        )
 
     def mode(self) -> Action:
         """The most likely actions."""
@@ -114,11 +134,15 @@ class Categoricals:
         return isinstance(self.start, int)
 
     def _join(self, choices: list[Array]) -> Action:
-        return (choices[0] if self._single else jnp.stack(choices, axis=-1)).astype(jnp.int32) + self.start
+        return (choices[0] if self._single else jnp.stack(choices, axis=-1)).astype(
+            jnp.int32
+        ) + self.start
 
 
 def _chosen(log_probs: Array, index: Array) -> Array:
-    """[B, n] and [B] -> [B]: the entry at the index, -inf where it is none; the gradient of a gather would be a scatter."""
+    """[B, n] and [B] -> [B]: the entry at the index, -inf where it is none; the gradient of a
+    gather would be a scatter.
+    """
     num = log_probs.shape[-1]
     found = jnp.sum(jnp.where(jnp.arange(num) == index[..., None], log_probs, 0.0), axis=-1)
     return jnp.where((index >= 0) & (index < num), found, -jnp.inf)
@@ -160,11 +184,13 @@ class Gaussian:
 
 @dataclasses.dataclass(frozen=True)
 class TanhGaussian:
-    """tanh of independent normal variables: actions [B, ...] in [-1, 1] (Haarnoja et al. 2018, appendix C).
+    """tanh of independent normal variables: actions [B, ...] in [-1, 1] (Haarnoja et al. 2018,
+    appendix C).
 
-    Log-probs are densities over [-1, 1], and so is the entropy that is estimated from them. For actions stretched to other
-    bounds both differ by the sum of log half-widths, which CleanRL includes and Stable-Baselines3, brax and rlkit do not. There
-    is no log-prob of a given action: recovering the variable behind ±1 is impossible in floating point.
+    Log-probs are densities over [-1, 1], and so is the entropy that is estimated from them. For
+    actions stretched to other bounds both differ by the sum of log half-widths, which CleanRL
+    includes and Stable-Baselines3, brax and rlkit do not. There is no log-prob of a given action:
+    recovering the variable behind ±1 is impossible in floating point.
     """
 
     mean: Array  # [B, ...] before tanh
@@ -175,7 +201,9 @@ class TanhGaussian:
         return self.sample_and_log_prob(key)[0]
 
     def sample_and_log_prob(self, key: Key) -> tuple[Action, Array]:
-        """Samples [B, ...] and their log-probs [B], differentiable in mean and std; the key is consumed."""
+        """Samples [B, ...] and their log-probs [B], differentiable in mean and std; the key is
+        consumed.
+        """
         return self.transform(jax.random.normal(key, self.mean.shape))
 
     def mode(self) -> Action:
@@ -183,7 +211,9 @@ class TanhGaussian:
         return jnp.tanh(self.mean)
 
     def transform(self, noise: Array) -> tuple[Action, Array]:
-        """The actions [B, ...] that standard normal `noise` [B, ...] becomes, and their log-probs [B]."""
+        """The actions [B, ...] that standard normal `noise` [B, ...] becomes, and their log-probs
+        [B].
+        """
         u = self.mean + jnp.exp(self.log_std) * noise
         log_normal = -0.5 * jnp.square(noise) - self.log_std - 0.5 * math.log(2 * math.pi)
         # log(1 - tanh²(u)), finite and exact for any u

@@ -1,7 +1,7 @@
 """Orthogonal initialisation without LAPACK, for many layers at a time.
 
-`jax.nn.initializers.orthogonal` calls LAPACK's QR; batched over seeds (`jit(vmap(init))`) it can deadlock on the CPU's thread
-pool.
+`jax.nn.initializers.orthogonal` calls LAPACK's QR; batched over seeds (`jit(vmap(init))`) it can
+deadlock on the CPU's thread pool.
 """
 
 import contextlib
@@ -18,12 +18,15 @@ from jax.extend.core import get_opaque_trace_state
 
 from rlkit.types import Key
 
-STACKED = 2**14  # numbers; frames that fit into so many are made in one loop, at the cost of all being as large
+STACKED = (
+    2**14
+)  # numbers; frames that fit into so many are made in one loop, at the cost of all being as large
 Shape = tuple[int, int]  # of a frame [n, m], n >= m
 
 
 def orthogonal(scale: float = 1.0):
-    """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times `scale` (Saxe et al. 2014).
+    """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times
+    `scale` (Saxe et al. 2014).
 
     The orthonormal frame is uniformly distributed.
     """
@@ -37,12 +40,16 @@ def orthogonal(scale: float = 1.0):
 
 
 def orthogonal_kernel(make_key: Callable[[], Key], shape: tuple[int, ...], scale: float) -> Array:
-    """Such a kernel, float32, for a layer that does not insist on its own key: from a frame at hand (`frames_from`), if any.
+    """Such a kernel, float32, for a layer that does not insist on its own key: from a frame at hand
+    (`frames_from`), if any.
 
-    Otherwise `make_key` is asked for one: a key of `nnx.Rngs` that nobody uses takes a hundredth of a second to trace.
+    Otherwise `make_key` is asked for one: a key of `nnx.Rngs` that nobody uses takes a hundredth of
+    a second to trace.
     """
     frame = _frame_at_hand(_tall(shape))
-    return orthogonal(scale)(make_key(), shape) if frame is None else _as_kernel(frame, shape, scale)
+    return (
+        orthogonal(scale)(make_key(), shape) if frame is None else _as_kernel(frame, shape, scale)
+    )
 
 
 def _tall(shape: tuple[int, ...]) -> Shape:
@@ -57,9 +64,11 @@ def _as_kernel(frame: Array, shape: tuple[int, ...], scale: float) -> Array:
 
 @contextlib.contextmanager
 def frames_from(supply: Callable[[Shape], Array | None]) -> Iterator[None]:
-    """Within it, `orthogonal_kernel` asks `supply` for a frame [n, m] before it draws one itself, which it does for None.
+    """Within it, `orthogonal_kernel` asks `supply` for a frame [n, m] before it draws one itself,
+    which it does for None.
 
-    Only where JAX traces what it traced at the beginning: within a `vmap` or a loop one question stands for several frames.
+    Only where JAX traces what it traced at the beginning: within a `vmap` or a loop one question
+    stands for several frames.
     """
     token = _supply.set((supply, get_opaque_trace_state(convention="nnx")))
     try:
@@ -68,8 +77,8 @@ def frames_from(supply: Callable[[Shape], Array | None]) -> Iterator[None]:
         _supply.reset(token)
 
 
-_supply: contextvars.ContextVar[tuple[Callable[[Shape], Array | None], Any] | None] = contextvars.ContextVar(
-    "supply of frames", default=None
+_supply: contextvars.ContextVar[tuple[Callable[[Shape], Array | None], Any] | None] = (
+    contextvars.ContextVar("supply of frames", default=None)
 )
 
 
@@ -83,8 +92,8 @@ def _frame_at_hand(shape: Shape) -> Array | None:
 def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     """Uniformly distributed frames [n, m], QᵀQ = 1, one for each of `shapes`; the key is consumed.
 
-    One draw for all, and a loop for each group of them: with a draw and a loop for each layer a program takes a second longer
-    to compile.
+    One draw for all, and a loop for each group of them: with a draw and a loop for each layer a
+    program takes a second longer to compile.
     """
     groups = _groups(shapes)
     sizes = [math.prod(common) * len(places) for common, places in groups]
@@ -94,14 +103,20 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     for (common, places), end, size in zip(groups, ends, sizes, strict=True):
         rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
         # Computed by the program: as a constant it would be as large as the weights.
-        inside = (jnp.arange(common[0])[None, :, None] < rows) & (jnp.arange(common[1])[None, None] < columns)  # [L, n, m]
+        inside = (jnp.arange(common[0])[None, :, None] < rows) & (
+            jnp.arange(common[1])[None, None] < columns
+        )  # [L, n, m]
         stacked = _frames(jnp.where(inside, normal[end - size : end].reshape(-1, *common), 0.0))
-        frames |= {i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)}
+        frames |= {
+            i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)
+        }
     return [frames[i] for i in range(len(shapes))]
 
 
 def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
-    """Which shapes are made together, by their places, and how large each of them then is: small ones, and equal ones."""
+    """Which shapes are made together, by their places, and how large each of them then is: small
+    ones, and equal ones.
+    """
     groups: dict[Shape, list[int]] = {}  # by the shape of the group
     for i in sorted(range(len(shapes)), key=lambda i: shapes[i], reverse=True):
         for common in groups:
@@ -115,10 +130,12 @@ def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
 
 
 def _frames(normal: Array) -> Array:
-    """Frames from standard normal numbers [L, n, m], n >= m, with zeros below and right of those that are smaller.
+    """Frames from standard normal numbers [L, n, m], n >= m, with zeros below and right of those
+    that are smaller.
 
-    Frame Q is the product of m reflections, the k-th of them by a normal vector of the last n - k + 1 axes, with the signs
-    that make it uniform (Stewart 1980, section 3; Mezzadri 2007, section 5). Of a column of zeros nothing is reflected.
+    Frame Q is the product of m reflections, the k-th of them by a normal vector of the last n - k +
+    1 axes, with the signs that make it uniform (Stewart 1980, section 3; Mezzadri 2007, section 5).
+    Of a column of zeros nothing is reflected.
     """
     rows, columns = normal.shape[1:]
 
@@ -126,14 +143,23 @@ def _frames(normal: Array) -> Array:
         k = columns - 1 - i
         column = jax.lax.dynamic_index_in_dim(normal, k, axis=2, keepdims=False)  # [L, n]
         vector = jnp.where(jnp.arange(rows) >= k, column, 0.0)
-        head = jax.lax.dynamic_slice_in_dim(column, k, 1, axis=1)  # [L, 1], the vector's first number
+        head = jax.lax.dynamic_slice_in_dim(
+            column, k, 1, axis=1
+        )  # [L, 1], the vector's first number
         length = jnp.sqrt(jnp.einsum("ln,ln->l", vector, vector, precision="highest"))[:, None]
         sign = jnp.where(head < 0.0, -1.0, 1.0)
         vector += jnp.where(jnp.arange(rows) == k, sign * length, 0.0)
-        half_square = jnp.where(length > 0.0, length * (length + jnp.abs(head)), 1.0)  # of the sum in the line above
+        half_square = jnp.where(
+            length > 0.0, length * (length + jnp.abs(head)), 1.0
+        )  # of the sum in the line above
         vector *= jax.lax.rsqrt(half_square)  # its length is √2, or 0
         along = jnp.einsum("ln,lnm->lm", vector, frames, precision="highest")
         reflected = frames - vector[:, :, None] * along[:, None, :]
         return jnp.where(jnp.arange(columns) == k, -sign[:, :, None], 1.0) * reflected
 
-    return jax.lax.fori_loop(0, columns, reflect, jnp.broadcast_to(jnp.eye(rows, columns, dtype=normal.dtype), normal.shape))
+    return jax.lax.fori_loop(
+        0,
+        columns,
+        reflect,
+        jnp.broadcast_to(jnp.eye(rows, columns, dtype=normal.dtype), normal.shape),
+    )

@@ -1,4 +1,6 @@
-"""Flax NNX modules, and the one place that turns a module into `Network(init, apply)` on plain pytrees."""
+"""Flax NNX modules, and the one place that turns a module into `Network(init, apply)` on plain
+pytrees.
+"""
 
 import dataclasses
 import itertools
@@ -14,9 +16,9 @@ from jax import Array
 
 from rlkit.agents.initializers import Shape, draw_frames, frames_from, orthogonal_kernel
 from rlkit.errors import ConfigError, SpaceError, require
-from rlkit.ops.products import product
 from rlkit.spaces import Space, is_image, leaves
 from rlkit.types import Key, Obs, Params
+from rlkit.xla_cpu.matmul import matmul
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -39,10 +41,12 @@ class Network:
 def make_network(build: ModuleBuilder) -> Network:
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
 
-    Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics, dropout keys): a policy must be a pure
-    function of its parameters.
+    Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics, dropout
+    keys): a policy must be a pure function of its parameters.
     """
-    shapes: list[Shape] = []  # of the orthogonal weights, in the order in which `build` asks for them
+    shapes: list[
+        Shape
+    ] = []  # of the orthogonal weights, in the order in which `build` asks for them
 
     def note(shape: Shape) -> Array:
         shapes.append(shape)
@@ -83,9 +87,11 @@ def make_network(build: ModuleBuilder) -> Network:
 
 
 class Activation(nnx.Module):
-    """What follows a layer of `features`: the non-linearity, with `layer_norm` behind a normalisation over the last axis.
+    """What follows a layer of `features`: the non-linearity, with `layer_norm` behind a
+    normalisation over the last axis.
 
-    Of images that is each pixel's channels, as in purejaxql (CleanRL's PQN for Atari normalises over pixels as well).
+    Of images that is each pixel's channels, as in purejaxql (CleanRL's PQN for Atari normalises
+    over pixels as well).
     """
 
     def __init__(self, name: str, features: int, *, layer_norm: bool, rngs: nnx.Rngs):
@@ -97,7 +103,8 @@ class Activation(nnx.Module):
 
 
 class Linear(nnx.Module):
-    """A linear layer, [..., in_features] -> [..., out_features], of orthogonal weights times `scale`, computed by `product`.
+    """A linear layer, [..., in_features] -> [..., out_features], of orthogonal weights times
+    `scale`, computed by `xla_cpu.matmul`.
 
     Its parameters are called as those of `nnx.Linear`, which is slower to trace.
     """
@@ -108,18 +115,30 @@ class Linear(nnx.Module):
 
     def __call__(self, x: Array) -> Array:
         bias = self.bias[...].reshape((1,) * (x.ndim - 1) + (-1,))
-        return product(x, self.kernel[...]) + bias
+        return matmul(x, self.kernel[...]) + bias
 
 
 class MLP(nnx.Module):
-    """Fully connected layers, each followed by the activation: [..., in_features] -> [..., hidden_sizes[-1]]."""
+    """Fully connected layers, each followed by the activation: [..., in_features] -> [...,
+    hidden_sizes[-1]].
+    """
 
     def __init__(
-        self, in_features: int, hidden_sizes: Sequence[int], activation: str, *, layer_norm: bool = False, rngs: nnx.Rngs
+        self,
+        in_features: int,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        *,
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
     ):
         sizes = [in_features, *hidden_sizes]
-        self.layers = nnx.List([Linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)])
-        self.activations = nnx.List([Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes])
+        self.layers = nnx.List(
+            [Linear(a, b, scale=math.sqrt(2), rngs=rngs) for a, b in itertools.pairwise(sizes)]
+        )
+        self.activations = nnx.List(
+            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes]
+        )
 
     def __call__(self, x: Array) -> Array:
         for layer, activation in zip(self.layers, self.activations, strict=True):
@@ -128,14 +147,17 @@ class MLP(nnx.Module):
 
 
 class Conv(nnx.Module):
-    """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w, out_channels].
+    """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w,
+    out_channels].
 
-    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and above all its gradient are
-    far slower inside a compiled loop (measured in docs/design.md). Kernels that are a multiple of their stride are first
-    folded into channels.
+    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and
+    above all its gradient are far slower inside a compiled loop (measured in docs/design.md).
+    Kernels that are a multiple of their stride are first folded into channels.
     """
 
-    def __init__(self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs):
+    def __init__(
+        self, channels: int, out_channels: int, kernel: int, stride: int, *, rngs: nnx.Rngs
+    ):
         shape = (kernel, kernel, channels, out_channels)
         self.kernel = nnx.Param(orthogonal_kernel(rngs.params, shape, math.sqrt(2)))
         self.bias = nnx.Param(jnp.zeros(out_channels, jnp.float32))
@@ -148,33 +170,57 @@ class Conv(nnx.Module):
         x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
         if s > 1 and k % s == 0:
             x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
-        patches = [x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s] for i in range(k) for j in range(k)]
-        return jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...]
+        patches = [
+            x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s]
+            for i in range(k)
+            for j in range(k)
+        ]
+        return (
+            jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1])
+            + self.bias[...]
+        )
 
 
 def _fold_image(x: Array, s: int) -> Array:
     """[B, H, W, C] -> [B, H/s, W/s, s·s·C]"""
     b, h, w, c = x.shape
-    return x.reshape(b, h // s, s, w // s, s, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, h // s, w // s, s * s * c)
+    return (
+        x.reshape(b, h // s, s, w // s, s, c)
+        .transpose(0, 1, 3, 2, 4, 5)
+        .reshape(b, h // s, w // s, s * s * c)
+    )
 
 
 def _fold_kernel(kernel: Array, s: int) -> Array:
     """[k, k, C, O] -> [k/s, k/s, s·s·C, O]"""
     k, _, c, o = kernel.shape
-    return kernel.reshape(k // s, s, k // s, s, c, o).transpose(0, 2, 1, 3, 4, 5).reshape(k // s, k // s, s * s * c, o)
+    return (
+        kernel.reshape(k // s, s, k // s, s, c, o)
+        .transpose(0, 2, 1, 3, 4, 5)
+        .reshape(k // s, k // s, s * s * c, o)
+    )
 
 
 class CNN(nnx.Module):
     """Convolutions over images [B, H, W, C], flattened to [B, features].
 
-    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one 3x3 layer of 16 channels, as
-    for MinAtar (Young & Tian 2019).
+    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one
+    3x3 layer of 16 channels, as for MinAtar (Young & Tian 2019).
     """
 
-    def __init__(self, image_shape: tuple[int, ...], activation: str, *, layer_norm: bool = False, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        image_shape: tuple[int, ...],
+        activation: str,
+        *,
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
+    ):
         height, width, channels = image_shape
         large = min(height, width) >= 36
-        plan = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)  # (channels, kernel, stride)
+        plan = (
+            ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
+        )  # (channels, kernel, stride)
         require(
             min(height, width) >= 3,
             f"images {image_shape} are too small to convolve",
@@ -183,9 +229,15 @@ class CNN(nnx.Module):
         layers = []
         for out_channels, kernel, stride in plan:
             layers.append(Conv(channels, out_channels, kernel, stride, rngs=rngs))
-            height, width, channels = (height - kernel) // stride + 1, (width - kernel) // stride + 1, out_channels
+            height, width, channels = (
+                (height - kernel) // stride + 1,
+                (width - kernel) // stride + 1,
+                out_channels,
+            )
         self.layers = nnx.List(layers)
-        self.activations = nnx.List([Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n, _, _ in plan])
+        self.activations = nnx.List(
+            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n, _, _ in plan]
+        )
         self.out_features = height * width * channels
 
     def __call__(self, x: Array) -> Array:
@@ -195,10 +247,12 @@ class CNN(nnx.Module):
 
 
 class Torso(nnx.Module):
-    """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B, ...] -> [B, hidden_sizes[-1]].
+    """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B,
+    ...] -> [B, hidden_sizes[-1]].
 
-    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]), Discrete values become one-hot
-    vectors, everything else is flattened. With `layer_norm`, all layers are normalised before their activation.
+    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]),
+    Discrete values become one-hot vectors, everything else is flattened. With `layer_norm`, all
+    layers are normalised before their activation.
     """
 
     def __init__(
@@ -215,11 +269,18 @@ class Torso(nnx.Module):
         convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
         self.cnns = nnx.List(
             [
-                CNN(leaf.shape or (), activation, layer_norm=layer_norm, rngs=rngs) if conv else None
+                (
+                    CNN(leaf.shape or (), activation, layer_norm=layer_norm, rngs=rngs)
+                    if conv
+                    else None
+                )
                 for leaf, conv in zip(self.leaves, convolved, strict=True)
             ]
         )
-        features = sum(cnn.out_features if cnn else _flat_size(leaf) for leaf, cnn in zip(self.leaves, self.cnns, strict=True))
+        features = sum(
+            cnn.out_features if cnn else _flat_size(leaf)
+            for leaf, cnn in zip(self.leaves, self.cnns, strict=True)
+        )
         self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm, rngs=rngs)
 
     def __call__(self, obs: Obs) -> Array:
@@ -233,7 +294,15 @@ class Torso(nnx.Module):
 class WithHead(nnx.Module):
     """A torso with a linear layer on top: obs [B, ...] -> [B, out_features]."""
 
-    def __init__(self, torso: nnx.Module, in_features: int, out_features: int, scale: float, *, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        torso: nnx.Module,
+        in_features: int,
+        out_features: int,
+        scale: float,
+        *,
+        rngs: nnx.Rngs,
+    ):
         self.torso = torso
         self.head = Linear(in_features, out_features, scale=scale, rngs=rngs)
 
@@ -258,19 +327,25 @@ class Twins(nnx.Module):
 def acts_elsewhere(agent: str, needed: str, space: Space) -> SpaceError:
     """The error of an agent that cannot act in `space`."""
     return SpaceError(
-        f"{agent} needs {needed} actions, got {space}; use actor_critic (PPO, A2C), which takes all kinds, "
-        "or see in `rlkit list algorithms` which others learn such actions"
+        f"{agent} needs {needed} actions, got {space}; use actor_critic (PPO, A2C), which takes all"
+        " kinds, or see in `rlkit list algorithms` which others learn such actions"
     )
 
 
 def encode(space: Space, x: Array) -> Array:
-    """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else becomes [B, features]."""
+    """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else
+    becomes [B, features].
+    """
     if isinstance(space, spaces.Discrete):
         return jax.nn.one_hot(x - int(space.start), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
         flat, start = x.reshape(x.shape[0], -1), space.start.ravel()
         return jnp.concatenate(
-            [jax.nn.one_hot(flat[:, i] - int(start[i]), int(n)) for i, n in enumerate(space.nvec.ravel())], axis=-1
+            [
+                jax.nn.one_hot(flat[:, i] - int(start[i]), int(n))
+                for i, n in enumerate(space.nvec.ravel())
+            ],
+            axis=-1,
         )
     if x.dtype == jnp.uint8:
         x = x.astype(jnp.float32) / 255.0
@@ -279,7 +354,8 @@ def encode(space: Space, x: Array) -> Array:
 
 
 def out_features(build: ModuleBuilder, example: Obs) -> int:
-    """The last axis of what the module built by `build` returns for a batch like `example`; runs nothing.
+    """The last axis of what the module built by `build` returns for a batch like `example`; runs
+    nothing.
 
     Raises `ConfigError` if it is not one array [B, features].
     """
@@ -293,7 +369,8 @@ def out_features(build: ModuleBuilder, example: Obs) -> int:
         out = jax.eval_shape(outputs, example)
     except Exception as error:
         raise ConfigError(
-            f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B, features]"
+            f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B,"
+            " features]"
         ) from error
     batch = jax.tree.leaves(example)[0].shape[0]
     shape = getattr(out, "shape", None)
@@ -312,6 +389,7 @@ def _flat_size(space: Space) -> int:
         return int(space.nvec.sum())
     if space.shape is None:
         raise SpaceError(
-            f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
+            f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete,"
+            " MultiBinary, Dict or Tuple"
         )
     return math.prod(space.shape)

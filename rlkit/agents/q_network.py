@@ -41,7 +41,9 @@ class QNetwork:
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """The best action, or with probability `epsilon(progress)`, drawn for each environment, a random one."""
+        """The best action, or with probability `epsilon(progress)`, drawn for each environment, a
+        random one.
+        """
         best = self._best(params, obs)
         bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
@@ -102,7 +104,9 @@ def q_network(
 
     build, num_actions = torso or default_torso, int(action_space.n)
     features = out_features(build, abstract(observation_space, (2,)))
-    network = make_network(lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs))
+    network = make_network(
+        lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs)
+    )
     return QNetwork(
         network=network,
         config=config,
@@ -117,15 +121,23 @@ def q_network(
 def normalized_q_network(
     observation_space: Space, action_space: Space, config: NormalizedQNetworkConfig | None = None
 ) -> QNetwork:
-    """A `q_network` with layer normalisation, which keeps learning stable where there is no target network (PQN)."""
+    """A `q_network` with layer normalisation, which keeps learning stable where there is no target
+    network (PQN).
+    """
     config = config or NormalizedQNetworkConfig()
-    return dataclasses.replace(q_network(observation_space, action_space, config), spec=("normalized_q_network", config))
+    return dataclasses.replace(
+        q_network(observation_space, action_space, config), spec=("normalized_q_network", config)
+    )
 
 
 class QValues(nnx.Module):
-    """Values of all actions: obs [B, ...] -> [B, A]. Dueling: the state's value, plus advantages of zero mean."""
+    """Values of all actions: obs [B, ...] -> [B, A]. Dueling: the state's value, plus advantages of
+    zero mean.
+    """
 
-    def __init__(self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs):
+    def __init__(
+        self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs
+    ):
         self.torso = build(rngs)
         self.advantage_head = Linear(features, num_actions, scale=1.0, rngs=rngs)
         self.value_head = Linear(features, 1, scale=1.0, rngs=rngs) if dueling else None

@@ -1,4 +1,6 @@
-"""Quantile network: quantiles of the return of each discrete action, explored ε-greedily by their mean."""
+"""Quantile network: quantiles of the return of each discrete action, explored ε-greedily by their
+mean.
+"""
 
 import dataclasses
 
@@ -41,7 +43,9 @@ class QuantileNetwork:
         return self.inner.exploit(params, obs, carry, key)
 
     def quantiles(self, params: Params, obs: Obs) -> Array:
-        """Quantiles of the return of every action, [N, B, A]: the i-th is that of (i + ½) / N. Nothing keeps them in order."""
+        """Quantiles of the return of every action, [N, B, A]: the i-th is that of (i + ½) / N.
+        Nothing keeps them in order.
+        """
         return split(self.wide.q_values(params, obs), self.spec[1].num_quantiles)
 
     def q_values(self, params: Params, obs: Obs) -> Array:
@@ -60,14 +64,17 @@ class QuantileNetwork:
 def quantile_network(
     observation_space: Space, action_space: Space, config: QuantileNetworkConfig | None = None
 ) -> QuantileNetwork:
-    """A `QuantileNetwork` for the spaces of ONE environment: a `q_network` with `num_quantiles` outputs for each action.
+    """A `QuantileNetwork` for the spaces of ONE environment: a `q_network` with `num_quantiles`
+    outputs for each action.
 
-    A dueling one adds one value of the state to all quantiles of all actions, where Rainbow has one for each quantile. Raises
-    `SpaceError` or `ConfigError` for spaces that do not fit.
+    A dueling one adds one value of the state to all quantiles of all actions, where Rainbow has one
+    for each quantile. Raises `SpaceError` or `ConfigError` for spaces that do not fit.
     """
     config = validate(config or QuantileNetworkConfig())
     inner = q_network(observation_space, action_space, config)
-    wide = q_network(observation_space, spaces.Discrete(config.num_quantiles * inner.num_actions), config)
+    wide = q_network(
+        observation_space, spaces.Discrete(config.num_quantiles * inner.num_actions), config
+    )
 
     def means(params: Params, obs: Obs) -> Array:
         return split(wide.q_values(params, obs), config.num_quantiles).mean(axis=0)

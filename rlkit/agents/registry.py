@@ -1,6 +1,7 @@
 """Agents by name. Imports no JAX until one is built.
 
-Those of installed packages have an entry point that names an `AgentEntry`, in the group `rlkit.agents`, as algorithms do.
+Those of installed packages have an entry point that names an `AgentEntry`, in the group
+`rlkit.agents`, as algorithms do.
 """
 
 import dataclasses
@@ -30,7 +31,8 @@ class AgentEntry:
     """What the registry knows of an agent."""
 
     config: type
-    # "module:function", imported when used, or the function: factory(observation_space, action_space, config) -> Agent
+    # "module:function", imported when used, or the function: factory(observation_space,
+    # action_space, config) -> Agent
     factory: str | Callable[..., Any]
     summary: str
 
@@ -75,12 +77,16 @@ AGENTS: dict[str, AgentEntry] = {
 
 
 def agent_entry(name: str) -> AgentEntry:
-    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a broken package."""
+    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a
+    broken package.
+    """
     return plugins.find_row(name, AGENTS, ENTRY_POINT_GROUP, "agent", AgentEntry)
 
 
 def list_agents() -> dict[str, str]:
-    """Names and summaries of all agents; no package is loaded, and so tells its name for a summary."""
+    """Names and summaries of all agents; no package is loaded, and so tells its name for
+    a summary.
+    """
     return plugins.summaries(AGENTS, ENTRY_POINT_GROUP)
 
 
@@ -88,12 +94,18 @@ def make_agent(name: str, observation_space: Any, action_space: Any, config: Any
     """The agent `name` for the spaces of one environment. Raises `ConfigError`."""
     entry = agent_entry(name)
     if config is not None and not isinstance(config, entry.config):
-        raise ConfigError(f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one")
+        raise ConfigError(
+            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one"
+        )
     return resolve(entry.factory)(observation_space, action_space, config or entry.config())
 
 
-def register_agent(name: str, factory: Callable[..., Any], *, config: type, summary: str = "") -> None:
-    """Adds an agent: `factory(observation_space, action_space, config) -> Agent`. Raises `ConfigError` if the name is taken."""
+def register_agent(
+    name: str, factory: Callable[..., Any], *, config: type, summary: str = ""
+) -> None:
+    """Adds an agent: `factory(observation_space, action_space, config) -> Agent`. Raises
+    `ConfigError` if the name is taken.
+    """
     if name in AGENTS:
         raise ConfigError(f"an agent {name!r} is registered already; choose another name")
     AGENTS[name] = AgentEntry(config=config, factory=factory, summary=summary)

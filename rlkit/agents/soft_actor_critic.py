@@ -1,4 +1,6 @@
-"""Soft actor-critic agent: a squashed Gaussian policy, two action values and a temperature, for bounded continuous actions."""
+"""Soft actor-critic agent: a squashed Gaussian policy, two action values and a temperature, for
+bounded continuous actions.
+"""
 
 import dataclasses
 import math
@@ -9,7 +11,7 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents import unit_actions
+from rlkit.agents import action_scaling as action_scaling
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
 from rlkit.agents.networks import Network, Torso, WithHead, make_network
@@ -24,17 +26,21 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class SoftActorCritic:
     """Build it with `soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `policy` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the environment; `explore` and
-    `exploit` return the environment's own, and `to_unit` maps them back.
+    `policy` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the
+    environment; `explore` and `exploit` return the environment's own, and `to_unit` maps them back.
     """
 
     actor: Network
     critic: Network
     spec: tuple[str, SoftActorCriticConfig]
-    action_space: spaces.Box = dataclasses.field(compare=False)  # spaces are not hashable, agents are
+    action_space: spaces.Box = dataclasses.field(
+        compare=False
+    )  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
-        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
+        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is
+        consumed.
+        """
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
@@ -59,8 +65,8 @@ class SoftActorCritic:
     def policy(self, actor_params: Params, obs: Obs) -> TanhGaussian:
         """The distribution over unit actions for each observation.
 
-        The standard deviation depends on the state; its logarithm is clipped, as in the paper's code and Stable-Baselines3, to
-        CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
+        The standard deviation depends on the state; its logarithm is clipped, as in the paper's
+        code and Stable-Baselines3, to CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
         """
         mean, log_std = jnp.split(self.actor.apply(actor_params, obs), 2, axis=-1)
         shape = (mean.shape[0], *self.action_space.shape)
@@ -72,26 +78,28 @@ class SoftActorCritic:
 
     def to_unit(self, action: Action) -> Action:
         """From the environment's bounds to [-1, 1]; anything outside is clipped."""
-        return unit_actions.to_unit(self.action_space, action)
+        return action_scaling.to_unit(self.action_space, action)
 
     def from_unit(self, unit_action: Action) -> Action:
         """From [-1, 1] to the environment's bounds, which rounding does not overstep."""
-        return unit_actions.from_unit(self.action_space, unit_action)
+        return action_scaling.from_unit(self.action_space, unit_action)
 
 
 def soft_actor_critic(
     observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
 ) -> SoftActorCritic:
-    """A `SoftActorCritic` for the spaces of ONE environment; its actions are those of a Box with finite bounds.
+    """A `SoftActorCritic` for the spaces of ONE environment; its actions are those of a Box with
+    finite bounds.
 
-    Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our other agents
-    (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer has 0.01 in the actor, whose actions thus
-    start at a mean of 0 and a standard deviation of 1 before tanh, and 1 in the critics. Raises `SpaceError` or `ConfigError`
-    for spaces and settings that do not fit.
+    Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our
+    other agents (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer has
+    0.01 in the actor, whose actions thus start at a mean of 0 and a standard deviation of 1 before
+    tanh, and 1 in the critics. Raises `SpaceError` or `ConfigError` for spaces and settings that do
+    not fit.
     """
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)
-    box = unit_actions.bounded_box(action_space, "soft_actor_critic")
+    box = action_scaling.bounded_box(action_space, "soft_actor_critic")
     sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
 
     def actor(rngs: nnx.Rngs) -> nnx.Module:
@@ -100,7 +108,7 @@ def soft_actor_critic(
 
     return SoftActorCritic(
         actor=make_network(actor),
-        critic=unit_actions.twin_critic(observation_space, box, sizes, activation, image_encoder),
+        critic=action_scaling.twin_critic(observation_space, box, sizes, activation, image_encoder),
         spec=("soft_actor_critic", config),
         action_space=box,
     )

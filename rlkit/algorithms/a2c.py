@@ -1,7 +1,8 @@
-"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the plain policy gradient.
+"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the
+plain policy gradient.
 
-Follows Stable-Baselines3's A2C: the value loss is the whole mean squared error, where `ppo` takes half of it. Bootstraps from
-the final observation at time limits.
+Follows Stable-Baselines3's A2C: the value loss is the whole mean squared error, where `ppo` takes
+half of it. Bootstraps from the final observation at time limits.
 """
 
 from collections.abc import Callable
@@ -30,17 +31,28 @@ def a2c(
 ) -> Algorithm:
     """A2C as an `Algorithm`; arguments as for `ppo`."""
     config = validate(config or A2CConfig())
-    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
+    )
     return policy_gradient("a2c", config, a2c_loss(config), overrides, Minibatches())
 
 
 def a2c_loss(config: A2CConfig) -> LossFn:
-    """-advantage · log-prob + value_coef · (value - target)² - entropy_coef · entropy, averaged over the batch."""
+    """-advantage · log-prob + value_coef · (value - target)² - entropy_coef · entropy, averaged
+    over the batch.
+    """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
+    ) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         policy_loss, value_loss, entropy = means(
-            -batch.advantage * policy.log_prob(batch.action), jnp.square(value - batch.target), policy.entropy()
+            -batch.advantage * policy.log_prob(batch.action),
+            jnp.square(value - batch.target),
+            policy.entropy(),
         )
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics

@@ -1,5 +1,5 @@
-"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final: factories build it, nobody
-subclasses.
+"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final:
+factories build it, nobody subclasses.
 """
 
 import dataclasses
@@ -23,7 +23,6 @@ from rlkit.algorithms.updaters import Updater, not_measured
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.packing import AsItIs, Packed, Packing
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.types import (
     EnvState,
@@ -40,6 +39,7 @@ from rlkit.types import (
     TrainState,
     Transition,
 )
+from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
 
 class InitKeys(struct.PyTreeNode, kw_only=True):
@@ -61,8 +61,9 @@ class InitKeys(struct.PyTreeNode, kw_only=True):
 class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
-    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names what was passed beside the
-    config; `check(agent, env)` raises a `ConfigError` if the algorithm cannot work with them.
+    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
+    what was passed beside the config; `check(agent, env)` raises a `ConfigError` if the algorithm
+    cannot work with them.
     """
 
     collector: Collector
@@ -85,17 +86,28 @@ class Algorithm:
         return max(wanted, 1 if self.normalize_observations else 0)
 
     def refill_collects(self, env: EnvAdapter) -> int:
-        """Rollouts that fill an empty replay memory anew: those of the prefill, and a batch at least."""
+        """Rollouts that fill an empty replay memory anew: those of the prefill, and a batch at
+        least.
+        """
         assert self.replay_buffer is not None
-        return max(self.prefill_collects(env), math.ceil(self.replay_buffer.batch_size / self.steps_per_iteration(env)))
+        return max(
+            self.prefill_collects(env),
+            math.ceil(self.replay_buffer.batch_size / self.steps_per_iteration(env)),
+        )
 
-    def override(self, *, warmup_steps: int | None, replay_buffer_capacity: int | None) -> "Algorithm":
-        """The algorithm with another prefill (environment steps) and replay capacity (transitions), where given.
+    def override(
+        self, *, warmup_steps: int | None, replay_buffer_capacity: int | None
+    ) -> "Algorithm":
+        """The algorithm with another prefill (environment steps) and replay capacity (transitions),
+        where given.
 
         Raises `ConfigError` for on-policy algorithms, which have neither.
         """
         algorithm = self
-        for name, value in (("warmup_steps", warmup_steps), ("replay_buffer_capacity", replay_buffer_capacity)):
+        for name, value in (
+            ("warmup_steps", warmup_steps),
+            ("replay_buffer_capacity", replay_buffer_capacity),
+        ):
             require(
                 value is None or self.replay_buffer is not None,
                 f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
@@ -120,14 +132,29 @@ class Algorithm:
         keys = InitKeys.split(key)
         env_state, obs = env.reset(keys.reset)
         state = self.start(agent, env, keys, obs, env_state, total_steps=total_steps)
-        return self._prefill(agent, env, state, keys.prefill) if self.prefill_collects(env) else state
+        return (
+            self._prefill(agent, env, state, keys.prefill) if self.prefill_collects(env) else state
+        )
 
     def start(
-        self, agent: Agent, env: EnvAdapter, keys: "InitKeys", obs: Obs, env_state: EnvState, *, total_steps: float
+        self,
+        agent: Agent,
+        env: EnvAdapter,
+        keys: "InitKeys",
+        obs: Obs,
+        env_state: EnvState,
+        *,
+        total_steps: float,
     ) -> TrainState:
-        """The state before anything was collected, with environments that were reset to `obs` [N, ...]."""
+        """The state before anything was collected, with environments that were reset to `obs` [N,
+        ...].
+        """
         if isinstance(total_steps, (int, float)):
-            require(total_steps > 0, f"total_steps must be positive, got {total_steps}", "pass total_steps=100_000")
+            require(
+                total_steps > 0,
+                f"total_steps must be positive, got {total_steps}",
+                "pass total_steps=100_000",
+            )
         params = agent.init(keys.params)
         opt_state, target_params = self.updater.init(params)
         one_obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
@@ -148,11 +175,16 @@ class Algorithm:
             obs=obs,
             carry=agent.initial_carry(env.num_envs),
             memory=(),
-            episodes=RunningEpisode(return_so_far=zeros, length_so_far=jnp.zeros(env.num_envs, jnp.int32)),
+            episodes=RunningEpisode(
+                return_so_far=zeros, length_so_far=jnp.zeros(env.num_envs, jnp.int32)
+            ),
             discounted_return=jnp.zeros(env.num_envs),
             key=keys.local,
         )
-        return TrainState(learner=learner, local=local.replace(memory=self.empty_memory(agent, env, learner.policy)))
+        return TrainState(
+            learner=learner,
+            local=local.replace(memory=self.empty_memory(agent, env, learner.policy)),
+        )
 
     def empty_memory(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Memory:
         """A replay memory without a transition, () on policy."""
@@ -160,7 +192,9 @@ class Algorithm:
             return ()
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
-    def collect(self, agent: Agent, env: EnvAdapter, state: TrainState) -> tuple[TrainState, Rollout, EpisodeStats]:
+    def collect(
+        self, agent: Agent, env: EnvAdapter, state: TrainState
+    ) -> tuple[TrainState, Rollout, EpisodeStats]:
         """One rollout by the current policy."""
         policy = state.learner.policy
         return self._collect(env, agent.initial_carry(env.num_envs), state, acting(agent, policy))
@@ -175,20 +209,26 @@ class Algorithm:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[LearnerState, Memory, Metrics]:
-        """Learns from a rollout that `behaviour` collected, None: `learner.policy`; the key is consumed.
+        """Learns from a rollout that `behaviour` collected, None: `learner.policy`; the key is
+        consumed.
 
-        Rewards are scaled by statistics that include this rollout; observations are normalised by those that the policy acted
-        with, and folded in only afterwards. `axis_name` names the mapped axis of devices.
+        Rewards are scaled by statistics that include this rollout; observations are normalised by
+        those that the policy acted with, and folded in only afterwards. `axis_name` names the
+        mapped axis of devices.
         """
         if learner.reward_stats is not None:
             returns = rollout.extras["discounted_return"]
             learner = learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
-        memory, dataset, metrics = self.batch_builder.ingest(agent, learner, memory, rollout, axis_name, behaviour)
+        memory, dataset, metrics = self.batch_builder.ingest(
+            agent, learner, memory, rollout, axis_name, behaviour
+        )
         if axis_name is not None:
             metrics = jax.lax.pmean(metrics, axis_name)
         draw_key, update_key = jax.random.split(key)
         plans = self.batch_builder.draw(dataset, draw_key)
-        learner, memory, found = self._learn(agent, learner, memory, dataset, plans, update_key, axis_name)
+        learner, memory, found = self._learn(
+            agent, learner, memory, dataset, plans, update_key, axis_name
+        )
         after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
         return after, memory, metrics | found
 
@@ -207,19 +247,28 @@ class Algorithm:
         num_updates = jax.tree.leaves(plans)[0].shape[0]
 
         def gather(memory: Memory, plan: Any) -> Any:
-            return self.batch_builder.gather(dataset if buffer is None else dataset.replace(memory=memory), plan, axis_name)
+            return self.batch_builder.gather(
+                dataset if buffer is None else dataset.replace(memory=memory), plan, axis_name
+            )
 
         def rows() -> int:
             def of_a_batch(memory: Memory, plans: Any) -> Array:
                 # A batch is anything, where the user's `process_batch` made it.
                 batch = gather(memory, jax.tree.map(lambda x: x[0], plans))
-                return jnp.zeros(max((x.shape[0] for x in jax.tree.leaves(batch) if getattr(x, "ndim", 0)), default=1))
+                return jnp.zeros(
+                    max(
+                        (x.shape[0] for x in jax.tree.leaves(batch) if getattr(x, "ndim", 0)),
+                        default=1,
+                    )
+                )
 
             return jax.eval_shape(of_a_batch, memory, plans).shape[0]
 
-        form = self.updater.packing(learner.params, rows) if num_updates > 1 else AsItIs()
+        form = self.updater.packing(learner.params, rows) if num_updates > 1 else NoPacking()
 
-        def learn(learner: LearnerState, memory: Memory, plan: Any, key: Key) -> tuple[tuple[LearnerState, Memory], Metrics]:
+        def learn(
+            learner: LearnerState, memory: Memory, plan: Any, key: Key
+        ) -> tuple[tuple[LearnerState, Memory], Metrics]:
             learner, batch = _with_params(learner, form.unpack), gather(memory, plan)
             joined = isinstance(form, Packing)
             learner, found, error = self.updater.step(agent, learner, batch, key, axis_name, joined)
@@ -227,19 +276,26 @@ class Algorithm:
                 memory = buffer.reprioritize(memory, batch, _errors_of(batch, error))
             return (_with_params(learner, form.pack), memory), found
 
-        def step(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Metrics]:
+        def step(
+            state: tuple[LearnerState, Memory], inputs: Any
+        ) -> tuple[tuple[LearnerState, Memory], Metrics]:
             plan, key, is_due = inputs
             if is_due is None:
                 return learn(*state, plan, key)
             taken = partial(learn, *state, plan, key)
-            return jax.lax.cond(is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1])))
+            return jax.lax.cond(
+                is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1]))
+            )
 
-        def step_packed(state: tuple[LearnerState, Memory], inputs: Any) -> tuple[tuple[LearnerState, Memory], Packed]:
+        def step_packed(
+            state: tuple[LearnerState, Memory], inputs: Any
+        ) -> tuple[tuple[LearnerState, Memory], Packed]:
             state, found = step(state, inputs)
             return state, Packed.of(found)
 
         inputs = plans, keys_of_updates(key, num_updates), getattr(dataset, "is_due", None)
-        # Only a memory that changes is carried along, and a single update is no loop: XLA copies less.
+        # Only a memory that changes is carried along, and a single update is no loop: XLA copies
+        # less.
         state = _with_params(learner, form.pack), () if buffer is None else memory
         if num_updates == 1:
             (learner, carried), found = step(state, jax.tree.map(lambda x: x[0], inputs))
@@ -249,7 +305,9 @@ class Algorithm:
         learner = _with_params(learner, form.unpack)
         return learner, memory if buffer is None else carried, found
 
-    def _absorb(self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None) -> LearnerState:
+    def _absorb(
+        self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None
+    ) -> LearnerState:
         """Counts the rollout's steps and folds its observations into the statistics."""
         num_steps = jnp.uint32(rollout.reward.size)
         if axis_name is not None:
@@ -259,18 +317,25 @@ class Algorithm:
             learner = learner.replace(obs_stats=fold(learner.obs_stats, rollout.obs, axis_name))
         return learner
 
-    def absorb_prefill(self, learner: LearnerState, memory: Memory, rollout: Rollout) -> tuple[LearnerState, Memory]:
+    def absorb_prefill(
+        self, learner: LearnerState, memory: Memory, rollout: Rollout
+    ) -> tuple[LearnerState, Memory]:
         """Takes in a rollout without learning: of random actions, or of a refill.
 
         It counts as environment steps and goes into the statistics.
         """
         learner = self.updater.renew_targets(learner, self._absorb(learner, rollout))
         if learner.reward_stats is not None:
-            learner = learner.replace(reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"]))
-        return learner, memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
+            learner = learner.replace(
+                reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"])
+            )
+        return learner, (
+            memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
+        )
 
     def refill(self, agent: Agent, env: EnvAdapter, state: TrainState) -> TrainState:
-        """A state that was saved without its replay memory, with one that rollouts of its own policy filled.
+        """A state that was saved without its replay memory, with one that rollouts of its own
+        policy filled.
 
         They explore, and count as environment steps; nothing is learned from them yet.
         """
@@ -288,7 +353,9 @@ class Algorithm:
 
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
-            state, rollout, _ = self._collect(env, agent.initial_carry(env.num_envs), state, explore)
+            state, rollout, _ = self._collect(
+                env, agent.initial_carry(env.num_envs), state, explore
+            )
             return self._take_in(state, rollout), None
 
         return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
@@ -300,20 +367,34 @@ class Algorithm:
     def example_rollout(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Rollout:
         """A rollout [T, N, ...] of zeros."""
         front = (self.collector.num_steps, env.num_envs)
-        return jax.tree.map(lambda x: jnp.zeros((*front, *x.shape), x.dtype), self._transition(agent, env, policy))
+        return jax.tree.map(
+            lambda x: jnp.zeros((*front, *x.shape), x.dtype), self._transition(agent, env, policy)
+        )
 
     def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
         """Shapes and dtypes of one transition of one environment."""
 
         def one() -> Transition:
             obs = spaces.example(env.observation_space, (env.num_envs,))
-            action, _, extras = acting(agent, policy)(obs, agent.initial_carry(env.num_envs), jax.random.key(0))
+            action, _, extras = acting(agent, policy)(
+                obs, agent.initial_carry(env.num_envs), jax.random.key(0)
+            )
             zeros, no = jnp.zeros(env.num_envs), jnp.zeros(env.num_envs, bool)
             if self.collector.reward_discount is not None:
                 extras = {**extras, "discounted_return": zeros}
-            return Transition(obs=obs, action=action, reward=zeros, terminated=no, truncated=no, next_obs=obs, extras=extras)
+            return Transition(
+                obs=obs,
+                action=action,
+                reward=zeros,
+                terminated=no,
+                truncated=no,
+                next_obs=obs,
+                extras=extras,
+            )
 
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.eval_shape(one))
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.eval_shape(one)
+        )
 
     def _collect(
         self, env: EnvAdapter, initial_carry: Any, state: TrainState, explore: Explore
@@ -326,12 +407,16 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
     """How `agent` explores with the parameters and statistics of `policy`."""
 
     def explore(obs: Any, carry: Any, key: Key) -> Any:
-        return agent.explore(policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress)
+        return agent.explore(
+            policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
+        )
 
     return explore
 
 
-def acting_randomly(agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int) -> Explore:
+def acting_randomly(
+    agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
+) -> Explore:
     """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
 
     def explore(obs: Any, carry: Any, key: Key) -> Any:
@@ -347,10 +432,13 @@ def _with_params(learner: LearnerState, change: Callable[[Any], Any]) -> Learner
 
 
 def _errors_of(batch: Any, error: Array | None) -> Array:
-    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they are missing."""
+    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they
+    are missing.
+    """
     require(
         isinstance(batch, Replayed),
-        f"prioritised replay needs to know which transitions a batch holds, process_batch returned a {type(batch).__name__}",
+        "prioritised replay needs to know which transitions a batch holds, process_batch returned"
+        f" a {type(batch).__name__}",
         "return batch.replace(...), or set priority_exponent=None",
     )
     if error is None:
@@ -367,29 +455,37 @@ def _errors_of(batch: Any, error: Array | None) -> Array:
 
 
 def reduce_metrics(stacked: Packed) -> Metrics:
-    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what is not NaN.
+    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what
+    is not NaN.
 
-    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays where nothing was measured.
-    Arrays of NumPy give arrays of NumPy.
+    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays
+    where nothing was measured. Arrays of NumPy give arrays of NumPy.
     """
-    sums, means = (stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack() for over in (_sum, _mean_of_known))
+    sums, means = (
+        stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack()
+        for over in (_sum, _mean_of_known)
+    )
     return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
 
 
 def _sum(x: Any) -> Any:
     if isinstance(x, np.ndarray) and x.dtype.kind == "f":
-        return x.sum(0, dtype=np.float64).astype(x.dtype)  # NumPy adds row to row, rounding each time
+        return x.sum(0, dtype=np.float64).astype(
+            x.dtype
+        )  # NumPy adds row to row, rounding each time
     return x.sum(0)
 
 
 def _mean_of_known(x: Any) -> Any:
     library: Any = np if isinstance(x, np.ndarray) else jnp
     known = ~library.isnan(x)
-    mean = library.mean(x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None)
+    mean = library.mean(
+        x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None
+    )
     return mean.astype(np.float32) if library is np else mean  # NaN where it is nothing else
 
 
-def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
+def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     """Raises one clear error, before anything compiles, if the three parts do not fit together."""
     spaces.check_action_space(env.action_space)
     spaces.check_observation_space(env.observation_space)
@@ -402,10 +498,13 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     key = jax.eval_shape(jax.random.key, 0)
     try:
         params = jax.eval_shape(agent.init, key)
-        action, _, _ = jax.eval_shape(agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0))
+        action, _, _ = jax.eval_shape(
+            agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0)
+        )
     except Exception as error:
         raise SpaceError(
-            f"the agent fails on observations of {env.observation_space}: {error}; build it with the spaces of this environment"
+            f"the agent fails on observations of {env.observation_space}: {error}; build it with"
+            " the spaces of this environment"
         ) from error
     if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
         raise SpaceError(
@@ -424,7 +523,9 @@ def check_fit(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
 
 
 def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
-    """Raises what the first update of prioritised replay would, whose losses and batches may be the user's: by tracing one."""
+    """Raises what the first update of prioritised replay would, whose losses and batches may be the
+    user's: by tracing one.
+    """
 
     def update(key: Key) -> Any:
         keys, obs = InitKeys.split(key), spaces.example(env.observation_space, (env.num_envs,))
@@ -436,30 +537,39 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
 
 
 def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
-    """The smallest capacity of a replay buffer that `check_fit` lets pass: it holds a rollout, a batch and `n_step` rows."""
+    """The smallest capacity of a replay buffer that `check_compatible` lets pass: it holds a
+    rollout, a batch and `n_step` rows.
+    """
     assert algorithm.replay_buffer is not None
     whole_rows = (getattr(algorithm.replay_buffer, "n_step", 1) - 1) * env.num_envs
-    return max(algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1)  # the last is rounded up
+    return max(
+        algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
+    )  # the last is rounded up
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
-    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first gradient step."""
+    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first
+    gradient step.
+    """
     each = algorithm.steps_per_iteration(env)
     require(
         buffer.capacity >= max(each, buffer.batch_size),
-        f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a batch ({buffer.batch_size})",
+        f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"
+        f" batch ({buffer.batch_size})",
         "raise it",
     )
     rows, n_step = num_rows(buffer.capacity, env.num_envs), getattr(buffer, "n_step", 1)
     require(
         n_step <= rows,
-        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each environment",
+        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each"
+        " environment",
         f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
     )
     filled = (algorithm.prefill_collects(env) + 1) * each
     require(
         filled >= buffer.batch_size,
-        f"the replay buffer holds {filled} transitions at the first gradient step, less than a batch ({buffer.batch_size})",
+        f"the replay buffer holds {filled} transitions at the first gradient step, less than a"
+        f" batch ({buffer.batch_size})",
         f"raise warmup_steps to {buffer.batch_size} or more",
     )
 

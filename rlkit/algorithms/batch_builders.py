@@ -33,14 +33,14 @@ class BatchBuilder(Protocol):
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, PyTree, Metrics]:
-        """(memory, dataset, metrics) from a rollout collected by `behaviour`, None: by `learner.policy`;
-        `learner.reward_stats` include it already.
+        """(memory, dataset, metrics) from a rollout collected by `behaviour`, None: by
+        `learner.policy`; `learner.reward_stats` include it already.
         """
         ...
 
     def draw(self, dataset: PyTree, key: Key) -> PyTree:
-        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for batches are gathered one at a
-        time.
+        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for
+        batches are gathered one at a time.
         """
         ...
 
@@ -68,11 +68,15 @@ class Minibatches:
     num_minibatches: int = 1
 
     def draw(self, dataset: PyTree, key: Key) -> Array:
-        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch; the key is consumed."""
+        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch; the key is
+        consumed.
+        """
         size = jax.tree.leaves(dataset)[0].shape[0]
         if self.num_minibatches == 1:  # the order within a batch changes nothing
             return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
-        orders = jax.vmap(lambda k: shuffled_indices(k, size))(jax.random.split(key, self.num_epochs))
+        orders = jax.vmap(lambda k: shuffled_indices(k, size))(
+            jax.random.split(key, self.num_epochs)
+        )
         return orders.reshape(self.num_epochs * self.num_minibatches, -1)
 
     def gather(self, dataset: PyTree, plan: Array) -> Any:
@@ -102,13 +106,17 @@ class OnPolicyBatchBuilder:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, OnPolicyBatch, Metrics]:
-        """See `BatchBuilder`; the memory is passed on. Log-probs are those of the policy that acted, values the learner's."""
+        """See `BatchBuilder`; the memory is passed on. Log-probs are those of the policy that
+        acted, values the learner's.
+        """
         shape = rollout.reward.shape  # [T, N]
         obs = flatten(normalize(learner.obs_stats, rollout.obs))
         action = flatten(rollout.action)
         policy, value = agent.policy_and_value(learner.params, obs)
         if behaviour is not None:
-            policy, _ = agent.policy_and_value(behaviour.params, flatten(normalize(behaviour.obs_stats, rollout.obs)))
+            policy, _ = agent.policy_and_value(
+                behaviour.params, flatten(normalize(behaviour.obs_stats, rollout.obs))
+            )
         log_prob = policy.log_prob(action)
         value = value.reshape(shape)
         advantage = gae(
@@ -139,7 +147,9 @@ class OnPolicyBatchBuilder:
         """The batch of the samples that `plan` [M] indexes."""
         batch = self.minibatches.gather(dataset, plan)
         if self.normalize_advantages:
-            batch = batch.replace(advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name)))
+            batch = batch.replace(
+                advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name))
+            )
         return self.process_batch(batch) if self.process_batch else batch
 
 
@@ -155,11 +165,13 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayBatchBuilder:
-    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each environment step, of all devices.
+    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each
+    environment step, of all devices.
 
-    Where that is no whole number for a rollout, one batch more is drawn in some iterations, so that the ratio holds exactly
-    over the run (with several seeds that update is computed in all iterations, and dropped). Batches are `Replayed`, with
-    observations normalised by the statistics of the iteration.
+    Where that is no whole number for a rollout, one batch more is drawn in some iterations, so that
+    the ratio holds exactly over the run (with several seeds that update is computed in all
+    iterations, and dropped). Batches are `Replayed`, with observations normalised by the statistics
+    of the iteration.
     """
 
     replay_buffer: ReplayBuffer
@@ -180,12 +192,18 @@ class ReplayBatchBuilder:
         num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         num_updates, is_due = self._updates(learner, rollout.reward.size * num_devices)
         dataset = ReplayDataset(
-            memory=memory, obs_stats=learner.obs_stats, progress=learner.progress, is_due=is_due, num_updates=num_updates
+            memory=memory,
+            obs_stats=learner.obs_stats,
+            progress=learner.progress,
+            is_due=is_due,
+            num_updates=num_updates,
         )
         return memory, dataset, {}
 
     def _updates(self, learner: LearnerState, num_steps: int) -> tuple[int, Array | None]:
-        """(most updates, which are due) after `num_steps` further environment steps: floor(ratio · steps) in all."""
+        """(most updates, which are due) after `num_steps` further environment steps: floor(ratio ·
+        steps) in all.
+        """
         above, below = as_fraction(self.updates_per_step).as_integer_ratio()
         most = -(-above * num_steps // below)
         if above * num_steps % below == 0:
@@ -207,24 +225,31 @@ class ReplayBatchBuilder:
 
 
 def keys_of_updates(key: Key, num: int) -> Key:
-    """A key for each update, [num]; of a single one `key` itself, which saves a draw. The key is consumed."""
+    """A key for each update, [num]; of a single one `key` itself, which saves a draw. The key is
+    consumed.
+    """
     return key[None] if num == 1 else jax.random.split(key, num)
 
 
 def as_fraction(updates_per_step: float) -> Fraction:
-    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`, in which updates are counted exactly."""
+    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`, in which updates are counted
+    exactly.
+    """
     return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
 
 def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Array) -> Array:
     """Values of the true successors, [T, N].
 
-    Within an episode the successor is the next row; only where the time limit cut an episode, and at the end of the rollout, is
-    there something left to compute. (What follows a termination does not matter.)
+    Within an episode the successor is the next row; only where the time limit cut an episode, and
+    at the end of the rollout, is there something left to compute. (What follows a termination does
+    not matter.)
     """
 
     def values(obs: Obs, batch_shape: tuple[int, ...]) -> Array:
-        return agent.value(learner.params, flatten(normalize(learner.obs_stats, obs), len(batch_shape))).reshape(batch_shape)
+        return agent.value(
+            learner.params, flatten(normalize(learner.obs_stats, obs), len(batch_shape))
+        ).reshape(batch_shape)
 
     last = values(jax.tree.map(lambda x: x[-1], rollout.next_obs), value.shape[1:])[None]
     following = jnp.concatenate([value[1:], last])
@@ -237,8 +262,8 @@ def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Arra
 
 
 def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> Array:
-    """Rewards divided by the standard deviation of the discounted return and clipped, where the algorithm keeps its
-    statistics.
+    """Rewards divided by the standard deviation of the discounted return and clipped, where the
+    algorithm keeps its statistics.
     """
     if learner.reward_stats is None:
         return reward

@@ -10,19 +10,31 @@ from jax import Array
 
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
-from rlkit.types import Action, Carry, EpisodeStats, Key, LocalState, Obs, PyTree, Rollout, RunningEpisode, Transition
+from rlkit.types import (
+    Action,
+    Carry,
+    EpisodeStats,
+    Key,
+    LocalState,
+    Obs,
+    PyTree,
+    Rollout,
+    RunningEpisode,
+    Transition,
+)
 
 Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Collector:
-    """Takes `num_steps` steps in every environment of a batch. `collect` is pure, for jittable environments; on the host the
-    Trainer steps the simulators in Python, with the same `keys`, and has `count` do the rest.
+    """Takes `num_steps` steps in every environment of a batch. `collect` is pure, for jittable
+    environments; on the host the Trainer steps the simulators in Python, with the same `keys`, and
+    has `count` do the rest.
 
-    `prefill_steps` environment steps of random actions (over all environments, rounded up to whole rollouts) come before
-    learning. With `reward_discount` γ, rollouts carry `extras["discounted_return"]` [T, N], the running discounted sum of
-    rewards.
+    `prefill_steps` environment steps of random actions (over all environments, rounded up to whole
+    rollouts) come before learning. With `reward_discount` γ, rollouts carry
+    `extras["discounted_return"]` [T, N], the running discounted sum of rewards.
     """
 
     num_steps: int
@@ -35,11 +47,15 @@ class Collector:
         """One rollout [T, N, ...] from where `local` stands."""
         key, keys = self.keys(local.key)
 
-        def step(local: LocalState, keys: Array) -> tuple[LocalState, tuple[Transition, EpisodeStats]]:
+        def step(
+            local: LocalState, keys: Array
+        ) -> tuple[LocalState, tuple[Transition, EpisodeStats]]:
             action, carry, extras = explore(local.obs, local.carry, keys[0])
             env_state, timestep = env.step(keys[1], local.env_state, action)
             done = timestep.terminated | timestep.truncated
-            counts, (finished, found) = self._count((local.episodes, local.discounted_return), timestep.reward, done)
+            counts, (finished, found) = self._count(
+                (local.episodes, local.discounted_return), timestep.reward, done
+            )
             transition = Transition(
                 obs=local.obs,
                 action=action,
@@ -61,30 +77,43 @@ class Collector:
         local, (rollout, finished) = self._scan(step, local.replace(key=key), keys)
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
-    def count(self, local: LocalState, rollout: Rollout) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in the same arithmetic."""
+    def count(
+        self, local: LocalState, rollout: Rollout
+    ) -> tuple[LocalState, Rollout, EpisodeStats]:
+        """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in
+        the same arithmetic.
+        """
         counts = (local.episodes, local.discounted_return)
-        counts, (finished, found) = self._scan(lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done))
+        counts, (finished, found) = self._scan(
+            lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done)
+        )
         local = local.replace(episodes=counts[0], discounted_return=counts[1])
         rollout = rollout.replace(extras={**rollout.extras, **found})
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def keys(self, key: Key) -> tuple[Key, Key]:
-        """The key to go on with, and those of a rollout, [T, 2]: in each step one to act with and one for the environments.
+        """The key to go on with, and those of a rollout, [T, 2]: in each step one to act with and
+        one for the environments.
 
         `key` is consumed.
         """
         keys = jax.random.split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)
 
-    def _scan(self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any) -> tuple[Any, Any]:
-        """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes in and out."""
+    def _scan(
+        self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any
+    ) -> tuple[Any, Any]:
+        """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes
+        in and out.
+        """
         return jax.lax.scan(step, start, rows, unroll=self.num_steps == 1)
 
     def _count(
         self, counts: tuple[RunningEpisode, Array], reward: Array, done: Array
     ) -> tuple[tuple[RunningEpisode, Array], tuple[EpisodeStats, dict[str, Array]]]:
-        """One step [N] further: (episodes in flight, running discounted return), (finished episodes, extras)."""
+        """One step [N] further: (episodes in flight, running discounted return), (finished
+        episodes, extras).
+        """
         episodes, discounted_return = counts
         episodes, finished = count_episodes(episodes, reward, done)
         if self.reward_discount is None:
@@ -94,15 +123,21 @@ class Collector:
         return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, found)
 
 
-def count_episodes(running: RunningEpisode, reward: Array, done: Array) -> tuple[RunningEpisode, EpisodeStats]:
-    """Adds a step [N] to the episodes in flight; those that are `done` come back in the statistics, leaves [N], and restart."""
+def count_episodes(
+    running: RunningEpisode, reward: Array, done: Array
+) -> tuple[RunningEpisode, EpisodeStats]:
+    """Adds a step [N] to the episodes in flight; those that are `done` come back in the statistics,
+    leaves [N], and restart.
+    """
     returns, lengths = running.return_so_far + reward, running.length_so_far + 1
     finished = EpisodeStats(
         return_sum=jnp.where(done, returns, 0.0),
         length_sum=jnp.where(done, lengths, 0).astype(jnp.float32),
         count=done.astype(jnp.int32),
     )
-    return RunningEpisode(return_so_far=jnp.where(done, 0.0, returns), length_so_far=jnp.where(done, 0, lengths)), finished
+    return RunningEpisode(
+        return_so_far=jnp.where(done, 0.0, returns), length_so_far=jnp.where(done, 0, lengths)
+    ), finished
 
 
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:

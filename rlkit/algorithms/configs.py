@@ -19,7 +19,9 @@ Optimizer = Literal["adam", "radam", "rmsprop", "sgd"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py` (presets for an environment override them)."""
+    """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py` (presets for an environment
+    override them).
+    """
 
     num_steps: PositiveInt = 128
     """Steps that each environment takes in one iteration."""
@@ -44,7 +46,8 @@ class PPOConfig:
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """How far the probability ratio may move from 1 before it stops counting."""
     clip_value_loss: bool = True
-    """Also keep value predictions within clip_epsilon of the old ones (no evidence that it helps)."""
+    """Also keep value predictions within clip_epsilon of the old ones (no evidence that it helps).
+    """
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """Weight of the entropy bonus."""
     value_coef: Annotated[float, Ge(0)] = 0.5
@@ -54,7 +57,8 @@ class PPOConfig:
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,12 +90,15 @@ class A2CConfig:
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PQNConfig:
-    """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`; exploration is the agent's affair, see `QNetworkConfig`."""
+    """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`; exploration is the agent's affair,
+    see `QNetworkConfig`.
+    """
 
     num_steps: PositiveInt = 128
     """Steps that each environment takes in one iteration."""
@@ -112,11 +119,14 @@ class PQNConfig:
     gamma: UnitInterval = 0.99
     """Discount factor."""
     q_lambda: UnitInterval = 0.65
-    """Mix of short and long returns; 0: one step of Q-learning, 1: the rewards of the rest of the rollout."""
+    """Mix of short and long returns; 0: one step of Q-learning, 1: the rewards of the rest of the
+    rollout.
+    """
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10."""
+    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,19 +136,27 @@ class OffPolicyConfig:
     num_steps: PositiveInt = 1
     """Steps that each environment takes in one iteration, before it is learned from them."""
     prefill_steps: Annotated[int, Ge(0)] = 1000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     capacity: PositiveInt = 1_000_000
     """Transitions that are kept, over all environments; the oldest make room."""
     batch_size: PositiveInt = 256
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 1.0
-    """Gradient steps for each environment step, over all environments; any ratio, kept exactly over the run."""
+    """Gradient steps for each environment step, over all environments; any ratio, kept exactly over
+    the run.
+    """
     n_step: PositiveInt = 1
     """Rewards that are summed before bootstrapping; fewer where an episode ends."""
     priority_exponent: UnitInterval | None = None
-    """How strongly transitions with large errors are preferred (prioritised replay, 0.6 in the paper); None: none is."""
+    """How strongly transitions with large errors are preferred (prioritised replay, 0.6 in the
+    paper); None: none is.
+    """
     importance_exponent: UnitInterval = 0.4
-    """How far that is made up for by weights in the loss, at the start; rises linearly to 1. Prioritised replay only."""
+    """How far that is made up for by weights in the loss, at the start; rises linearly to 1.
+    Prioritised replay only.
+    """
     gamma: UnitInterval = 0.99
     """Discount factor."""
     learning_rate: Annotated[float, Gt(0)] = 3e-4
@@ -162,7 +180,9 @@ class DQNConfig(OffPolicyConfig):
     num_steps: PositiveInt = 1
     """Steps that each environment takes in one iteration, before it is learned from them."""
     prefill_steps: Annotated[int, Ge(0)] = 10_000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     capacity: PositiveInt = 10_000
     """Transitions that are kept, over all environments; the oldest make room."""
     batch_size: PositiveInt = 128
@@ -172,21 +192,29 @@ class DQNConfig(OffPolicyConfig):
     learning_rate: Annotated[float, Gt(0)] = 2.5e-4
     """Step size of the optimiser at the start."""
     target_period: PositiveInt = 500
-    """Environment steps, over all environments, from one copy of the network for the targets to the next."""
+    """Environment steps, over all environments, from one copy of the network for the targets to the
+    next.
+    """
     double: bool = True
-    """Choose the action of the target by the present network and value it by the copy (double Q-learning)."""
+    """Choose the action of the target by the present network and value it by the copy (double
+    Q-learning).
+    """
     loss: Literal["mse", "huber"] = "mse"
     """Squared error, or half of it that grows linearly beyond 1."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(OffPolicyConfig):
-    """Quantile-regression DQN. Defaults are Stable-Baselines3-Contrib's before 2.3, after the paper, for Atari."""
+    """Quantile-regression DQN. Defaults are Stable-Baselines3-Contrib's before 2.3, after the
+    paper, for Atari.
+    """
 
     num_steps: PositiveInt = 4
     """Steps that each environment takes in one iteration, before it is learned from them."""
     prefill_steps: Annotated[int, Ge(0)] = 50_000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     batch_size: PositiveInt = 32
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
@@ -196,35 +224,51 @@ class QRDQNConfig(OffPolicyConfig):
     optimizer_epsilon: Annotated[float, Gt(0)] = 0.01 / 32
     """Added to the denominator of adaptive update rules."""
     target_period: PositiveInt = 10_000
-    """Environment steps, over all environments, from one copy of the network for the targets to the next."""
+    """Environment steps, over all environments, from one copy of the network for the targets to the
+    next.
+    """
     double: bool = False
-    """Choose the action of the target by the present network and value it by the copy (double Q-learning)."""
+    """Choose the action of the target by the present network and value it by the copy (double
+    Q-learning).
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SACConfig(OffPolicyConfig):
-    """Soft Actor-Critic. Defaults are Stable-Baselines3's but for the longer prefill, which is CleanRL's."""
+    """Soft Actor-Critic. Defaults are Stable-Baselines3's but for the longer prefill, which is
+    CleanRL's.
+    """
 
     prefill_steps: Annotated[int, Ge(0)] = 5000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
     """Share of the way to the critics that their targets go after every update."""
     temperature: Annotated[float, Ge(0)] | None = None
     """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
     target_entropy: float | None = None
-    """Entropy that the temperature is learned for, of actions in [-1, 1]; None: minus the number of action dimensions."""
+    """Entropy that the temperature is learned for, of actions in [-1, 1]; None: minus the number of
+    action dimensions.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TD3Config(OffPolicyConfig):
-    """Twin Delayed DDPG. Defaults are Stable-Baselines3's but for the longer prefill, which is that of our SAC."""
+    """Twin Delayed DDPG. Defaults are Stable-Baselines3's but for the longer prefill, which is that
+    of our SAC.
+    """
 
     prefill_steps: Annotated[int, Ge(0)] = 5000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Step size of the optimiser at the start."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
-    """Share of the way to actor and critics that their targets go, in the updates in which the actor steps."""
+    """Share of the way to actor and critics that their targets go, in the updates in which the
+    actor steps.
+    """
     policy_delay: PositiveInt = 2
     """Updates of the critics for each one of the actor and of all targets."""
     target_noise: Annotated[float, Ge(0)] = 0.2
@@ -235,10 +279,14 @@ class TD3Config(OffPolicyConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DiscreteSACConfig(OffPolicyConfig):
-    """Soft Actor-Critic for discrete actions. Defaults are CleanRL's `sac_atari.py` but for targets that follow slowly."""
+    """Soft Actor-Critic for discrete actions. Defaults are CleanRL's `sac_atari.py` but for targets
+    that follow slowly.
+    """
 
     prefill_steps: Annotated[int, Ge(0)] = 20_000
-    """Environment steps of random actions before learning, over all environments, rounded up to whole rollouts."""
+    """Environment steps of random actions before learning, over all environments, rounded up to
+    whole rollouts.
+    """
     batch_size: PositiveInt = 64
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
@@ -250,11 +298,14 @@ class DiscreteSACConfig(OffPolicyConfig):
     temperature: Annotated[float, Ge(0)] | None = None
     """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
     target_entropy_ratio: UnitInterval = 0.89
-    """Entropy that the temperature is learned for, as a share of that of uniformly random actions."""
+    """Entropy that the temperature is learned for, as a share of that of uniformly random actions.
+    """
 
 
 def check_minibatches(config: PPOConfig | PQNConfig, num_envs: int) -> None:
-    """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs` environments."""
+    """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs`
+    environments.
+    """
     size = num_envs * config.num_steps
     if size % config.num_minibatches == 0:
         return
@@ -262,6 +313,7 @@ def check_minibatches(config: PPOConfig | PQNConfig, num_envs: int) -> None:
     divisors = {*small, *(size // n for n in small)}
     nearest = sorted(sorted(divisors, key=lambda n: (abs(n - config.num_minibatches), n))[:3])
     raise ConfigError(
-        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout "
-        f"(num_envs={num_envs} x num_steps={config.num_steps}); use num_minibatches={' or '.join(map(str, nearest))}"
+        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout"
+        f" (num_envs={num_envs} x num_steps={config.num_steps}); use"
+        f" num_minibatches={' or '.join(map(str, nearest))}"
     )

@@ -1,10 +1,12 @@
-"""Soft Actor-Critic for discrete actions (Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings").
+"""Soft Actor-Critic for discrete actions (Christodoulou 2019, "Soft Actor-Critic for Discrete
+Action Settings").
 
-Expectations over actions are sums over all of them, so that no loss samples. Follows CleanRL's `sac_atari.py`, whose target
-entropy is a share of the greatest one. Departs from it in summing the actor's and the temperature's loss over actions, as the
-paper does, where CleanRL averages; in half the squared error and orthogonal initial weights; in targets that follow step by
-step, as `sac`'s do; in losses that see the parameters from before the update; and in the form of the temperature's loss, which
-is that of `sac`.
+Expectations over actions are sums over all of them, so that no loss samples. Follows CleanRL's
+`sac_atari.py`, whose target entropy is a share of the greatest one. Departs from it in summing the
+actor's and the temperature's loss over actions, as the paper does, where CleanRL averages; in half
+the squared error and orthogonal initial weights; in targets that follow step by step, as `sac`'s
+do; in losses that see the parameters from before the update; and in the form of the temperature's
+loss, which is that of `sac`.
 """
 
 import math
@@ -36,9 +38,13 @@ def discrete_sac(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """Discrete SAC as an `Algorithm`, for agents like `discrete_soft_actor_critic`; arguments as for `sac`."""
+    """Discrete SAC as an `Algorithm`, for agents like `discrete_soft_actor_critic`; arguments as
+    for `sac`.
+    """
     config = validate(config or DiscreteSACConfig())
-    overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+    )
     return soft_off_policy(
         "discrete_sac",
         config,
@@ -51,30 +57,38 @@ def discrete_sac(
 
 
 def critic_loss(config: DiscreteSACConfig) -> LossFn:
-    """Half the squared error of both critics against the soft value of what follows (eq. 10), summed over the critics.
+    """Half the squared error of both critics against the soft value of what follows (eq. 10),
+    summed over the critics.
 
-    Neither value nor entropy is bootstrapped behind a termination. Over several steps (`n_step`), the entropies on the way are
-    left out.
+    Neither value nor entropy is bootstrapped behind a termination. Over several steps (`n_step`),
+    the entropies on the way are left out.
     """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.next_obs)  # [M, A]
         next_q = agent.q_values(target_params["critic"], batch.next_obs).min(0)
         next_value = expected(log_probs, next_q - temperature(config, params) * log_probs)
         target = batch.reward + batch.discount * next_value
-        q_values = losses.at_index(agent.q_values(params["critic"], batch.obs), agent.index(batch.action))  # [2, M]
+        q_values = losses.at_index(
+            agent.q_values(params["critic"], batch.obs), agent.index(batch.action)
+        )  # [2, M]
         return twin_loss(q_values, target, batch.weight)
 
     return loss
 
 
 def actor_loss(config: DiscreteSACConfig) -> LossFn:
-    """The expectation of temperature · log-prob - the lesser critic over actions of the policy (eq. 12).
+    """The expectation of temperature · log-prob - the lesser critic over actions of the policy (eq.
+    12).
 
     And the temperature's loss (eq. 11), see `with_temperature_loss`.
     """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.obs)
         q_values = jax.lax.stop_gradient(agent.q_values(params["critic"], batch.obs).min(0))
         actor = expected(log_probs, temperature(config, params) * log_probs - q_values).mean()

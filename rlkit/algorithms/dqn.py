@@ -1,9 +1,10 @@
-"""Deep Q-Network (Mnih et al. 2015), double (van Hasselt et al. 2016) and with n-step returns where asked for.
+"""Deep Q-Network (Mnih et al. 2015), double (van Hasselt et al. 2016) and with n-step returns where
+asked for.
 
-Follows CleanRL's `dqn.py`, time limits included. Departs from it in double Q-learning by default, in counting the target's
-period in environment steps over all environments, of which there may be any number, in a prefill of random actions (there
-ε-greedy ones) and in orthogonal initial weights. Dueling networks (Wang et al. 2016) and exploration are the agent's affair,
-see `QNetworkConfig`.
+Follows CleanRL's `dqn.py`, time limits included. Departs from it in double Q-learning by default,
+in counting the target's period in environment steps over all environments, of which there may be
+any number, in a prefill of random actions (there ε-greedy ones) and in orthogonal initial weights.
+Dueling networks (Wang et al. 2016) and exploration are the agent's affair, see `QNetworkConfig`.
 """
 
 from collections.abc import Callable
@@ -35,31 +36,59 @@ def dqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """DQN as an `Algorithm`, for agents with `q_values` (such as `q_network`); batches are `Replayed`, else as for `ppo`."""
+    """DQN as an `Algorithm`, for agents with `q_values` (such as `q_network`); batches are
+    `Replayed`, else as for `ppo`.
+    """
     config = validate(config or DQNConfig())
-    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
+    )
     descent = GradientStep(
-        loss=loss or dqn_loss(config), optimizer=optimizer or optimizer_of(config), process_gradients=process_gradients
+        loss=loss or dqn_loss(config),
+        optimizer=optimizer or optimizer_of(config),
+        process_gradients=process_gradients,
     )
     target = TargetUpdate(period=config.target_period)
     needs = ("q_values", "index")
-    return off_policy("dqn", config, (descent,), target, overrides, needs=needs, agent="q_network", check=check_values)
+    return off_policy(
+        "dqn",
+        config,
+        (descent,),
+        target,
+        overrides,
+        needs=needs,
+        agent="q_network",
+        check=check_values,
+    )
 
 
 def dqn_loss(config: DQNConfig) -> LossFn:
-    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch with its weights."""
+    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch
+    with its weights.
+    """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Any, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Any, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
         value = at_index(q_values, agent.index(batch.action))
         next_values = agent.q_values(target_params, batch.next_obs)
-        best = (agent.q_values(params, batch.next_obs) if config.double else next_values).argmax(axis=1)
+        best = (agent.q_values(params, batch.next_obs) if config.double else next_values).argmax(
+            axis=1
+        )
         target = batch.reward + batch.discount * at_index(next_values, best)
         target = jax.lax.stop_gradient(target)
         metrics = {"q_value": value.mean(), "target": target.mean(), "td_error": target - value}
         return (batch.weight * errors(value, target)).mean(), metrics
 
     def errors(value: Array, target: Array) -> Array:
-        return optax.huber_loss(value, target) if config.loss == "huber" else jnp.square(value - target)
+        return (
+            optax.huber_loss(value, target)
+            if config.loss == "huber"
+            else jnp.square(value - target)
+        )
 
     return loss

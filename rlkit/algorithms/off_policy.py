@@ -35,9 +35,11 @@ def off_policy(
     check: Callable[[Any, EnvAdapter], None] | None = None,
     at_once: bool = False,
 ) -> Algorithm:
-    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from it, `at_once` or in order.
+    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from
+    it, `at_once` or in order.
 
-    `needs` are the methods that the losses call; `agent` names the one to suggest where they are missing.
+    `needs` are the methods that the losses call; `agent` names the one to suggest where they are
+    missing.
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
@@ -50,7 +52,9 @@ def off_policy(
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, prefill_steps=config.prefill_steps),
         batch_builder=ReplayBatchBuilder(
-            replay_buffer=buffer, updates_per_step=config.updates_per_step, process_batch=overrides.process_batch
+            replay_buffer=buffer,
+            updates_per_step=config.updates_per_step,
+            process_batch=overrides.process_batch,
         ),
         updater=Updater(steps=steps, target=target, at_once=at_once),
         replay_buffer=buffer,
@@ -63,27 +67,38 @@ def off_policy(
 
 def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedReplay:
     """The replay buffer that the config describes."""
-    common: dict[str, Any] = {name: getattr(config, name) for name in ("capacity", "batch_size", "gamma", "n_step")}
+    common: dict[str, Any] = {
+        name: getattr(config, name) for name in ("capacity", "batch_size", "gamma", "n_step")
+    }
     if config.priority_exponent is None:
         return UniformReplay(**common)
     return PrioritizedReplay(
-        priority_exponent=config.priority_exponent, importance_exponent=config.importance_exponent, **common
+        priority_exponent=config.priority_exponent,
+        importance_exponent=config.importance_exponent,
+        **common,
     )
 
 
 def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Metrics]:
-    """Half the squared errors of two critics [2, M] against the same target [M], summed over the critics, and metrics.
+    """Half the squared errors of two critics [2, M] against the same target [M], summed over the
+    critics, and metrics.
 
     Prioritised replay goes by the mean of both absolute errors.
     """
     target = jax.lax.stop_gradient(target)
     errors = losses.squared_error(q_values, target).sum(0)
-    metrics = {"q_value": q_values.mean(), "target": target.mean(), "td_error": jnp.abs(q_values - target).mean(0)}
+    metrics = {
+        "q_value": q_values.mean(),
+        "target": target.mean(),
+        "td_error": jnp.abs(q_values - target).mean(0),
+    }
     return (weight * errors).mean(), metrics
 
 
 def check_bounds(agent: Any, env: EnvAdapter) -> None:
-    """Raises `SpaceError` where the agent was built for other bounds of actions than those of `env`."""
+    """Raises `SpaceError` where the agent was built for other bounds of actions than those of
+    `env`.
+    """
     known = getattr(agent, "action_space", env.action_space)
     require(
         known == env.action_space,
@@ -99,28 +114,33 @@ def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
     each = config.num_steps * num_envs
     require(
         ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
-        f"updates_per_step={config.updates_per_step:g} is no fraction with a denominator up to {MAX_DENOMINATOR}",
+        f"updates_per_step={config.updates_per_step:g} is no fraction with a denominator up to"
+        f" {MAX_DENOMINATOR}",
         f"use {float(ratio) or 1 / MAX_DENOMINATOR:.6g}, for instance",
     )
     require(
         ratio.numerator * (ratio.denominator + each) < 2**31,
-        f"updates_per_step={config.updates_per_step:g} makes too many gradient steps of the {each} steps of an iteration",
+        f"updates_per_step={config.updates_per_step:g} makes too many gradient steps of the {each}"
+        " steps of an iteration",
         "lower it, or num_steps",
     )
 
 
 def check_values(agent: Any, env: EnvAdapter) -> None:
-    """Raises `ConfigError` where an agent that acts on these observations does not value every action of them by
-    `q_values(params, obs)`, as critics of given actions do not.
+    """Raises `ConfigError` where an agent that acts on these observations does not value every
+    action of them by `q_values(params, obs)`, as critics of given actions do not.
     """
     key, obs = jax.random.key(0), example(env.observation_space, (env.num_envs,))
 
     def act() -> Any:
-        return agent.explore(agent.init(key), obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0))
+        return agent.explore(
+            agent.init(key), obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0)
+        )
 
     require(
         not traces(act) or traces(lambda: agent.q_values(agent.init(key), obs)),
-        f"the losses need an agent with values of all actions, `q_values(params, obs)`, got {type(agent).__name__}",
+        "the losses need an agent with values of all actions, `q_values(params, obs)`, got"
+        f" {type(agent).__name__}",
         "use rlkit.q_network(env.observation_space, env.action_space)",
     )
 

@@ -1,4 +1,6 @@
-"""The wiring that on-policy algorithms share: they differ in loss, targets and passes over a rollout."""
+"""The wiring that on-policy algorithms share: they differ in loss, targets and passes over a
+rollout.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,7 +9,12 @@ from typing import Any
 import optax
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import BatchBuilder, Minibatches, OnPolicyBatchBuilder, ProcessBatch
+from rlkit.algorithms.batch_builders import (
+    BatchBuilder,
+    Minibatches,
+    OnPolicyBatchBuilder,
+    ProcessBatch,
+)
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
@@ -29,7 +36,11 @@ class Overrides:
     @property
     def names(self) -> tuple[str, ...]:
         """What is overridden, so that the config alone does not describe the algorithm."""
-        return tuple(field.name for field in dataclasses.fields(self) if getattr(self, field.name) is not None)
+        return tuple(
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) is not None
+        )
 
 
 def on_policy(
@@ -43,7 +54,8 @@ def on_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The algorithm `name`: collect, then descend `loss` on the batches that `batch_builder` makes of the rollout.
+    """The algorithm `name`: collect, then descend `loss` on the batches that `batch_builder` makes
+    of the rollout.
 
     `needs` and `agent` as for `off_policy`.
     """
@@ -56,9 +68,16 @@ def on_policy(
             check(given, env)
 
     optimizer = overrides.optimizer or optimizer_of(config)
-    descent = GradientStep(loss=overrides.loss or loss, optimizer=optimizer, process_gradients=overrides.process_gradients)
+    descent = GradientStep(
+        loss=overrides.loss or loss,
+        optimizer=optimizer,
+        process_gradients=overrides.process_gradients,
+    )
     return Algorithm(
-        collector=Collector(num_steps=config.num_steps, reward_discount=config.gamma if config.normalize_rewards else None),
+        collector=Collector(
+            num_steps=config.num_steps,
+            reward_discount=config.gamma if config.normalize_rewards else None,
+        ),
         batch_builder=batch_builder,
         updater=Updater(steps=(descent,)),
         normalize_observations=config.normalize_observations,
@@ -70,13 +89,18 @@ def on_policy(
 
 
 def policy_gradient(
-    name: str, config: PPOConfig | A2CConfig, loss: LossFn, overrides: Overrides, minibatches: Minibatches
+    name: str,
+    config: PPOConfig | A2CConfig,
+    loss: LossFn,
+    overrides: Overrides,
+    minibatches: Minibatches,
 ) -> Algorithm:
     """The `on_policy` algorithm of an actor-critic, whose advantages are estimated by GAE."""
 
     def check(agent: Any, env: EnvAdapter) -> None:
         require(
-            not config.normalize_advantages or config.num_steps * env.num_envs // minibatches.num_minibatches > 1,
+            not config.normalize_advantages
+            or config.num_steps * env.num_envs // minibatches.num_minibatches > 1,
             "normalize_advantages needs at least two samples in a minibatch, got one",
             "use fewer minibatches, more environments or steps, or normalize_advantages=False",
         )
@@ -89,15 +113,17 @@ def policy_gradient(
         process_batch=overrides.process_batch,
     )
     needs = ("policy_and_value", "value")
-    return on_policy(name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check)
+    return on_policy(
+        name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check
+    )
 
 
 def check_methods(name: str, given: Any, needs: tuple[str, ...], agent: str) -> None:
-    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls; `agent` names one that
-    has them.
+    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls;
+    `agent` names one that has them.
     """
     if any(not hasattr(given, method) for method in needs):
         raise ConfigError(
-            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got {type(given).__name__}; "
-            f"use rlkit.{agent}(env.observation_space, env.action_space)"
+            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got"
+            f" {type(given).__name__}; use rlkit.{agent}(env.observation_space, env.action_space)"
         )

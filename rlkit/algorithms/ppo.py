@@ -1,7 +1,8 @@
 """Proximal Policy Optimisation (Schulman et al. 2017), for discrete and continuous actions.
 
-Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37 implementation details of PPO" (Huang
-et al. 2022) lists. Departs from them at time limits: a truncated episode bootstraps from its true final observation.
+Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37
+implementation details of PPO" (Huang et al. 2022) lists. Departs from them at time limits: a
+truncated episode bootstraps from its true final observation.
 """
 
 from collections.abc import Callable
@@ -29,24 +30,36 @@ def ppo(
 ) -> Algorithm:
     """PPO as an `Algorithm`, for agents with `policy_and_value` (such as `actor_critic`).
 
-    `loss` replaces `ppo_loss(config)`, `optimizer` the configured one (then its own learning rate and clipping apply),
-    `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the loss, `process_gradients(gradients) -> gradients`
-    before the optimiser. Raises `ConfigError` for settings out of range.
+    `loss` replaces `ppo_loss(config)`, `optimizer` the configured one (then its own learning rate
+    and clipping apply), `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the
+    loss, `process_gradients(gradients) -> gradients` before the optimiser. Raises `ConfigError` for
+    settings out of range.
     """
     config = validate(config or PPOConfig())
-    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
+    )
     minibatches = Minibatches(num_epochs=config.num_epochs, num_minibatches=config.num_minibatches)
     return policy_gradient("ppo", config, ppo_loss(config), overrides, minibatches)
 
 
 def ppo_loss(config: PPOConfig) -> LossFn:
-    """Clipped surrogate + value loss - entropy bonus (eq. 9 of the paper), averaged over the batch."""
+    """Clipped surrogate + value loss - entropy bonus (eq. 9 of the paper), averaged over
+    the batch.
+    """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key) -> tuple[Any, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
+    ) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
         if config.clip_value_loss:
-            value_error = losses.clipped_squared_error(value, batch.value, batch.target, config.clip_epsilon)
+            value_error = losses.clipped_squared_error(
+                value, batch.value, batch.target, config.clip_epsilon
+            )
         else:
             value_error = losses.squared_error(value, batch.target)
         policy_loss, value_loss, entropy, kl, clip_fraction = losses.means(

@@ -1,9 +1,10 @@
-"""Parallelised Q-Network (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"): Q-learning without replay and
-without a target network, on rollouts of many environments.
+"""Parallelised Q-Network (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"):
+Q-learning without replay and without a target network, on rollouts of many environments.
 
-Follows CleanRL's `pqn.py`. Departs from it at the ends of episodes: a truncated one bootstraps from its true final
-observation, and no return runs on into the next episode (there q_lambda of it does). Layer normalisation, which stands in for
-the target network, and exploration are the agent's affair, see `NormalizedQNetworkConfig`.
+Follows CleanRL's `pqn.py`. Departs from it at the ends of episodes: a truncated one bootstraps from
+its true final observation, and no return runs on into the next episode (there q_lambda of it does).
+Layer normalisation, which stands in for the target network, and exploration are the agent's affair,
+see `NormalizedQNetworkConfig`.
 """
 
 import dataclasses
@@ -16,14 +17,30 @@ from flax import struct
 from jax import Array
 
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import Minibatches, ProcessBatch, flatten, next_values, scale_rewards
+from rlkit.algorithms.batch_builders import (
+    Minibatches,
+    ProcessBatch,
+    flatten,
+    next_values,
+    scale_rewards,
+)
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.on_policy import Overrides, on_policy
 from rlkit.algorithms.updaters import LossFn
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
 from rlkit.ops.running_stats import normalize
-from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, Params, PolicyState, PyTree, Rollout
+from rlkit.types import (
+    Key,
+    LearnerState,
+    Memory,
+    Metrics,
+    Obs,
+    Params,
+    PolicyState,
+    PyTree,
+    Rollout,
+)
 from rlkit.validation import validate
 
 
@@ -35,17 +52,28 @@ def pqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """PQN as an `Algorithm`, for agents like `normalized_q_network`; batches are `QBatch`, else as for `ppo`."""
+    """PQN as an `Algorithm`, for agents like `normalized_q_network`; batches are `QBatch`, else as
+    for `ppo`.
+    """
     config = validate(config or PQNConfig())
-    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
+    )
     builder = QLambdaBatchBuilder(
         gamma=config.gamma,
         q_lambda=config.q_lambda,
-        minibatches=Minibatches(num_epochs=config.num_epochs, num_minibatches=config.num_minibatches),
+        minibatches=Minibatches(
+            num_epochs=config.num_epochs, num_minibatches=config.num_minibatches
+        ),
         process_batch=process_batch,
     )
     needs = ("q_values", "value", "index")
-    return on_policy("pqn", config, pqn_loss, builder, overrides, needs=needs, agent="normalized_q_network")
+    return on_policy(
+        "pqn", config, pqn_loss, builder, overrides, needs=needs, agent="normalized_q_network"
+    )
 
 
 class QBatch(struct.PyTreeNode, kw_only=True):
@@ -56,17 +84,23 @@ class QBatch(struct.PyTreeNode, kw_only=True):
     target: Array  # the λ-return
 
 
-def pqn_loss(agent: Any, params: Params, target_params: Params, batch: QBatch, key: Key) -> tuple[Array, Metrics]:
+def pqn_loss(
+    agent: Any, params: Params, target_params: Params, batch: QBatch, key: Key
+) -> tuple[Array, Metrics]:
     """The squared error of Q(s, a) against the λ-return, averaged over the batch."""
     value = at_index(agent.q_values(params, batch.obs), agent.index(batch.action))
-    return jnp.square(value - batch.target).mean(), {"q_value": value.mean(), "target": batch.target.mean()}
+    return jnp.square(value - batch.target).mean(), {
+        "q_value": value.mean(),
+        "target": batch.target.mean(),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QLambdaBatchBuilder:
     """λ-returns once per rollout, by the network as it stands then; then `minibatches` of it.
 
-    Values of the best actions are mixed in and no step is corrected for exploration, as in Peng's Q(λ).
+    Values of the best actions are mixed in and no step is corrected for exploration, as in Peng's
+    Q(λ).
     """
 
     gamma: float | Array
@@ -83,7 +117,9 @@ class QLambdaBatchBuilder:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, QBatch, Metrics]:
-        """See `BatchBuilder`; the memory is passed on, and who collected the rollout does not matter."""
+        """See `BatchBuilder`; the memory is passed on, and who collected the rollout does not
+        matter.
+        """
         shape = rollout.reward.shape  # [T, N]
         obs, action = flatten(normalize(learner.obs_stats, rollout.obs)), flatten(rollout.action)
         q_values = agent.q_values(learner.params, obs)  # [T·N, A]

@@ -11,7 +11,8 @@ from rlkit.algorithms.ring import Ring
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
 
-MAX_ERROR = 1e8  # one that is larger would outweigh all others for good, and the sum of a million such is finite
+# one that is larger would outweigh all others for good, and the sum of a million such is finite
+MAX_ERROR = 1e8
 
 
 class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
@@ -24,11 +25,13 @@ class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrioritizedReplay:
-    """As `UniformReplay`, but transitions are drawn in proportion to (|error| + `min_priority`)^`priority_exponent`.
+    """As `UniformReplay`, but transitions are drawn in proportion to (|error| +
+    `min_priority`)^`priority_exponent`.
 
-    The error is that of the last time when they were learned from; new ones take the highest priority so far. Batches have
-    `weight` (size · probability)^-β, divided by the largest of the batch, where β rises linearly over the run from
-    `importance_exponent` to 1. Draws are independent, where the paper's appendix draws one from each of M equal shares.
+    The error is that of the last time when they were learned from; new ones take the highest
+    priority so far. Batches have `weight` (size · probability)^-β, divided by the largest of the
+    batch, where β rises linearly over the run from `importance_exponent` to 1. Draws are
+    independent, where the paper's appendix draws one from each of M equal shares.
     """
 
     capacity: int
@@ -46,7 +49,9 @@ class PrioritizedReplay:
         """An empty memory."""
         rows = num_rows(self.capacity, num_envs)
         return PrioritizedMemory(
-            ring=Ring.create(example, rows, num_envs), tree=SumTree.create(rows * num_envs), max_priority=jnp.float32(1.0)
+            ring=Ring.create(example, rows, num_envs),
+            tree=SumTree.create(rows * num_envs),
+            max_priority=jnp.float32(1.0),
         )
 
     def add(self, memory: PrioritizedMemory, rollout: Rollout) -> PrioritizedMemory:
@@ -76,11 +81,19 @@ class PrioritizedReplay:
         weight = (ring.size * ring.num_envs * probability) ** -beta
         return batch.replace(weight=weight / weight.max())
 
-    def reprioritize(self, memory: PrioritizedMemory, batch: Replayed, error: Array) -> PrioritizedMemory:
-        """With the priorities of a sampled batch renewed by its errors [M]; one that is not finite changes nothing."""
+    def reprioritize(
+        self, memory: PrioritizedMemory, batch: Replayed, error: Array
+    ) -> PrioritizedMemory:
+        """With the priorities of a sampled batch renewed by its errors [M]; one that is not finite
+        changes nothing.
+        """
         is_finite = jnp.isfinite(error)
-        priority = jnp.where(is_finite, jnp.minimum(jnp.abs(error), MAX_ERROR) + self.min_priority, 0.0)
-        urgency = jnp.where(is_finite, priority**self.priority_exponent, memory.tree.leaves[batch.index])
+        priority = jnp.where(
+            is_finite, jnp.minimum(jnp.abs(error), MAX_ERROR) + self.min_priority, 0.0
+        )
+        urgency = jnp.where(
+            is_finite, priority**self.priority_exponent, memory.tree.leaves[batch.index]
+        )
         return memory.replace(
             tree=memory.tree.set(batch.index, urgency),
             max_priority=jnp.maximum(memory.max_priority, priority.max()),

@@ -1,9 +1,10 @@
-"""QR-DQN (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", algorithm 1): learns quantiles
-of the return, whose mean is the value.
+"""QR-DQN (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression",
+algorithm 1): learns quantiles of the return, whose mean is the value.
 
-Defaults are those of Stable-Baselines3-Contrib's `qrdqn.py` before 2.3, which are the paper's for Atari. Departs from it in
-exploration and layers, which are our `q_network`'s, and in counting the target's period over all environments. Double
-Q-learning, n-step returns and prioritised replay (by the error of the mean) are options that it has not.
+Defaults are those of Stable-Baselines3-Contrib's `qrdqn.py` before 2.3, which are the paper's for
+Atari. Departs from it in exploration and layers, which are our `q_network`'s, and in counting the
+target's period over all environments. Double Q-learning, n-step returns and prioritised replay (by
+the error of the mean) are options that it has not.
 """
 
 from collections.abc import Callable
@@ -35,38 +36,62 @@ def qr_dqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """QR-DQN as an `Algorithm`, for agents with `quantiles` (such as `quantile_network`); the rest as for `dqn`."""
+    """QR-DQN as an `Algorithm`, for agents with `quantiles` (such as `quantile_network`); the rest
+    as for `dqn`.
+    """
     config = validate(config or QRDQNConfig())
-    overrides = Overrides(loss=loss, optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
+    )
     descent = GradientStep(
-        loss=loss or qr_dqn_loss(config), optimizer=optimizer or optimizer_of(config), process_gradients=process_gradients
+        loss=loss or qr_dqn_loss(config),
+        optimizer=optimizer or optimizer_of(config),
+        process_gradients=process_gradients,
     )
     target = TargetUpdate(period=config.target_period)
     needs = ("quantiles", "index")
-    return off_policy("qr_dqn", config, (descent,), target, overrides, needs=needs, agent="quantile_network")
+    return off_policy(
+        "qr_dqn", config, (descent,), target, overrides, needs=needs, agent="quantile_network"
+    )
 
 
 def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
     """The quantile Huber loss of the action taken, averaged over the batch with its weights.
 
-    Its target is reward + discount · the target network's quantiles of the next action, that of the highest mean.
+    Its target is reward + discount · the target network's quantiles of the next action, that of the
+    highest mean.
     """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Any, Metrics]:
-        quantiles = at_index(agent.quantiles(params, batch.obs), agent.index(batch.action))  # [N, M]
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Any, Metrics]:
+        quantiles = at_index(
+            agent.quantiles(params, batch.obs), agent.index(batch.action)
+        )  # [N, M]
         next_quantiles = agent.quantiles(target_params, batch.next_obs)  # [N, M, A]
         choosing = agent.quantiles(params, batch.next_obs) if config.double else next_quantiles
         best = choosing.mean(axis=0).argmax(axis=1)
-        target = jax.lax.stop_gradient(batch.reward + batch.discount * at_index(next_quantiles, best))
+        target = jax.lax.stop_gradient(
+            batch.reward + batch.discount * at_index(next_quantiles, best)
+        )
         value, target_value = quantiles.mean(axis=0), target.mean(axis=0)
-        metrics = {"q_value": value.mean(), "target": target_value.mean(), "td_error": target_value - value}
+        metrics = {
+            "q_value": value.mean(),
+            "target": target_value.mean(),
+            "td_error": target_value - value,
+        }
         return (batch.weight * quantile_huber(quantiles, target)).mean(), metrics
 
     return loss
 
 
 def quantile_huber(quantiles: Array, target: Array) -> Array:
-    """The paper's eq. 10 with κ = 1, [M]: summed over quantiles [N, M], averaged over samples [N', M] of what they fit."""
+    """The paper's eq. 10 with κ = 1, [M]: summed over quantiles [N, M], averaged over samples [N',
+    M] of what they fit.
+    """
     n = quantiles.shape[0]
     midpoint = ((jnp.arange(n) + 0.5) / n)[:, None, None]
     error = target - quantiles[:, None]  # [N, N', M]

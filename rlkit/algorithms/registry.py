@@ -1,7 +1,8 @@
 """Algorithms by name. Imports no JAX until one is built.
 
-Three sources: the rows below, `register_algorithm`, installed packages with an entry point that names an `AlgorithmEntry`. Such
-a package is imported only when the name is used; a name that two sources claim is an error where it is used:
+Three sources: the rows below, `register_algorithm`, installed packages with an entry point that
+names an `AlgorithmEntry`. Such a package is imported only when the name is used; a name that two
+sources claim is an error where it is used:
 
     [project.entry-points."rlkit.algorithms"]
     munchausen_dqn = "my_package.munchausen_dqn:ENTRY"
@@ -36,7 +37,9 @@ class AlgorithmEntry:
     """What the registry knows of an algorithm."""
 
     config: type
-    factory: str | Callable[..., Any]  # "module:function", imported when used, or the function: factory(config) -> Algorithm
+    factory: (
+        str | Callable[..., Any]
+    )  # "module:function", imported when used, or the function: factory(config) -> Algorithm
     agent: str  # name of the agent that it learns by default
     summary: str
 
@@ -94,12 +97,16 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 
 
 def algorithm_entry(name: str) -> AlgorithmEntry:
-    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a broken package."""
+    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a
+    broken package.
+    """
     return plugins.find_row(name, ALGORITHMS, ENTRY_POINT_GROUP, "algorithm", AlgorithmEntry)
 
 
 def list_algorithms() -> dict[str, str]:
-    """Names and summaries of all algorithms; no package is loaded, and so tells its name for a summary."""
+    """Names and summaries of all algorithms; no package is loaded, and so tells its name for a
+    summary.
+    """
     return plugins.summaries(ALGORITHMS, ENTRY_POINT_GROUP)
 
 
@@ -107,14 +114,23 @@ def make_algorithm(name: str, config: Any = None) -> "Algorithm":
     """The algorithm `name` with its config, None: the defaults. Raises `ConfigError`."""
     entry = algorithm_entry(name)
     if config is not None and not isinstance(config, entry.config):
-        raise ConfigError(f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one")
+        raise ConfigError(
+            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one"
+        )
     return resolve(entry.factory)(config or entry.config())
 
 
 def register_algorithm(
-    name: str, factory: Callable[..., Any], *, config: type, agent: str = "actor_critic", summary: str = ""
+    name: str,
+    factory: Callable[..., Any],
+    *,
+    config: type,
+    agent: str = "actor_critic",
+    summary: str = "",
 ) -> None:
-    """Adds an algorithm: `factory(config) -> Algorithm`. Raises `ConfigError` if the name is taken."""
+    """Adds an algorithm: `factory(config) -> Algorithm`. Raises `ConfigError` if the name
+    is taken.
+    """
     if name in ALGORITHMS:
         raise ConfigError(f"an algorithm {name!r} is registered already; choose another name")
     ALGORITHMS[name] = AlgorithmEntry(config=config, factory=factory, agent=agent, summary=summary)

@@ -28,7 +28,9 @@ class ReplayBuffer(Protocol):
         ...
 
     def init(self, example: Transition, num_envs: int) -> Memory:
-        """An empty memory for transitions shaped like `example` (`jax.ShapeDtypeStruct` leaves, without batch axes)."""
+        """An empty memory for transitions shaped like `example` (`jax.ShapeDtypeStruct` leaves,
+        without batch axes).
+        """
         ...
 
     def add(self, memory: Memory, rollout: Rollout) -> Memory:
@@ -38,7 +40,8 @@ class ReplayBuffer(Protocol):
     def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
         """A batch [M, ...]; `progress` in [0, 1] drives schedules. The key is consumed.
 
-        Garbage unless `can_sample`, which nobody checks here: `Algorithm` sees to it before anything compiles.
+        Garbage unless `can_sample`, which nobody checks here: `Algorithm` sees to it before
+        anything compiles.
         """
         ...
 
@@ -47,7 +50,9 @@ class ReplayBuffer(Protocol):
         ...
 
     def cut(self, memory: Memory) -> Memory:
-        """The memory with the episodes in flight truncated: what is added next follows from nothing in it."""
+        """The memory with the episodes in flight truncated: what is added next follows from nothing
+        in it.
+        """
         ...
 
 
@@ -61,7 +66,9 @@ class Reprioritizes(Protocol):
 
 
 class Replayed(struct.PyTreeNode, kw_only=True):
-    """Sampled transitions of one or several steps, leaves [M, ...]; observations are raw (not normalised)."""
+    """Sampled transitions of one or several steps, leaves [M, ...]; observations are raw (not
+    normalised).
+    """
 
     obs: Obs
     action: Array
@@ -69,17 +76,20 @@ class Replayed(struct.PyTreeNode, kw_only=True):
     discount: Array  # [M] of the value of `next_obs`: γ^k after k steps, 0 where the task ended
     next_obs: Obs
     extras: dict[str, PyTree]  # what the agent added when it acted, zero for random actions
-    weight: Array  # [M] of the errors in a loss: 1, or what makes up for sampling some more often than others
+    # [M] of the errors in a loss: 1, or what makes up for sampling some more often than others
+    weight: Array
     index: Array  # [M] int32: where they lie in the memory, row · N + column
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformReplay:
-    """The last `capacity` transitions, rounded up to whole rows of environments, sampled uniformly with replacement.
+    """The last `capacity` transitions, rounded up to whole rows of environments, sampled uniformly
+    with replacement.
 
-    With `n_step` > 1, rewards are summed over up to n steps of the same environment. The sum stops where an episode ends for
-    either reason, and at the newest row, which is treated as if the episode had been cut there: `discount` counts the steps
-    that were summed. `next_obs` is stored beside `obs`, so that targets at time limits are right; images take twice the memory.
+    With `n_step` > 1, rewards are summed over up to n steps of the same environment. The sum stops
+    where an episode ends for either reason, and at the newest row, which is treated as if the
+    episode had been cut there: `discount` counts the steps that were summed. `next_obs` is stored
+    beside `obs`, so that targets at time limits are right; images take twice the memory.
     """
 
     capacity: int
@@ -103,7 +113,9 @@ class UniformReplay:
         return memory.size * memory.num_envs >= self.batch_size
 
     def cut(self, memory: Ring) -> Ring:
-        """The memory with its newest row marked as truncated, so that no n-step sum goes on into the next one."""
+        """The memory with its newest row marked as truncated, so that no n-step sum goes on into
+        the next one.
+        """
         return memory.cut()
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
@@ -117,7 +129,11 @@ def check_settings(buffer: Any) -> None:
     """Raises `ConfigError` for settings of a replay buffer that are out of range."""
     for name in ("capacity", "batch_size", "n_step"):
         value = getattr(buffer, name)
-        require(value >= 1, f"{name}={value} of {type(buffer).__name__} is not positive", "use 1 or more")
+        require(
+            value >= 1,
+            f"{name}={value} of {type(buffer).__name__} is not positive",
+            "use 1 or more",
+        )
     for name in ("gamma", "priority_exponent", "importance_exponent"):
         value = getattr(buffer, name, None)
         require(
@@ -133,10 +149,14 @@ def num_rows(capacity: int, num_envs: int) -> int:
 
 
 def window(ring: Ring, age: Array, env: Array, *, gamma: float | Array, n_step: int) -> Replayed:
-    """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]; see `UniformReplay`."""
+    """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]; see
+    `UniformReplay`.
+    """
     layout, row, gamma = ring.layout, ring.row(age), jnp.asarray(gamma, jnp.float32)
     if n_step == 1:
-        (reward, flags), before, next_obs = ring.read(row, env, layout.outcome, layout.before, layout.after)
+        (reward, flags), before, next_obs = ring.read(
+            row, env, layout.outcome, layout.before, layout.after
+        )
         terminated, _ = of_flags(flags)
         discount = gamma * (1.0 - terminated)
     else:

@@ -1,8 +1,10 @@
-"""A ring of transitions on the device, packed so that writing a row and reading a batch touch one array, with images two.
+"""A ring of transitions on the device, packed so that writing a row and reading a batch touch one
+array, with images two.
 
-With an array for each field, XLA fused the write of one field into the read behind it, and then kept the old array and copied
-it in every update: 53 ms instead of 6.6 for one of SAC with a million transitions of HalfCheetah. And where a memory is larger
-than the caches, what a transition costs is the number of places that it is read from.
+With an array for each field, XLA fused the write of one field into the read behind it, and then
+kept the old array and copied it in every update: 53 ms instead of 6.6 for one of SAC with a million
+transitions of HalfCheetah. And where a memory is larger than the caches, what a transition costs is
+the number of places that it is read from.
 """
 
 import dataclasses
@@ -24,7 +26,9 @@ TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of a transition, and where it lies in a packed one. Packing and unpacking change no bit."""
+    """A part of a transition, and where it lies in a packed one. Packing and unpacking change no
+    bit.
+    """
 
     structure: Any
     leaves: tuple[tuple[tuple[int, ...], Any], ...]  # (shape, dtype)
@@ -36,7 +40,10 @@ class Section:
         """For trees like `example` (`jax.ShapeDtypeStruct` leaves), from `start` on."""
         found, structure = jax.tree.flatten(example)
         leaves = tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in found)
-        size = tuple(sum(_num_units(*leaf) for leaf in leaves if _is_wide(leaf[1]) == wide) for wide in (True, False))
+        size = tuple(
+            sum(_num_units(*leaf) for leaf in leaves if _is_wide(leaf[1]) == wide)
+            for wide in (True, False)
+        )
         return cls(structure, leaves, start, (size[0], size[1]))
 
     @property
@@ -45,7 +52,8 @@ class Section:
         return self.start[0] + self.size[0], self.start[1] + self.size[1]
 
     def pack(self, tree: PyTree, num_axes: int) -> tuple[list[Array], list[Array]]:
-        """(words, bytes) of the leaves, cast to their dtypes, each with `num_axes` axes in front and one behind.
+        """(words, bytes) of the leaves, cast to their dtypes, each with `num_axes` axes in front
+        and one behind.
 
         Raises `ConfigError` for a tree of other shapes.
         """
@@ -53,15 +61,20 @@ class Section:
         shapes = [leaf.shape[num_axes:] for leaf in found]
         require(
             structure == self.structure and shapes == [shape for shape, _ in self.leaves],
-            f"the replay buffer was made for {self.structure} of shapes {[shape for shape, _ in self.leaves]}, "
-            f"a rollout has {structure} of shapes {shapes}",
-            "let the agent return the same extras in every step, and the environment the observations that it declares",
+            f"the replay buffer was made for {self.structure} of shapes"
+            f" {[shape for shape, _ in self.leaves]}, a rollout has {structure} of shapes {shapes}",
+            "let the agent return the same extras in every step, and the environment the"
+            " observations that it declares",
         )
-        units = [(dtype, _to_units(leaf.astype(dtype), num_axes)) for leaf, (_, dtype) in zip(found, self.leaves, strict=True)]
+        units = [
+            (dtype, _to_units(leaf.astype(dtype), num_axes))
+            for leaf, (_, dtype) in zip(found, self.leaves, strict=True)
+        ]
         return tuple([x for dtype, x in units if _is_wide(dtype) == wide] for wide in (True, False))  # pyright: ignore
 
     def unpack(self, words: Array, singles: Array | None, offset: tuple[int, int]) -> PyTree:
-        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in a transition.
+        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in
+        a transition.
 
         `singles` may be None where no leaf lies there.
         """
@@ -71,14 +84,18 @@ class Section:
             source, index = (words, 0) if _is_wide(dtype) else (singles, 1)
             assert source is not None
             size = _num_units(shape, dtype)
-            leaves.append(_from_units(source[..., position[index] : position[index] + size], shape, dtype))
+            leaves.append(
+                _from_units(source[..., position[index] : position[index] + size], shape, dtype)
+            )
             position[index] += size
         return self.structure.unflatten(leaves)
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a transition is packed: its outcome, what was seen and done, what came of it; in this order."""
+    """How a transition is packed: its outcome, what was seen and done, what came of it; in this
+    order.
+    """
 
     outcome: Section  # (reward, flags), see `to_flags`
     before: Section  # (obs, action, extras)
@@ -103,12 +120,16 @@ class Ring(struct.PyTreeNode, kw_only=True):
 
     @classmethod
     def create(cls, example: Transition, num_rows: int, num_envs: int) -> "Ring":
-        """An empty one for transitions like `example` (`jax.ShapeDtypeStruct` leaves, without batch axes)."""
+        """An empty one for transitions like `example` (`jax.ShapeDtypeStruct` leaves, without batch
+        axes).
+        """
         layout = Layout.of(example)
         num_words, num_singles = layout.after.end
         return cls(
             words=jnp.zeros((num_rows, num_envs, num_words), jnp.uint32),
-            singles=jnp.zeros((num_rows, num_envs, num_singles), jnp.uint8) if num_singles else None,
+            singles=(
+                jnp.zeros((num_rows, num_envs, num_singles), jnp.uint8) if num_singles else None
+            ),
             head=jnp.int32(0),
             size=jnp.int32(0),
             layout=layout,
@@ -125,10 +146,13 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return self.words.shape[1]
 
     def written(self, num_steps: int) -> Array:
-        """The rows that the next `num_steps` go to, [T]. Raises `ConfigError` where there are not as many."""
+        """The rows that the next `num_steps` go to, [T]. Raises `ConfigError` where there are not
+        as many.
+        """
         require(
             num_steps <= self.num_rows,
-            f"a rollout of {num_steps} steps does not fit into a replay buffer of {self.num_rows} for each environment",
+            f"a rollout of {num_steps} steps does not fit into a replay buffer of {self.num_rows}"
+            " for each environment",
             "raise replay_buffer_capacity or lower num_steps",
         )
         return (self.head + jnp.arange(num_steps)) % self.num_rows
@@ -139,7 +163,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
         rows = self.written(num_steps)
         layout = self.layout
         parts = [
-            layout.outcome.pack((rollout.reward, to_flags(rollout.terminated, rollout.truncated)), 2),
+            layout.outcome.pack(
+                (rollout.reward, to_flags(rollout.terminated, rollout.truncated)), 2
+            ),
             layout.before.pack((rollout.obs, rollout.action, rollout.extras), 2),
             layout.after.pack(rollout.next_obs, 2),
         ]
@@ -147,11 +173,16 @@ class Ring(struct.PyTreeNode, kw_only=True):
         if num_steps == 1:  # cheaper than a scatter
 
             def put(ring: Array, new: list[Array]) -> Array:
-                return jax.lax.dynamic_update_slice_in_dim(ring, jnp.concatenate(new, axis=-1), self.head, 0)
+                return jax.lax.dynamic_update_slice_in_dim(
+                    ring, jnp.concatenate(new, axis=-1), self.head, 0
+                )
+
         else:
 
             def put(ring: Array, new: list[Array]) -> Array:
-                return ring.at[rows].set(jnp.concatenate(new, axis=-1), unique_indices=True, mode="promise_in_bounds")
+                return ring.at[rows].set(
+                    jnp.concatenate(new, axis=-1), unique_indices=True, mode="promise_in_bounds"
+                )
 
         return self.replace(
             words=put(self.words, words),
@@ -193,16 +224,26 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return (row - self.head + self.size) % self.num_rows
 
     def read(self, row: Array, env: Array, *sections: Section) -> list[Any]:
-        """Neighbouring sections, in their order, of the transitions in rows and columns [...]; leaves [..., ...]."""
+        """Neighbouring sections, in their order, of the transitions in rows and columns [...];
+        leaves [..., ...].
+        """
         start, end = sections[0].start, sections[-1].end
         words = _take(self.words, row, env, start[0], end[0])
-        singles = None if self.singles is None or start[1] == end[1] else _take(self.singles, row, env, start[1], end[1])
+        singles = (
+            None
+            if self.singles is None or start[1] == end[1]
+            else _take(self.singles, row, env, start[1], end[1])
+        )
         return [section.unpack(words, singles, start) for section in sections]
 
 
 def to_flags(terminated: Array, truncated: Array) -> Array:
-    """Both as one word, uint32: with bytes of their own, transitions would be read from two places."""
-    return jnp.where(terminated, jnp.uint32(TERMINATED), 0) | jnp.where(truncated, jnp.uint32(TRUNCATED), 0)
+    """Both as one word, uint32: with bytes of their own, transitions would be read from
+    two places.
+    """
+    return jnp.where(terminated, jnp.uint32(TERMINATED), 0) | jnp.where(
+        truncated, jnp.uint32(TRUNCATED), 0
+    )
 
 
 def of_flags(flags: Array) -> tuple[Array, Array]:
@@ -234,7 +275,11 @@ def _num_units(shape: tuple[int, ...], dtype: Any) -> int:
 
 def _to_units(x: Array, num_axes: int) -> Array:
     """[..., ...] -> [..., units]"""
-    units = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else jax.lax.bitcast_convert_type(x, _unit(x.dtype))
+    units = (
+        x.astype(jnp.uint8)
+        if x.dtype == jnp.bool_
+        else jax.lax.bitcast_convert_type(x, _unit(x.dtype))
+    )
     return units.reshape(*x.shape[:num_axes], -1)
 
 

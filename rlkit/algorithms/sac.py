@@ -1,9 +1,11 @@
-"""Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for continuous actions.
+"""Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for
+continuous actions.
 
-Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor. Departs from it in that all
-losses see the parameters from before the update, as in brax (the authors' first code runs all steps in one call, in no stated
-order; Stable-Baselines3's actor sees critics that were just updated); in that actor and temperature are one gradient step, so
-that `max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
+Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor.
+Departs from it in that all losses see the parameters from before the update, as in brax (the
+authors' first code runs all steps in one call, in no stated order; Stable-Baselines3's actor sees
+critics that were just updated); in that actor and temperature are one gradient step, so that
+`max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
 """
 
 import math
@@ -35,12 +37,16 @@ def sac(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """SAC as an `Algorithm`, for agents like `soft_actor_critic`; batches are `Replayed`, else as for `ppo`.
+    """SAC as an `Algorithm`, for agents like `soft_actor_critic`; batches are `Replayed`, else as
+    for `ppo`.
 
-    The critics have one optimiser state, actor and temperature another; `optimizer` and `process_gradients` serve both.
+    The critics have one optimiser state, actor and temperature another; `optimizer` and
+    `process_gradients` serve both.
     """
     config = validate(config or SACConfig())
-    overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+    )
     return soft_off_policy(
         "sac",
         config,
@@ -64,42 +70,61 @@ def soft_off_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The `off_policy` algorithm that descends the losses of critics, actor and, if learned, temperature at once.
+    """The `off_policy` algorithm that descends the losses of critics, actor and, if learned,
+    temperature at once.
 
     Targets of the critics follow by `tau`.
     """
     optimizer = overrides.optimizer or optimizer_of(config)
 
     def step(loss: LossFn, *group: str) -> GradientStep:
-        return GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=overrides.process_gradients)
+        return GradientStep(
+            loss=loss,
+            optimizer=optimizer,
+            group=group,
+            process_gradients=overrides.process_gradients,
+        )
 
     learned = ("log_temperature",) if config.temperature is None else ()
     steps = (step(critic, "critic"), step(actor, "actor", *learned))
     target = TargetUpdate(groups=("critic",), tau=config.tau)
-    return off_policy(name, config, steps, target, overrides, needs=needs, agent=agent, check=check, at_once=True)
+    return off_policy(
+        name, config, steps, target, overrides, needs=needs, agent=agent, check=check, at_once=True
+    )
 
 
 def critic_loss(config: SACConfig) -> LossFn:
-    """Half the squared error of both critics against the soft value of what follows (eq. 5), summed over the critics.
+    """Half the squared error of both critics against the soft value of what follows (eq. 5), summed
+    over the critics.
 
-    That value has the entropy in it, so neither is bootstrapped behind a termination. Over several steps (`n_step`), the
-    entropies on the way are left out.
+    That value has the entropy in it, so neither is bootstrapped behind a termination. Over several
+    steps (`n_step`), the entropies on the way are left out.
     """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
-        next_action, log_prob = agent.policy(params["actor"], batch.next_obs).sample_and_log_prob(key)
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Array, Metrics]:
+        next_action, log_prob = agent.policy(params["actor"], batch.next_obs).sample_and_log_prob(
+            key
+        )
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * (next_q - temperature(config, params) * log_prob)
-        q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))  # [2, M]
+        q_values = agent.q_values(
+            params["critic"], batch.obs, agent.to_unit(batch.action)
+        )  # [2, M]
         return twin_loss(q_values, target, batch.weight)
 
     return loss
 
 
 def actor_loss(config: SACConfig) -> LossFn:
-    """temperature · log-prob - the lesser critic, at actions of the policy (eq. 9 of the paper); and `temperature_loss`."""
+    """temperature · log-prob - the lesser critic, at actions of the policy (eq. 9 of the paper);
+    and `temperature_loss`.
+    """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Array, Metrics]:
         action, log_prob = agent.policy(params["actor"], batch.obs).sample_and_log_prob(key)
         q_value = agent.q_values(jax.lax.stop_gradient(params["critic"]), batch.obs, action).min(0)
         num_dimensions = math.prod(batch.action.shape[1:])
@@ -111,12 +136,18 @@ def actor_loss(config: SACConfig) -> LossFn:
 
 
 def with_temperature_loss(
-    config: SACConfig | DiscreteSACConfig, params: Params, actor: Array, *, entropy: Array, wanted: float
+    config: SACConfig | DiscreteSACConfig,
+    params: Params,
+    actor: Array,
+    *,
+    entropy: Array,
+    wanted: float,
 ) -> tuple[Array, Metrics]:
-    """The actor's loss plus, where the temperature is learned, log temperature · (entropy - wanted entropy), and metrics.
+    """The actor's loss plus, where the temperature is learned, log temperature · (entropy - wanted
+    entropy), and metrics.
 
-    As in Stable-Baselines3. The paper (eq. 18) has the temperature itself in front, which scales the gradient by it; the sign
-    is the same. Neither loss moves the other's parameters.
+    As in Stable-Baselines3. The paper (eq. 18) has the temperature itself in front, which scales
+    the gradient by it; the sign is the same. Neither loss moves the other's parameters.
     """
     metrics = {"actor_loss": actor, "entropy": entropy, "temperature": temperature(config, params)}
     if config.temperature is not None:

@@ -1,10 +1,11 @@
-"""Twin Delayed Deep Deterministic policy gradient (Fujimoto et al. 2018, "Addressing Function Approximation Error in
-Actor-Critic Methods") for continuous actions.
+"""Twin Delayed Deep Deterministic policy gradient (Fujimoto et al. 2018, "Addressing Function
+Approximation Error in Actor-Critic Methods") for continuous actions.
 
-Follows Stable-Baselines3's TD3 and the paper's code: both critics learn in every update; the actor, and after it the targets of
-all networks, in every `policy_delay`-th. Departs from both in half the squared error and in the initial weights (see
-`deterministic_actor_critic`). Noise is that of actions in [-1, 1], as in Stable-Baselines3; the paper's code scales it by the
-environment's bound. Exploration is the agent's affair.
+Follows Stable-Baselines3's TD3 and the paper's code: both critics learn in every update; the actor,
+and after it the targets of all networks, in every `policy_delay`-th. Departs from both in half the
+squared error and in the initial weights (see `deterministic_actor_critic`). Noise is that of
+actions in [-1, 1], as in Stable-Baselines3; the paper's code scales it by the environment's bound.
+Exploration is the agent's affair.
 """
 
 from collections.abc import Callable
@@ -34,16 +35,25 @@ def td3(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """TD3 as an `Algorithm`, for agents like `deterministic_actor_critic`; batches are `Replayed`, else as for `ppo`.
+    """TD3 as an `Algorithm`, for agents like `deterministic_actor_critic`; batches are `Replayed`,
+    else as for `ppo`.
 
     Critics and actor have an optimiser state each; `optimizer` and `process_gradients` serve both.
     """
     config = validate(config or TD3Config())
-    overrides = Overrides(optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients)
+    overrides = Overrides(
+        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+    )
     optimizer = optimizer or optimizer_of(config)
 
     def step(group: str, loss: LossFn, every: int) -> GradientStep:
-        return GradientStep(loss=loss, optimizer=optimizer, group=group, process_gradients=process_gradients, every=every)
+        return GradientStep(
+            loss=loss,
+            optimizer=optimizer,
+            group=group,
+            process_gradients=process_gradients,
+            every=every,
+        )
 
     return off_policy(
         "td3",
@@ -58,29 +68,42 @@ def td3(
 
 
 def critic_loss(config: TD3Config) -> LossFn:
-    """Half the squared error of both critics against the lesser target value of what follows, summed over the critics.
+    """Half the squared error of both critics against the lesser target value of what follows,
+    summed over the critics.
 
     The target's action is smoothed (Algorithm 1 and eq. 14 of the paper).
     """
 
-    def loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> tuple[Array, Metrics]:
+    def loss(
+        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    ) -> tuple[Array, Metrics]:
         next_action = smoothed(agent.act(target_params["actor"], batch.next_obs), config, key)
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * next_q
-        q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))  # [2, M]
+        q_values = agent.q_values(
+            params["critic"], batch.obs, agent.to_unit(batch.action)
+        )  # [2, M]
         return twin_loss(q_values, target, batch.weight)
 
     return loss
 
 
 def smoothed(unit_action: Action, config: TD3Config, key: Key) -> Action:
-    """Unit actions with noise on them: the noise is clipped to ± `target_noise_clip`, then the action to [-1, 1]."""
+    """Unit actions with noise on them: the noise is clipped to ± `target_noise_clip`, then the
+    action to [-1, 1].
+    """
     noise = config.target_noise * jax.random.normal(key, unit_action.shape, unit_action.dtype)
     noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
     return jnp.clip(unit_action + noise, -1.0, 1.0)
 
 
-def actor_loss(agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key) -> Array:
-    """Minus the first critic at the actor's own actions (the deterministic policy gradient, line 11 of Algorithm 1)."""
-    q_values = agent.q_values(jax.lax.stop_gradient(params["critic"]), batch.obs, agent.act(params["actor"], batch.obs))
+def actor_loss(
+    agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+) -> Array:
+    """Minus the first critic at the actor's own actions (the deterministic policy gradient, line 11
+    of Algorithm 1).
+    """
+    q_values = agent.q_values(
+        jax.lax.stop_gradient(params["critic"]), batch.obs, agent.act(params["actor"], batch.obs)
+    )
     return -q_values[0].mean()

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from rlkit.envs import CheckReport
 
 COMMAND = "rlkit check-env"
-USAGE = f"""Plays ENV at random and reports the mistakes in it: what, why it matters, what to do. Trains nothing.
+USAGE = f"""Plays ENV at random and reports its mistakes: what, why it matters, what to do.
+Trains nothing.
 
-ENV is what `rlkit train` takes: an id such as gymnasium/Hopper-v5, or a class of your own, my_package.my_module:MyEnv.
-On environments of Gymnasium its own checker runs too. Exit code 0: no errors (warnings may be meant); 1: errors, which
-break training; 2: no such environment, or wrong arguments.
+ENV is what `rlkit train` takes: an id such as gymnasium/Hopper-v5, or a class of your own,
+my_package.my_module:MyEnv. On environments of Gymnasium its own checker runs too.
+Exit code 0: no errors (warnings may be intended); 1: errors, which break training;
+2: no such environment, or wrong arguments.
 
   {COMMAND} gymnasium/CartPole-v1
   {COMMAND} my_module:Maze --env-arguments '{{"size": 5}}' --num-steps 2000
@@ -45,17 +47,27 @@ class CheckEnvFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Checks as `arguments` say; returns the exit code."""
-    chosen = validation.validate(flags.parse(CheckEnvFlags, arguments, command=COMMAND, description=USAGE))
+    chosen = validation.validate(
+        flags.parse(CheckEnvFlags, arguments, command=COMMAND, description=USAGE)
+    )
     kwargs = flags.json_object("--env-arguments", chosen.env_arguments)
     own_env.check_typed(chosen.env)
     own_env.register(chosen.env)
     from rlkit.envs import check_env
 
-    report = check_env(chosen.env, num_steps=chosen.num_steps, seed=chosen.seed, env_arguments=kwargs, raise_on_error=False)
+    report = check_env(
+        chosen.env,
+        num_steps=chosen.num_steps,
+        seed=chosen.seed,
+        env_arguments=kwargs,
+        raise_on_error=False,
+    )
     print(_as_json(report) if chosen.json else report)
     return 0 if report.ok else 1
 
 
 def _as_json(report: "CheckReport") -> str:
     findings = [dataclasses.asdict(finding) for finding in report.findings]
-    return json.dumps({"env": report.name, "ok": report.ok, "findings": findings, "measured": report.measured})
+    return json.dumps(
+        {"env": report.name, "ok": report.ok, "findings": findings, "measured": report.measured}
+    )

@@ -23,22 +23,30 @@ COMMAND = "rlkit evaluate"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Plays episodes with the policy of the run in RUN_DIR, by its most likely actions and again by sampled ones."""
+    """Plays episodes with the policy of the run in RUN_DIR, by its most likely actions and again by
+    sampled ones.
+    """
 
     run_dir: flags.RunDir
     """Directory of the run."""
     checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] | None = None
-    """Which policy: best, latest or the step of a checkpoint; None: the best one, of a run without evaluations the latest."""
+    """Which policy: best, latest or the step of a checkpoint; None: the best one, of a run without
+    evaluations the latest.
+    """
     episodes: PositiveInt = 100
     """Episodes to play each way."""
     seed_index: Annotated[int, Ge(0)] | None = None
     """Which seed of a run with several, counted from 0; None: the best one."""
     seed: Seed | None = None
-    """Seed of the episodes; None: always the same ones, others than those that the training evaluated on."""
+    """Seed of the episodes; None: always the same ones, others than those that the training
+    evaluated on.
+    """
     num_envs: PositiveInt | None = None
     """Environments that run side by side; None: as the policy sees fit."""
     env: str | None = None
-    """The run's environment, once more, where it is a class of your own (module:Class): no file alone has code imported."""
+    """The run's environment, once more, where it is a class of your own (module:Class): no file
+    alone has code imported.
+    """
     json: bool = False
     """Print one JSON object, with the value of every episode."""
 
@@ -46,9 +54,11 @@ class EvaluateFlags:
 def run(arguments: Sequence[str]) -> int:
     """Evaluates as `arguments` say; returns the exit code."""
     chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
-    own_env.check_run(own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir)
+    own_env.check_run(
+        own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
+    )
     own_env.register(chosen.env)
-    from rlkit.training.compilation_cache import enable_compilation_cache
+    from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
 
     enable_compilation_cache()
@@ -60,19 +70,28 @@ def run(arguments: Sequence[str]) -> int:
 
 def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
     lines = [
-        f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps; {len(result['return'])} episodes each way",
+        (
+            f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps;"
+            f" {len(result['return'])} episodes each way"
+        ),
         "actions           return              length",
     ]
     for name, prefix in (("most likely", ""), ("sampled", "sampled_")):
-        lines.append(f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}")
+        lines.append(
+            f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}"
+        )
     told: dict[str, Any] = result.get("done_info", {})
     lines += ["", "what the environment says at the end, on average"] if told else []
-    lines += [f"{name:<28}{float(value):10.4g}" for name, value in told.items() if np.ndim(value) == 0]
+    lines += [
+        f"{name:<28}{float(value):10.4g}" for name, value in told.items() if np.ndim(value) == 0
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _as_json(policy: "Policy", result: dict[str, Any]) -> str:
-    episodes = {name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"}
+    episodes = {
+        name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
+    }
     averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
     told = {name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()}
     about = {"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps}

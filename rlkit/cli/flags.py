@@ -1,4 +1,6 @@
-"""Flags from dataclasses: every field is one, its docstring the help. Mistakes become a `ConfigError` of one line."""
+"""Flags from dataclasses: every field is one, its docstring the help. Mistakes become a
+`ConfigError` of one line.
+"""
 
 import contextlib
 import dataclasses
@@ -20,9 +22,15 @@ RunDir = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
 
 
 def parse(
-    kind: type[F], arguments: Sequence[str], *, command: str, description: str | None = None, default: F | None = None
+    kind: type[F],
+    arguments: Sequence[str],
+    *,
+    command: str,
+    description: str | None = None,
+    default: F | None = None,
 ) -> F:
-    """Builds a `kind` from `arguments`; nested fields are flags without a prefix, the values of `default` those not given.
+    """Builds a `kind` from `arguments`; nested fields are flags without a prefix, the values of
+    `default` those not given.
 
     `command` is how the user called it, for the help. `--help` prints it and raises `SystemExit`.
     """
@@ -41,9 +49,15 @@ def parse(
     except SystemExit as done:
         if not done.code:
             raise
-        raise ConfigError(f"{_first_paragraph(message.getvalue())}; see `{command} --help`") from None
+        raise ConfigError(
+            f"{_first_paragraph(message.getvalue())}; see `{command} --help`"
+        ) from None
     if unknown:
-        cure = did_you_mean(unknown[0], flags(kind)) if unknown[0].startswith("-") else f"see `{command} --help`"
+        cure = (
+            did_you_mean(unknown[0], flags(kind))
+            if unknown[0].startswith("-")
+            else f"see `{command} --help`"
+        )
         raise ConfigError(f"unknown argument {unknown[0]!r}; {cure}")
     return found
 
@@ -59,7 +73,9 @@ def flags(kind: type) -> Iterator[str]:
 
 
 def peek(arguments: Sequence[str], flag: str) -> str | None:
-    """The value of `flag`, looked up before the rest can be parsed because it decides what the other flags are."""
+    """The value of `flag`, looked up before the rest can be parsed because it decides what the
+    other flags are.
+    """
     for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument == flag:
             return following
@@ -73,13 +89,21 @@ def json_object(flag: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{flag} is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'") from None
-    require(isinstance(found, dict), f"{flag} must be a JSON object, got {text!r}", "write '{\"name\": value}'")
+        raise ConfigError(
+            f"{flag} is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'"
+        ) from None
+    require(
+        isinstance(found, dict),
+        f"{flag} must be a JSON object, got {text!r}",
+        "write '{\"name\": value}'",
+    )
     return found
 
 
 def _first_paragraph(message: str) -> str:
-    """What tyro's message says: it has a title, a frame or (where the terminal has none) a rule, and hints further down."""
+    """What tyro's message says: it has a title, a frame or (where the terminal has none) a rule,
+    and hints further down.
+    """
     rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
     below_title = itertools.dropwhile(_is_rule, rows[1:])
     said = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))

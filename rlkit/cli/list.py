@@ -13,7 +13,10 @@ def run(arguments: Sequence[str]) -> int:
         print(f"usage: {COMMAND} {'|'.join(KINDS)}\n\nNames of what can be trained, one a line.")
         return 0
     if len(arguments) != 1:
-        raise ConfigError(f"{COMMAND} needs one word, got {' '.join(arguments) or 'none'}; write one of {', '.join(KINDS)}")
+        raise ConfigError(
+            f"{COMMAND} needs one word, got {' '.join(arguments) or 'none'}; write one of"
+            f" {', '.join(KINDS)}"
+        )
     if arguments[0] not in KINDS:
         raise ConfigError(f"cannot list {arguments[0]!r}; {did_you_mean(arguments[0], KINDS)}")
     for line in KINDS[arguments[0]]():

@@ -1,4 +1,6 @@
-"""The command `rlkit`. Imports no JAX: each command imports what it needs once its arguments are known to be right."""
+"""The command `rlkit`. Imports no JAX: each command imports what it needs once its arguments are
+known to be right.
+"""
 
 import gc
 import os
@@ -9,8 +11,8 @@ from importlib import import_module
 from rlkit import __version__
 from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 
-# When the garbage collector looks. A start makes half a million objects that stay: with Python's own (700, 10, 10) it looks at
-# all of them five times.
+# When the garbage collector looks. A start makes half a million objects that stay: with Python's
+# own (700, 10, 10) it looks at all of them five times.
 PATIENT = (20_000, 10, 10)
 COMMANDS = {
     "train": "train an algorithm on an environment",
@@ -23,7 +25,8 @@ COMMANDS = {
 
 HELP = f"""usage: rlkit COMMAND [arguments]
 
-Reinforcement learning in JAX: one training loop, compiled end to end where the environment allows it.
+Reinforcement learning in JAX: one training loop, compiled end to end where the environment
+allows it.
 
 commands:
 {chr(10).join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())}
@@ -47,8 +50,9 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command in `argv` (None: of this process) and returns its exit code.
 
-    0: done; 1: training diverged or an environment failed, which its message tells with the traceback (a bug shows its own,
-    which also exits with 1); 2: a mistake in the input, told in one line; 128 + n: stopped by signal n.
+    0: done; 1: training diverged or an environment failed, which its message tells with the
+    traceback (a bug shows its own, which also exits with 1); 2: a mistake in the input, told in one
+    line; 128 + n: stopped by signal n.
     """
     if argv is None:  # the process is ours
         gc.set_threshold(*PATIENT)
@@ -61,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("rlkit: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader left, as `head` does; the interpreter would complain once more when it flushes
+    except (
+        BrokenPipeError
+    ):  # the reader left, as `head` does; the interpreter would complain once more when it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as done:  # of `--help`

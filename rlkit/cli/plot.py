@@ -22,7 +22,9 @@ class PlotFlags:
     run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
     """Directories of the runs."""
     output: str | None = None
-    """The picture, a PNG file; None: learning_curve.png or, where that exists, learning_curve-2.png and so on."""
+    """The picture, a PNG file; None: learning_curve.png or, where that exists, learning_curve-2.png
+    and so on.
+    """
     overwrite: bool = False
     """Replace the picture if it exists."""
     metric: str = "eval/avg_return"
@@ -36,12 +38,22 @@ class PlotFlags:
 def run(arguments: Sequence[str]) -> int:
     """Draws as `arguments` say; returns the exit code."""
     chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
-    output = _free_name() if chosen.output is None and not chosen.overwrite else chosen.output or DEFAULT_OUTPUT
+    output = (
+        _free_name()
+        if chosen.output is None and not chosen.overwrite
+        else chosen.output or DEFAULT_OUTPUT
+    )
     free = chosen.overwrite or not os.path.lexists(output)
-    require(free, f"{output} exists already", "replace it with --overwrite, or choose another --output")
-    from rlkit.training.plotting import learning_curve
+    require(
+        free, f"{output} exists already", "replace it with --overwrite, or choose another --output"
+    )
+    from rlkit.training.logs.plotting import learning_curve
 
-    print(learning_curve(chosen.run_dirs, output, metric=chosen.metric, x=chosen.x, title=chosen.title))
+    print(
+        learning_curve(
+            chosen.run_dirs, output, metric=chosen.metric, x=chosen.x, title=chosen.title
+        )
+    )
     return 0
 
 

@@ -7,18 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from rlkit.training.loggers import human_seconds
+from rlkit.training.logs.loggers import human_seconds
 
 
 def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") -> str:
-    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer iteration, maybe empty.
+    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer
+    iteration, maybe empty.
 
     `env_flag`: what else the next commands need, a space before it.
     """
     lines = ["", *_speed(run_dir)]
     evaluated = [evaluation for evaluation in history if "return" in evaluation]
     if evaluated:
-        lines += ["", *_scores(np.atleast_2d(evaluated[-1]["return"]), np.atleast_2d(evaluated[-1]["length"]))]
+        lines += [
+            "",
+            *_scores(
+                np.atleast_2d(evaluated[-1]["return"]), np.atleast_2d(evaluated[-1]["length"])
+            ),
+        ]
     lines += ["", f"results      {run_dir}"]
     if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
         lines.append(f"picture      {run_dir}/learning_curve.png")
@@ -36,17 +42,29 @@ def mean_and_spread(values: np.ndarray) -> str:
 
 
 def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """A row for each seed, over its episodes, and one for all, over the means of the seeds; [S, E]."""
-    lines = ["final evaluation, deterministic actions", "seed index        return              length"]
+    """A row for each seed, over its episodes, and one for all, over the means of the
+    seeds; [S, E].
+    """
+    lines = [
+        "final evaluation, deterministic actions",
+        "seed index        return              length",
+    ]
     rows = zip(returns, lengths, strict=True)
-    lines += [f"{seed:<12}{mean_and_spread(scores)}{mean_and_spread(steps)}" for seed, (scores, steps) in enumerate(rows)]
+    lines += [
+        f"{seed:<12}{mean_and_spread(scores)}{mean_and_spread(steps)}"
+        for seed, (scores, steps) in enumerate(rows)
+    ]
     if len(returns) > 1:
-        lines.append(f"{'all':<12}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}")
+        lines.append(
+            f"{'all':<12}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}"
+        )
     return [line.rstrip() for line in lines]
 
 
 def _speed(run_dir: str) -> list[str]:
-    """The size of the run and its speed, compiling included, from its summary; nothing where that is missing."""
+    """The size of the run and its speed, compiling included, from its summary; nothing where that
+    is missing.
+    """
     try:
         summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
         steps, seeds = summary["env_steps"], summary["num_seeds"]
@@ -55,4 +73,7 @@ def _speed(run_dir: str) -> list[str]:
         return []
     size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
     speed = f"{seeds * steps / max(seconds, 1e-3):,.0f} a second{over}"
-    return [f"{size} steps in {human_seconds(seconds)} ({speed}; compiling took {human_seconds(compiling)} of it)"]
+    return [
+        f"{size} steps in {human_seconds(seconds)} ({speed}; compiling took"
+        f" {human_seconds(compiling)} of it)"
+    ]

@@ -14,17 +14,22 @@ COMMAND = "rlkit resume"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumeFlags:
-    """Continues the run in RUN_DIR as if it had never stopped; the rows after the checkpoint are logged again."""
+    """Continues the run in RUN_DIR as if it had never stopped; the rows after the checkpoint are
+    logged again.
+    """
 
     run_dir: flags.RunDir
     """Directory of the run."""
     total_steps: PositiveInt | None = None
-    """Environment steps to train for in all, to extend the run; None: as many as it was started for. Those that fill a replay
-    buffer anew, which was not saved, come on top."""
+    """Environment steps to train for in all, to extend the run; None: as many as it was started
+    for. Those that fill a replay buffer anew, which was not saved, come on top.
+    """
     save_replay: bool | None = None
     """Save the replay buffer from now on, or do not; None: as the run was started."""
     env: str | None = None
-    """The run's environment, once more, where it is a class of your own (module:Class): no file alone has code imported."""
+    """The run's environment, once more, where it is a class of your own (module:Class): no file
+    alone has code imported.
+    """
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -40,6 +45,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _reopen(chosen: ResumeFlags) -> Any:
-    from rlkit.training.building import reopen
+    from rlkit.training.from_config import reopen
 
     return reopen(chosen.run_dir, total_steps=chosen.total_steps, save_replay=chosen.save_replay)

@@ -1,4 +1,6 @@
-"""`rlkit train`: settings from a preset or a file, flags above them, then training to the end or to a signal."""
+"""`rlkit train`: settings from a preset or a file, flags above them, then training to the end or to
+a signal.
+"""
 
 import dataclasses
 import json
@@ -24,14 +26,16 @@ COMMAND = "rlkit train"
 
 
 def usage() -> str:
-    """What `rlkit train --help` says; the help of one algorithm and environment lists their settings."""
+    """What `rlkit train --help` says; the help of one algorithm and environment lists their
+    settings.
+    """
     summaries = list_algorithms()
     width = max(map(len, summaries))
     algorithms = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
     return f"""usage: {COMMAND} ALGORITHM ENV [--setting value ...]
 
-Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none; flags change
-single settings.
+Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none;
+flags change single settings.
 
 algorithms:
 {algorithms}
@@ -40,7 +44,7 @@ environments (`rlkit list envs`):
   gymnax/NAME       JAX environments: the whole run is one compiled program
   gymnasium/NAME    what Gymnasium has, or a package registered with it: simulators on the host
   envpool/NAME      EnvPool's C++ simulators
-  module:Class      a class of your own, of a gymnasium.Env or a JaxEnv, imported as from the current directory
+  module:Class      a gymnasium.Env or JaxEnv class of your own, importable from here
 
 presets: `rlkit list presets`
 
@@ -51,8 +55,8 @@ examples:
   {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --env-arguments '{{"vectorization": "async"}}'
   {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100000 --env-arguments '{{"size": 5}}'
   {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
-  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml        the settings as a file for --config
-  {COMMAND} ppo gymnax/CartPole-v1 --help                       every setting, what it means, its value
+  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml     the settings as a file for --config
+  {COMMAND} ppo gymnax/CartPole-v1 --help                    every setting, what it means, its value
 """
 
 
@@ -61,8 +65,9 @@ class RunFlags:
     """The run as a whole."""
 
     config: str | None = None
-    """YAML file of settings, such as the config.yaml of a run, in place of the preset; its run_dir and restore_checkpoint are
-    left out."""
+    """YAML file of settings, such as the config.yaml of a run, in place of the preset; its run_dir
+    and restore_checkpoint are left out.
+    """
     agent: str = "actor_critic"
     """Name of the agent."""
     seed: int = 0
@@ -70,8 +75,9 @@ class RunFlags:
     num_envs: int = 4
     """Environments that run side by side."""
     env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode": 200}}' for Gymnax or
-    '{"vectorization": "async"}' for Gymnasium."""
+    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode":
+    200}}' for Gymnax or '{"vectorization": "async"}' for Gymnasium.
+    """
     dry_run: bool = False
     """Print the settings as YAML and stop."""
 
@@ -85,7 +91,11 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     base = _base_config(names, file, flags.peek(arguments, "--agent"))
     has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
-    require(has_seed, f"{file} is of a run that was started from a key, not from a seed", "choose one with --seed N")
+    require(
+        has_seed,
+        f"{file} is of a run that was started from a key, not from a seed",
+        "choose one with --seed N",
+    )
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
@@ -94,20 +104,28 @@ def run(arguments: Sequence[str]) -> int:
         print(run_config.dump(config), end="")
         return 0
     run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
-    config = dataclasses.replace(config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir))
+    config = dataclasses.replace(
+        config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
+    )
     check_run_dir(config.trainer)
     _check_sizes(config)
     if config.trainer.deterministic:
         pin_threads()
     own_env.register(_typed_env(names))
-    return train_to_end(lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed)
+    return train_to_end(
+        lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed
+    )
 
 
 def _check_sizes(config: RunConfig) -> None:
     """Raises what can be told of a run without importing JAX."""
     trainer, num_envs = config.trainer, config.env.num_envs
     length = (trainer.total_steps, trainer.num_checkpoints, trainer.epochs_per_checkpoint)
-    require(length != (None, None, None), "the length of training is not set", "add --total-steps 500000, for instance")
+    require(
+        length != (None, None, None),
+        "the length of training is not set",
+        "add --total-steps 500000, for instance",
+    )
     require(
         trainer.overlap != "acting" or num_envs % 2 == 0,
         f"--overlap acting needs an even number of environments, got {num_envs}",
@@ -116,7 +134,7 @@ def _check_sizes(config: RunConfig) -> None:
 
 
 def _build(config: RunConfig) -> Any:
-    from rlkit.training.building import build
+    from rlkit.training.from_config import build
 
     return build(config)
 
@@ -131,21 +149,38 @@ def _positionals(arguments: Sequence[str]) -> list[str]:
 
 
 def _base_config(names: list[str], file: str | None, agent: str | None) -> RunConfig:
-    """The settings below the flags; `names` are algorithm and environment, which a file may name instead."""
+    """The settings below the flags; `names` are algorithm and environment, which a file may name
+    instead.
+    """
     if len(names) != 2 and (names or file is None):
-        cure = f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms: {', '.join(list_algorithms())})"
-        raise ConfigError(f"{COMMAND} needs an algorithm and an environment first, got {' '.join(names) or 'none'}; {cure}")
+        cure = (
+            f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms:"
+            f" {', '.join(list_algorithms())})"
+        )
+        raise ConfigError(
+            f"{COMMAND} needs an algorithm and an environment first, got"
+            f" {' '.join(names) or 'none'}; {cure}"
+        )
     if names:
         algorithm_entry(names[0])
         _check_env(names[1])
-    config = run_config.for_another_run(run_config.load(file)) if file is not None else run_config.preset(*names)
+    config = (
+        run_config.for_another_run(run_config.load(file))
+        if file is not None
+        else run_config.preset(*names)
+    )
     if names and config.algorithm != names[0]:
-        raise ConfigError(f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND} {config.algorithm} ...`")
+        raise ConfigError(
+            f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND}"
+            f" {config.algorithm} ...`"
+        )
     if names and config.env.id != names[1]:
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, id=names[1]))
     if not names and is_class_id(config.env.id):
         cure = f"type it: `{COMMAND} {config.algorithm} {config.env.id} --config {file}`"
-        raise ConfigError(f"{file} is for a class of your own, which is imported only if you say so; {cure}")
+        raise ConfigError(
+            f"{file} is for a class of your own, which is imported only if you say so; {cure}"
+        )
     _check_env(config.env.id)
     if agent is not None and agent != config.agent:
         agent_entry(agent)
@@ -158,17 +193,34 @@ def _typed_env(names: list[str]) -> str | None:
 
 
 def _check_env(env_id: str) -> None:
-    """Raises for an id that needs the network, and what the registry says to one that nobody knows, before any slow import."""
+    """Raises for an id that needs the network, and what the registry says to one that nobody knows,
+    before any slow import.
+    """
     suite, _, name = env_id.partition("/")
     offline = suite != "gymnax" or name not in NEEDS_NETWORK
-    require(offline, f"{env_id} cannot run offline ({NEEDS_NETWORK.get(name)})", "use another id, see `rlkit list envs`")
+    require(
+        offline,
+        f"{env_id} cannot run offline ({NEEDS_NETWORK.get(name)})",
+        "use another id, see `rlkit list envs`",
+    )
     own_env.check_typed(env_id)
 
 
-def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> tuple[RunConfig, bool]:
-    """`config` with the settings in `arguments` in place of its own, checked; and whether this is a dry run."""
-    parts = {"hyperparameters": config.hyperparameters, "network": config.network, "trainer": config.trainer}
-    fields: list[tuple[str, Any]] = [("run", RunFlags), *((name, type(part)) for name, part in parts.items())]
+def _override(
+    config: RunConfig, arguments: Sequence[str], *, command: str
+) -> tuple[RunConfig, bool]:
+    """`config` with the settings in `arguments` in place of its own, checked; and whether this is a
+    dry run.
+    """
+    parts = {
+        "hyperparameters": config.hyperparameters,
+        "network": config.network,
+        "trainer": config.trainer,
+    }
+    fields: list[tuple[str, Any]] = [
+        ("run", RunFlags),
+        *((name, type(part)) for name, part in parts.items()),
+    ]
     kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     run_flags = RunFlags(
         agent=config.agent or "",
@@ -176,13 +228,30 @@ def _override(config: RunConfig, arguments: Sequence[str], *, command: str) -> t
         num_envs=config.env.num_envs,
         env_arguments=json.dumps(config.env.arguments),
     )
-    description = f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or file."
-    found: Any = flags.parse(kind, arguments, command=command, description=description, default=kind(run=run_flags, **parts))
-    require(found.run.num_envs >= 1, f"--num-envs must be positive, got {found.run.num_envs}", "use --num-envs 8, for instance")
-    env = EnvConfig(
-        id=config.env.id, num_envs=found.run.num_envs, arguments=flags.json_object("--env-arguments", found.run.env_arguments)
+    description = (
+        f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or"
+        " file."
     )
-    changed = dataclasses.replace(config, env=env, seed=found.run.seed, **{name: getattr(found, name) for name in parts})
+    found: Any = flags.parse(
+        kind,
+        arguments,
+        command=command,
+        description=description,
+        default=kind(run=run_flags, **parts),
+    )
+    require(
+        found.run.num_envs >= 1,
+        f"--num-envs must be positive, got {found.run.num_envs}",
+        "use --num-envs 8, for instance",
+    )
+    env = EnvConfig(
+        id=config.env.id,
+        num_envs=found.run.num_envs,
+        arguments=flags.json_object("--env-arguments", found.run.env_arguments),
+    )
+    changed = dataclasses.replace(
+        config, env=env, seed=found.run.seed, **{name: getattr(found, name) for name in parts}
+    )
     return validation.validate(changed), found.run.dry_run
 
 

@@ -1,4 +1,6 @@
-"""Environments: any JAX environment, batched and resetting itself. Names load on first use; importing this imports no JAX."""
+"""Environments: any JAX environment, batched and resetting itself. Names load on first use;
+importing this imports no JAX.
+"""
 
 import lazy_loader
 

@@ -1,13 +1,13 @@
 from .base import EnvAdapter, JaxEnv
-from .checking import CheckReport, check_env
-from .contract import Finding
-from .envpool import EnvPoolAdapter
-from .gymnasium import GymnasiumAdapter
-from .gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
-from .observation_wrappers import CastObservation, FlattenObservation, FrameStack
+from .checking.check_env import CheckReport, check_env
+from .host.envpool import EnvPoolAdapter
+from .host.gymnasium import GymnasiumAdapter
+from .jittable.contract import Finding
+from .jittable.gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
+from .jittable.observation_wrappers import CastObservation, FlattenObservation, FrameStack
+from .jittable.vectorized import VectorizedEnv, vectorize
+from .jittable.wrappers import RescaleAction, TimeLimit
 from .registry import list_envs, make_env, register_env
-from .vectorized import VectorizedEnv, vectorize
-from .wrappers import RescaleAction, TimeLimit
 
 __all__ = [
     "CastObservation",

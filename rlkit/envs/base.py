@@ -1,4 +1,6 @@
-"""The two contracts of environments: `EnvAdapter`, what algorithms train on, and `JaxEnv`, what users write."""
+"""The two contracts of environments: `EnvAdapter`, what algorithms train on, and `JaxEnv`, what
+users write.
+"""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,9 +14,9 @@ from rlkit.types import EnvState, Key, Obs, PyTree, TimeStep
 class EnvAdapter(Protocol):
     """A batch of `num_envs` environments that reset themselves when an episode ends.
 
-    Jittable adapters are pure: all state is in `EnvState`, `reset` and `step` may be traced. Host adapters
-    (`is_jittable = False`) are called from Python. Actions in a Box are clipped to its bounds by the adapter, so agents may
-    hand over unbounded samples.
+    Jittable adapters are pure: all state is in `EnvState`, `reset` and `step` may be traced. Host
+    adapters (`is_jittable = False`) are called from Python. Actions in a Box are clipped to its
+    bounds by the adapter, so agents may hand over unbounded samples.
     """
 
     @property
@@ -44,7 +46,9 @@ class EnvAdapter(Protocol):
 
     @property
     def spec(self) -> tuple[str, dict[str, Any]] | None:
-        """(registry id, keyword arguments) that rebuild it with `make_env`; `None`: built from Python objects."""
+        """(registry id, keyword arguments) that rebuild it with `make_env`; `None`: built from
+        Python objects.
+        """
         ...
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
@@ -52,7 +56,9 @@ class EnvAdapter(Protocol):
         ...
 
     def step(self, key: Key, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
-        """One step of every environment, resets included; the key is consumed. `action` is [N, ...]."""
+        """One step of every environment, resets included; the key is consumed. `action` is [N,
+        ...].
+        """
         ...
 
     def close(self) -> None:
@@ -62,14 +68,18 @@ class EnvAdapter(Protocol):
 
 @runtime_checkable
 class JaxEnv(Protocol):
-    """ONE jittable environment without batching and without resetting itself; `vectorize` makes an `EnvAdapter` of it.
+    """ONE jittable environment without batching and without resetting itself; `vectorize` makes an
+    `EnvAdapter` of it.
 
     Optional attributes:
 
-    - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (to add one, wrap in `TimeLimit`).
-    - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves of the environment state,
-      so that changing them recompiles nothing. `params` without `replace_params` is the environment's own affair.
-    - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the true successor.
+    - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (to add one,
+      wrap in `TimeLimit`).
+    - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves
+      of the environment state, so that changing them recompiles nothing. `params` without
+      `replace_params` is the environment's own affair.
+    - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the
+      true successor.
     """
 
     @property
@@ -86,8 +96,12 @@ class JaxEnv(Protocol):
         """(state, observation) of a new episode; the key is consumed."""
         ...
 
-    def step(self, key: Key, state: Any, action: Array) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
-        """(state, observation, reward, terminated, truncated, info) after `action`; the key is consumed."""
+    def step(
+        self, key: Key, state: Any, action: Array
+    ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
+        """(state, observation, reward, terminated, truncated, info) after `action`; the key is
+        consumed.
+        """
         ...
 
 

@@ -1,4 +1,5 @@
-"""Ids of the built-in environments as static tables: listing and mistyping them imports neither JAX nor gymnax (seconds).
+"""Ids of the built-in environments as static tables: listing and mistyping them imports neither JAX
+nor gymnax (seconds).
 
 Tests compare the tables with what they stand for.
 """
@@ -33,7 +34,7 @@ GYMNAX_IDS = (
 )
 NEEDS_NETWORK = {"MNISTBandit-bsuite": "it downloads the MNIST images when it is made"}
 
-# Names of the classes in rlkit.envs.probes.
+# Names of the classes in rlkit.envs.probes.value_probes.
 PROBE_IDS = (
     "ActionChoice",
     "ContinuousAction",
@@ -47,8 +48,8 @@ PROBE_IDS = (
     "ValueOnly",
 )
 
-# Of gymnasium, by what they need to run. Left out, though they can be made: CartPole-v0, whose successor is v1, and what
-# packages register with gymnasium; and Pusher-v4, which needs mujoco < 3.
+# Of gymnasium, by what they need to run. Left out, though they can be made: CartPole-v0, whose
+# successor is v1, and what packages register with gymnasium; and Pusher-v4, which needs mujoco < 3.
 CLASSIC_IDS = (
     "Acrobot-v1",
     "CartPole-v1",
@@ -203,5 +204,6 @@ ATARI_GAMES = (
 ATARI_IDS = tuple(f"ALE/{game}-v5" for game in ATARI_GAMES)
 GYMNASIUM_IDS = (*CLASSIC_IDS, *TOY_TEXT_IDS, *BOX2D_IDS, *MUJOCO_IDS)
 
-# Of EnvPool those with a namesake above; it has many others, which can be made without being listed.
+# Of EnvPool those with a namesake above; it has many others, which can be made without being
+# listed.
 ENVPOOL_IDS = tuple(name for name in GYMNASIUM_IDS if name != "Taxi-v4")

@@ -1,13 +1,14 @@
 """Environments by name: `make_env("suite/name", num_envs)`, and how third parties add theirs.
 
-The suite is the text before the first "/". Three sources, the first that knows an id makes it: `register_env`, the suites that
-come with rlkit, installed packages with an entry point in the group `rlkit.envs`:
+The suite is the text before the first "/". Three sources, the first that knows an id makes it:
+`register_env`, the suites that come with rlkit, installed packages with an entry point in the group
+`rlkit.envs`:
 
     [project.entry-points."rlkit.envs"]
     "mine/Maze-v0" = "my_package.maze:Maze"
 
-Nothing is imported to list ids: not JAX, not a suite, not a package of a third party. And no id has a module imported that it
-names itself: ids come out of files.
+Nothing is imported to list ids: not JAX, not a suite, not a package of a third party. And no id has
+a module imported that it names itself: ids come out of files.
 """
 
 import dataclasses
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from rlkit.envs.base import EnvAdapter, JaxEnv
 
 ENTRY_POINT_GROUP = "rlkit.envs"
-CLASS_ID = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")  # module:Class, once the command line has registered it
+CLASS_ID = re.compile(
+    r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*"
+)  # module:Class, once the command line has registered it
 
 Factory = Callable[..., "JaxEnv | gymnasium.Env[Any, Any] | EnvAdapter"]
 
@@ -43,17 +46,21 @@ class _Entry:
 _registered: dict[str, _Entry] = {}
 
 
-def make_env(env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: int, **kwargs: Any) -> "EnvAdapter":
+def make_env(
+    env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: int, **kwargs: Any
+) -> "EnvAdapter":
     """`num_envs` copies of `env`, stepping together and resetting themselves.
 
-    `env` is an id such as `gymnax/CartPole-v1` or `gymnasium/Ant-v5`; or what `register_env` takes, a class or function; or ONE
-    environment itself, of which there can be only one where it is a `gymnasium.Env`. `kwargs` go to what makes the environment.
-    Where that is a `gymnasium.Env`, those which its maker does not name and `GymnasiumAdapter` does (vectorization,
-    step_timeout, max_episode_steps, ...) go to the adapter.
+    `env` is an id such as `gymnax/CartPole-v1` or `gymnasium/Ant-v5`; or what `register_env` takes,
+    a class or function; or ONE environment itself, of which there can be only one where it is a
+    `gymnasium.Env`. `kwargs` go to what makes the environment. Where that is a `gymnasium.Env`,
+    those which its maker does not name and `GymnasiumAdapter` does (vectorization, step_timeout,
+    max_episode_steps, ...) go to the adapter.
 
-    The result's `spec` is `(id, kwargs)`; `None` without an id, and then a run's config.yaml cannot rebuild it. Raises
-    `UnknownNameError` for an unknown id, `ConfigError` for arguments that the environment does not take or a package that is
-    missing or fails to load, `EnvContractError` for an environment that breaks the contract.
+    The result's `spec` is `(id, kwargs)`; `None` without an id, and then a run's config.yaml cannot
+    rebuild it. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
+    environment does not take or a package that is missing or fails to load, `EnvContractError` for
+    an environment that breaks the contract.
     """
     if isinstance(env, str):
         _check_id(env)
@@ -61,53 +68,90 @@ def make_env(env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: 
     if hasattr(env, "step") and not inspect.isclass(env):
         return _wrap(env, num_envs, kwargs)
     factory: Any = env
-    require(callable(factory), f"environment id is {env!r}", "pass a string such as 'gymnax/CartPole-v1', or a class")
-    return _build(getattr(factory, "__qualname__", repr(factory)), _Entry(factory, None), num_envs, kwargs, spec=None)
+    require(
+        callable(factory),
+        f"environment id is {env!r}",
+        "pass a string such as 'gymnax/CartPole-v1', or a class",
+    )
+    return _build(
+        getattr(factory, "__qualname__", repr(factory)),
+        _Entry(factory, None),
+        num_envs,
+        kwargs,
+        spec=None,
+    )
 
 
-def register_env(env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False) -> None:
+def register_env(
+    env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False
+) -> None:
     """Makes `make_env(env_id, ...)` call `factory`.
 
-    `factory(**kwargs)` returns ONE environment, a `JaxEnv` or a `gymnasium.Env`; its class will do. A function is called
-    once to see which of the two it returns. A factory with a parameter named `num_envs` is called
-    `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`. `max_episode_steps` truncates the episodes of single
-    environments. Registering an id twice is an error unless `overwrite` says otherwise.
+    `factory(**kwargs)` returns ONE environment, a `JaxEnv` or a `gymnasium.Env`; its class will do.
+    A function is called once to see which of the two it returns. A factory with a parameter named
+    `num_envs` is called `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`.
+    `max_episode_steps` truncates the episodes of single environments. Registering an id twice is an
+    error unless `overwrite` says otherwise.
     """
     _check_id(env_id)
     require(
-        callable(factory), f"factory of {env_id!r} is {factory!r}", "pass the environment's class, or a function making one"
+        callable(factory),
+        f"factory of {env_id!r} is {factory!r}",
+        "pass the environment's class, or a function making one",
     )
     taken = env_id in _registered or env_id in BUILT_IN
-    require(overwrite or not taken, f"{env_id!r} is registered already", "choose another id, or pass overwrite=True")
+    require(
+        overwrite or not taken,
+        f"{env_id!r} is registered already",
+        "choose another id, or pass overwrite=True",
+    )
     _registered[env_id] = _Entry(factory, max_episode_steps)
 
 
 def list_envs() -> list[str]:
-    """The ids that `make_env` knows without asking the suites for more, sorted; imports no suite and loads no package."""
+    """The ids that `make_env` knows without asking the suites for more, sorted; imports no suite
+    and loads no package.
+    """
     return sorted(BUILT_IN | _registered.keys() | _entry_points().keys())
 
 
 def check_id(env_id: str) -> None:
-    """Raises what `make_env` would say to an id, as far as that is known without JAX, and makes nothing."""
+    """Raises what `make_env` would say to an id, as far as that is known without JAX, and makes
+    nothing.
+    """
     _check_id(env_id)
     if env_id not in _entry_points():  # whose packages may import JAX
         _find(env_id)
 
 
 def is_class_id(env_id: object) -> bool:
-    """Whether `env_id` is written `module:Class`; only the command line imports such a module, when the user types the id."""
+    """Whether `env_id` is written `module:Class`; only the command line imports such a module, when
+    the user types the id.
+    """
     return isinstance(env_id, str) and CLASS_ID.fullmatch(env_id) is not None
 
 
 def _check_id(env_id: str) -> None:
-    require(isinstance(env_id, str), f"environment id is {env_id!r}", "pass a string such as 'gymnax/CartPole-v1'")
-    require(bool(env_id.strip()), "the environment id is empty", "pass one such as 'gymnax/CartPole-v1'")
+    require(
+        isinstance(env_id, str),
+        f"environment id is {env_id!r}",
+        "pass a string such as 'gymnax/CartPole-v1'",
+    )
+    require(
+        bool(env_id.strip()), "the environment id is empty", "pass one such as 'gymnax/CartPole-v1'"
+    )
     if is_class_id(env_id):
         return
     suite, slash, name = env_id.partition("/")
     if not slash:
-        raise UnknownNameError(f"environment id {env_id!r} has no suite; {suites.suggest(env_id, list_envs())}")
-    require(bool(suite and name), f"environment id {env_id!r} is incomplete", "write it suite/name, as in gymnax/CartPole-v1")
+        raise UnknownNameError(
+            f"environment id {env_id!r} has no suite; {suites.suggest(env_id, list_envs())}"
+        )
+    require(
+        bool(suite and name),
+        f"environment id {env_id!r} is incomplete",
+        "write it suite/name, as in gymnax/CartPole-v1",
+    )
 
 
 def _find(env_id: str) -> _Entry:
@@ -115,8 +159,9 @@ def _find(env_id: str) -> _Entry:
         return _registered[env_id]
     if is_class_id(env_id):
         raise UnknownNameError(
-            f"{env_id!r} names a class, and ids have nothing imported; pass the class itself to make_env, register it with "
-            "register_env, or type the id where the command line asks for an environment"
+            f"{env_id!r} names a class, and ids have nothing imported; pass the class itself to"
+            " make_env, register it with register_env, or type the id where the command line asks"
+            " for an environment"
         )
     factory = suites.find(env_id)
     if factory is not None:
@@ -130,21 +175,31 @@ def _find(env_id: str) -> _Entry:
 def _unknown(env_id: str) -> UnknownNameError:
     known = list_envs()
     hint = suites.suggest(env_id, known)
-    suite, names = env_id.partition("/")[0], sorted({other.partition("/")[0] for other in known if "/" in other})
+    suite, names = (
+        env_id.partition("/")[0],
+        sorted({other.partition("/")[0] for other in known if "/" in other}),
+    )
     if suite not in names:
-        return UnknownNameError(f"there is no environment suite {suite!r} (known: {', '.join(names)}); {hint}")
+        return UnknownNameError(
+            f"there is no environment suite {suite!r} (known: {', '.join(names)}); {hint}"
+        )
     return UnknownNameError(f"there is no environment {env_id!r}; {hint}")
 
 
 def _build(
-    name: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any], *, spec: tuple[str, dict[str, Any]] | None
+    name: str,
+    entry: _Entry,
+    num_envs: int,
+    kwargs: dict[str, Any],
+    *,
+    spec: tuple[str, dict[str, Any]] | None,
 ) -> "EnvAdapter":
     """`name` is for messages. `spec` None: there is no id."""
     import gymnasium
 
     from rlkit.envs.base import EnvAdapter
-    from rlkit.envs.vectorized import vectorize
-    from rlkit.envs.wrappers import TimeLimit
+    from rlkit.envs.jittable.vectorized import vectorize
+    from rlkit.envs.jittable.wrappers import TimeLimit
 
     if inspect.isclass(entry.factory) and issubclass(entry.factory, gymnasium.Env):
         return _build_on_host(name, entry, num_envs, kwargs, spec)
@@ -159,31 +214,54 @@ def _build(
     if isinstance(made, gymnasium.Env):
         made.close()
         return _build_on_host(name, entry, num_envs, kwargs, spec)
-    if not batched and len(arguments) < len(kwargs):  # what looked like a setting of the host adapter is none
+    if not batched and len(arguments) < len(
+        kwargs
+    ):  # what looked like a setting of the host adapter is none
         _check_arguments(name, entry.factory, kwargs)
         made = entry.factory(**kwargs)
     if not isinstance(made, EnvAdapter):
-        made = TimeLimit(made, entry.max_episode_steps) if entry.max_episode_steps is not None else made
+        made = (
+            TimeLimit(made, entry.max_episode_steps)
+            if entry.max_episode_steps is not None
+            else made
+        )
         return vectorize(made, num_envs, spec=spec)
     if made.num_envs != num_envs:
-        cure = "pass num_envs on" if batched else "give the factory a parameter num_envs, or return one environment"
-        raise EnvContractError(f"the factory of {name!r} made {made.num_envs} environments instead of {num_envs}; {cure}")
+        cure = (
+            "pass num_envs on"
+            if batched
+            else "give the factory a parameter num_envs, or return one environment"
+        )
+        raise EnvContractError(
+            f"the factory of {name!r} made {made.num_envs} environments instead of {num_envs};"
+            f" {cure}"
+        )
     if entry.max_episode_steps is not None:
-        raise EnvContractError(f"max_episode_steps of {name!r} needs a single environment; let the factory apply it to each")
+        raise EnvContractError(
+            f"max_episode_steps of {name!r} needs a single environment; let the factory apply it to"
+            " each"
+        )
     if spec is not None and made.spec != spec:
         if dataclasses.is_dataclass(made):
             return dataclasses.replace(made, spec=spec)  # pyright: ignore[reportArgumentType, reportCallIssue]
         if made.is_jittable:
-            raise EnvContractError(f"{name!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to {spec!r}")
+            raise EnvContractError(
+                f"{name!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to"
+                f" {spec!r}"
+            )
         made.spec = spec  # pyright: ignore[reportAttributeAccessIssue]  # read-only in the protocol, not in host adapters
     return made
 
 
 def _build_on_host(
-    name: str, entry: _Entry, num_envs: int, kwargs: dict[str, Any], spec: tuple[str, dict[str, Any]] | None
+    name: str,
+    entry: _Entry,
+    num_envs: int,
+    kwargs: dict[str, Any],
+    spec: tuple[str, dict[str, Any]] | None,
 ) -> "EnvAdapter":
     """Copies of what `entry.factory` makes, which is a `gymnasium.Env`."""
-    from rlkit.envs.gymnasium import GymnasiumAdapter
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
     settings, arguments = _split(entry.factory, kwargs)
     _check_arguments(name, entry.factory, arguments)
@@ -192,7 +270,9 @@ def _build_on_host(
     factory: Any = entry.factory
     namesakes = arguments.keys() & inspect.signature(GymnasiumAdapter).parameters
     if namesakes:
-        factory = functools.partial(factory, **{namesake: arguments.pop(namesake) for namesake in namesakes})
+        factory = functools.partial(
+            factory, **{namesake: arguments.pop(namesake) for namesake in namesakes}
+        )
         factory.__name__ = name
     return GymnasiumAdapter(factory, num_envs, spec=spec, **settings, **arguments)
 
@@ -202,31 +282,47 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
     import gymnasium
 
     from rlkit.envs.base import EnvAdapter
-    from rlkit.envs.vectorized import vectorize
+    from rlkit.envs.jittable.vectorized import vectorize
 
     kind = type(env).__name__
-    require(not isinstance(env, EnvAdapter), f"{kind} is a batch of environments already", "use it as it is")
+    require(
+        not isinstance(env, EnvAdapter),
+        f"{kind} is a batch of environments already",
+        "use it as it is",
+    )
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     require(
-        not vector, f"{kind} is a batch of Gymnasium's own", "pass the class or the id of one environment; rlkit batches it"
+        not vector,
+        f"{kind} is a batch of Gymnasium's own",
+        "pass the class or the id of one environment; rlkit batches it",
     )
     if isinstance(env, gymnasium.Env):
-        from rlkit.envs.gymnasium import GymnasiumAdapter
+        from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
         return GymnasiumAdapter(env, num_envs, **kwargs)
-    require(not kwargs, f"{kind} takes no arguments any more, got {', '.join(kwargs)}", "pass its class with them")
+    require(
+        not kwargs,
+        f"{kind} takes no arguments any more, got {', '.join(kwargs)}",
+        "pass its class with them",
+    )
     return vectorize(env, num_envs)
 
 
 def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(settings of the host adapter, arguments of the factory): a name that both take is the factory's."""
+    """(settings of the host adapter, arguments of the factory): a name that both take is the
+    factory's.
+    """
     if not kwargs:
         return {}, {}
-    from rlkit.envs.gymnasium import GymnasiumAdapter
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
     signature = _signature(factory)
     own = set(signature.parameters) if signature is not None else set()
-    taken = inspect.signature(GymnasiumAdapter).parameters.keys() - {"env", "num_envs", "spec", "kwargs"} - own
+    taken = (
+        inspect.signature(GymnasiumAdapter).parameters.keys()
+        - {"env", "num_envs", "spec", "kwargs"}
+        - own
+    )
     settings = {name: value for name, value in kwargs.items() if name in taken}
     return settings, {name: value for name, value in kwargs.items() if name not in taken}
 
@@ -253,5 +349,7 @@ def _entry_points() -> dict[str, list[plugins.EntryPoint]]:
     found = plugins.entry_points(ENTRY_POINT_GROUP)
     for name in [name for name in found if not all(name.partition("/")[::2])]:
         origin = plugins.package(found.pop(name)[0])
-        warnings.warn(f"{origin} names an environment {name!r}, not suite/name: ignored", stacklevel=3)
+        warnings.warn(
+            f"{origin} names an environment {name!r}, not suite/name: ignored", stacklevel=3
+        )
     return found

@@ -1,4 +1,6 @@
-"""The suites that come with rlkit: what makes an id of each, and what is said to an id that it lacks. Imports no JAX."""
+"""The suites that come with rlkit: what makes an id of each, and what is said to an id that it
+lacks. Imports no JAX.
+"""
 
 import difflib
 import importlib
@@ -25,10 +27,11 @@ SUGGESTED_FIRST = ("gymnax", "gymnasium")  # of environments that several suites
 
 
 def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
-    """What makes `env_id`; `None`: no suite here has it. An unlisted id of EnvPool is found, and checked when it is made:
-    only its import, which brings JAX, tells.
+    """What makes `env_id`; `None`: no suite here has it. An unlisted id of EnvPool is found, and
+    checked when it is made: only its import, which brings JAX, tells.
 
-    Raises `ConfigError` where a package is missing, and for an id that would have gymnasium import a module.
+    Raises `ConfigError` where a package is missing, and for an id that would have gymnasium import
+    a module.
     """
     suite, _, name = env_id.partition("/")
     if suite == "gymnax" and (env_id in BUILT_IN or name in _own_gymnax_ids()):
@@ -44,7 +47,9 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
 
 
 def suggest(env_id: str, known: Iterable[str]) -> str:
-    """A cure for an `env_id` that no suite has: those of `known` that have its name or nearly so, jittable ones first."""
+    """A cure for an `env_id` that no suite has: those of `known` that have its name or nearly so,
+    jittable ones first.
+    """
     known = sorted({*known, *_registered_with_gymnasium()}, key=lambda other: (_rank(other), other))
     suite, _, name = env_id.lower().rpartition("/")
     known = [other for other in known if other.lower().startswith(f"{suite}/")] or known
@@ -53,7 +58,11 @@ def suggest(env_id: str, known: Iterable[str]) -> str:
         names.setdefault(other.lower().rpartition("/")[2], []).append(other)
     nearest = [name] if name in names else difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     hits = [repr(other) for match in nearest for other in names[match]][:3]
-    return f"did you mean {' or '.join(hits)}?" if hits else "`rlkit list envs` names those that there are"
+    return (
+        f"did you mean {' or '.join(hits)}?"
+        if hits
+        else "`rlkit list envs` names those that there are"
+    )
 
 
 def _rank(env_id: str) -> int:
@@ -63,7 +72,7 @@ def _rank(env_id: str) -> int:
 
 def _gymnax(name: str) -> "Callable[..., JaxEnv]":
     def factory(params: dict[str, Any] | None = None, **kwargs: Any) -> "JaxEnv":
-        from rlkit.envs.gymnax import gymnax_env
+        from rlkit.envs.jittable.gymnax import gymnax_env
 
         return gymnax_env(name, params=params, **kwargs)
 
@@ -71,13 +80,15 @@ def _gymnax(name: str) -> "Callable[..., JaxEnv]":
 
 
 def _own_gymnax_ids() -> list[str]:
-    """What the user registered with gymnax itself; looked up only if gymnax has been imported anyway."""
+    """What the user registered with gymnax itself; looked up only if gymnax has been imported
+    anyway.
+    """
     return list(getattr(sys.modules.get("gymnax"), "registered_envs", ()))
 
 
 def _probe(name: str) -> "Callable[..., JaxEnv]":
-    for module in ("probes", "space_probes"):
-        factory = getattr(importlib.import_module(f"rlkit.envs.{module}"), name, None)
+    for module in ("value_probes", "space_probes"):
+        factory = getattr(importlib.import_module(f"rlkit.envs.probes.{module}"), name, None)
         if factory is not None:
             return factory
     raise UnknownNameError(f"there is no probe {name!r}; {did_you_mean(name, PROBE_IDS)}")
@@ -85,7 +96,7 @@ def _probe(name: str) -> "Callable[..., JaxEnv]":
 
 def _gymnasium(name: str) -> "Callable[..., EnvAdapter]":
     def factory(num_envs: int, **kwargs: Any) -> "EnvAdapter":
-        from rlkit.envs.gymnasium import GymnasiumAdapter
+        from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
         return GymnasiumAdapter(name, num_envs, spec=(f"gymnasium/{name}", kwargs), **kwargs)
 
@@ -93,7 +104,9 @@ def _gymnasium(name: str) -> "Callable[..., EnvAdapter]":
 
 
 def _is_gymnasium(name: str) -> bool:
-    """Whether gymnasium, or a package that registered with it, has `name`; raises `ConfigError` if not what it needs."""
+    """Whether gymnasium, or a package that registered with it, has `name`; raises `ConfigError` if
+    not what it needs.
+    """
     if ":" in name:
         module, _, rest = name.partition(":")
         raise ConfigError(
@@ -116,20 +129,28 @@ def _is_gymnasium(name: str) -> bool:
 
 
 def _only_raises(entry_point: Any) -> bool:
-    """Whether it is one of the functions that gymnasium has for versions which it lacks, such as `HalfCheetah-v2`."""
+    """Whether it is one of the functions that gymnasium has for versions which it lacks, such as
+    `HalfCheetah-v2`.
+    """
     return inspect.isfunction(entry_point) and entry_point.__module__ == "gymnasium.envs"
 
 
 def _registered_with_gymnasium() -> list[str]:
-    """What others registered with gymnasium; looked up only if gymnasium has been imported anyway."""
+    """What others registered with gymnasium; looked up only if gymnasium has been
+    imported anyway.
+    """
     registry = getattr(sys.modules.get("gymnasium"), "registry", {})
-    others = [name for name, spec in registry.items() if not str(spec.entry_point).startswith("gymnasium.")]
+    others = [
+        name
+        for name, spec in registry.items()
+        if not str(spec.entry_point).startswith("gymnasium.")
+    ]
     return [f"gymnasium/{name}" for name in others if not _only_raises(registry[name].entry_point)]
 
 
 def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     def factory(num_envs: int, **kwargs: Any) -> "EnvAdapter":
-        from rlkit.envs.envpool import EnvPoolAdapter
+        from rlkit.envs.host.envpool import EnvPoolAdapter
 
         return EnvPoolAdapter(name, num_envs, spec=(f"envpool/{name}", kwargs), **kwargs)
 
@@ -138,4 +159,8 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
 
 def _need(package: str, extra: str, env_id: str) -> None:
     found = importlib.util.find_spec(package) is not None
-    require(found, f"{env_id} needs the package {package!r}, which is not installed", f'pip install "rlkit[{extra}]"')
+    require(
+        found,
+        f"{env_id} needs the package {package!r}, which is not installed",
+        f'pip install "rlkit[{extra}]"',
+    )

@@ -7,7 +7,9 @@ from jax import Array
 
 
 class StepCounter(struct.PyTreeNode):
-    """A 64-bit count as two 32-bit words, so that long runs neither wrap nor lose steps to float32 rounding."""
+    """A 64-bit count as two 32-bit words, so that long runs neither wrap nor lose steps to float32
+    rounding.
+    """
 
     high: Array  # [] uint32
     low: Array  # [] uint32
@@ -23,7 +25,8 @@ class StepCounter(struct.PyTreeNode):
         return StepCounter(high=self.high + (low < self.low).astype(jnp.uint32), low=low)
 
     def remainder(self, divisor: int) -> Array:
-        """What is left of the exact count when divided by `divisor`, [] uint32; 1 <= divisor <= 2**16.
+        """What is left of the exact count when divided by `divisor`, [] uint32; 1 <= divisor <=
+        2**16.
 
         With larger divisors the products of remainders would not fit into a word.
         """
@@ -36,6 +39,8 @@ class StepCounter(struct.PyTreeNode):
         return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)
 
     def to_int(self) -> int:
-        """The exact count as a Python integer, on the host; of several seeds, which all count alike, the first."""
+        """The exact count as a Python integer, on the host; of several seeds, which all count
+        alike, the first.
+        """
         high, low = np.ravel(np.asarray(self.high)), np.ravel(np.asarray(self.low))
         return (int(high[0]) << 32) + int(low[0])

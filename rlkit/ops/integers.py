@@ -8,7 +8,8 @@ from jax import Array
 def uniform_integers(key: Array, shape: tuple[int, ...], limit: Array | int) -> Array:
     """Integers [*shape] int32 in [0, limit), 1 <= limit < 2^31; the key is consumed.
 
-    `jax.random.randint` draws two blocks and divides three times by `limit`: 256 of them take 12.8 µs on a CPU, these 4.7.
+    `jax.random.randint` draws two blocks and divides three times by `limit`: 256 of them take 12.8
+    µs on a CPU, these 4.7.
     """
     return as_integers(jax.random.bits(key, (2, *shape)), limit)
 
@@ -16,7 +17,8 @@ def uniform_integers(key: Array, shape: tuple[int, ...], limit: Array | int) -> 
 def as_integers(bits: Array, limit: Array | int) -> Array:
     """From random bits [2, ...] uint32, integers [...] int32 in [0, limit), 1 <= limit < 2^31.
 
-    floor(x · limit / 2^64) of 64 bits x, so that no integer is likelier than another by more than limit / 2^64.
+    floor(x · limit / 2^64) of 64 bits x, so that no integer is likelier than another by more than
+    limit / 2^64.
 
     >>> as_integers(jnp.array([[0, 2**31, 2**32 - 1], [0, 0, 0]], jnp.uint32), 6).tolist()
     [0, 3, 5]
@@ -25,7 +27,9 @@ def as_integers(bits: Array, limit: Array | int) -> Array:
     limit = jnp.asarray(limit).astype(jnp.uint32)
     whole, fraction = _multiply(high, limit)
     carry, _ = _multiply(low, limit)
-    return (whole + (fraction + carry < fraction)).astype(jnp.int32)  # unsigned sums that wrap are less than their parts
+    return (whole + (fraction + carry < fraction)).astype(
+        jnp.int32
+    )  # unsigned sums that wrap are less than their parts
 
 
 def as_uniform(bits: Array) -> Array:

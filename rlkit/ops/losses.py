@@ -4,22 +4,29 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-FEW = 1024  # numbers of each array, seeds not counted; one after the other, 4,096 made PPO 6 % slower, 128 and 1,024 did not
+# numbers of each array, seeds not counted; one after the other, 4,096 made PPO 6 % slower, 128 and
+# 1,024 did not
+FEW = 1024
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | Array) -> Array:
     """PPO's clipped surrogate as a loss (Schulman et al. 2017, eq. 7, negated).
 
-    >>> loss = clipped_surrogate(jnp.log(jnp.array([1.5, 1.5, 0.5])), jnp.array([1.0, -1.0, -1.0]), 0.2)
+    >>> log_ratio = jnp.log(jnp.array([1.5, 1.5, 0.5]))
+    >>> loss = clipped_surrogate(log_ratio, jnp.array([1.0, -1.0, -1.0]), 0.2)
     >>> [round(x, 4) for x in loss.tolist()]
     [-1.2, 1.5, 0.8]
     """
     ratio = jnp.exp(log_ratio)
-    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip_epsilon, 1.0 + clip_epsilon) * advantage)
+    return -jnp.minimum(
+        ratio * advantage, jnp.clip(ratio, 1.0 - clip_epsilon, 1.0 + clip_epsilon) * advantage
+    )
 
 
 def outside_clip(log_ratio: Array, clip_epsilon: float | Array) -> Array:
-    """1 where the probability ratio left 1 ± clip_epsilon, else 0; its mean is PPO's clip fraction."""
+    """1 where the probability ratio left 1 ± clip_epsilon, else 0; its mean is PPO's clip
+    fraction.
+    """
     return (jnp.abs(jnp.expm1(log_ratio)) > clip_epsilon).astype(jnp.float32)
 
 
@@ -29,7 +36,9 @@ def at_index(values: Array, index: Array) -> Array:
     >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
     [2.0, 3.0]
     """
-    chosen = jnp.arange(values.shape[-1])[None] == index[:, None]  # [M, A]; the gradient of a gather would be a scatter
+    chosen = (
+        jnp.arange(values.shape[-1])[None] == index[:, None]
+    )  # [M, A]; the gradient of a gather would be a scatter
     return jnp.where(jnp.broadcast_to(chosen, values.shape), values, 0.0).sum(-1)
 
 
@@ -38,17 +47,23 @@ def squared_error(prediction: Array, target: Array) -> Array:
     return 0.5 * jnp.square(prediction - target)
 
 
-def clipped_squared_error(prediction: Array, old_prediction: Array, target: Array, clip_epsilon: float | Array) -> Array:
-    """½ max of the squared errors of the prediction and of the prediction kept within ±clip_epsilon of the old one.
+def clipped_squared_error(
+    prediction: Array, old_prediction: Array, target: Array, clip_epsilon: float | Array
+) -> Array:
+    """½ max of the squared errors of the prediction and of the prediction kept within ±clip_epsilon
+    of the old one.
 
-    The value loss of OpenAI baselines' PPO; there is no evidence that it helps (Andrychowicz et al. 2021, §3.1).
+    The value loss of OpenAI baselines' PPO; there is no evidence that it helps (Andrychowicz et al.
+    2021, §3.1).
     """
     kept = old_prediction + jnp.clip(prediction - old_prediction, -clip_epsilon, clip_epsilon)
     return jnp.maximum(squared_error(prediction, target), squared_error(kept, target))
 
 
 def approximate_kl(log_ratio: Array) -> Array:
-    """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r (Schulman 2020, "k3")."""
+    """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r (Schulman 2020,
+    "k3").
+    """
     return jnp.expm1(log_ratio) - log_ratio
 
 
@@ -56,8 +71,9 @@ def approximate_kl(log_ratio: Array) -> Array:
 def means(*values: Array) -> tuple[Array, ...]:
     """The mean of each of several floating arrays, as scalars.
 
-    Arrays of one shape, of up to `FEW` numbers, are added up in one kernel on a CPU, together with what computes them, where
-    XLA makes two of each `values.mean()` and a further one for what it is the mean of.
+    Arrays of one shape, of up to `FEW` numbers, are added up in one kernel on a CPU, together with
+    what computes them, where XLA makes two of each `values.mean()` and a further one for what it is
+    the mean of.
 
     >>> [x.item() for x in means(jnp.array([1.0, 3.0]), jnp.array([0.0, 5.0]))]
     [2.0, 2.5]
@@ -66,14 +82,21 @@ def means(*values: Array) -> tuple[Array, ...]:
         return tuple(x.mean() for x in values)
     flat = [x.reshape(-1).astype(jnp.promote_types(x.dtype, jnp.float32)) for x in values]
     zeros = [jnp.zeros((), x.dtype) for x in flat]
-    sums = jax.lax.reduce(flat, zeros, lambda xs, ys: [jnp.add(x, y) for x, y in zip(xs, ys, strict=True)], (0,))
+    sums = jax.lax.reduce(
+        flat, zeros, lambda xs, ys: [jnp.add(x, y) for x, y in zip(xs, ys, strict=True)], (0,)
+    )
     return tuple((total / x.size).astype(x.dtype) for total, x in zip(sums, values, strict=True))
 
 
-# Of a reduction of several arrays JAX derives a tree of slices; the derivative of each mean is one sum.
+# Of a reduction of several arrays JAX derives a tree of slices; the derivative of each mean is one
+# sum.
 @means.defjvp
-def _means_jvp(values: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    return means(*values), tuple(jax.lax.reduce_sum(x, tuple(range(x.ndim))) / x.size for x in tangents)
+def _means_jvp(
+    values: tuple[Array, ...], tangents: tuple[Array, ...]
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    return means(*values), tuple(
+        jax.lax.reduce_sum(x, tuple(range(x.ndim))) / x.size for x in tangents
+    )
 
 
 def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -> Array:
@@ -84,7 +107,9 @@ def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -
 def explained_variance(prediction: Array, target: Array) -> Array:
     """1 - Var[target - prediction] / Var[target], a scalar; 0 where the target is constant."""
     rest = target - prediction
-    target = target - target.reshape(-1)[0]  # so that what is constant is exactly zero, whatever rounding does to its mean
+    target = (
+        target - target.reshape(-1)[0]
+    )  # so that what is constant is exactly zero, whatever rounding does to its mean
     mean, rest_mean = means(target, rest)
     variance, rest_variance = means(jnp.square(target - mean), jnp.square(rest - rest_mean))
     return jnp.where(variance > 0, 1.0 - rest_variance / jnp.maximum(variance, 1e-12), 0.0)

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 from jax import Array
 
-RADIX = 4  # with 8 PPO with 512 environments is slower, and with 2, for XLA computes sums again and again
+# with 8 PPO with 512 environments is slower, and with 2, for XLA computes sums again and again
+RADIX = 4
 
 
 def gae(
@@ -16,14 +17,18 @@ def gae(
     gamma: float | Array,
     gae_lambda: float | Array,
 ) -> Array:
-    """Generalised advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo et al. 2018).
+    """Generalised advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo
+    et al. 2018).
 
-    `next_value` [T, ...] is the value of the true successor of every step (of the final observation at the end of an episode).
-    δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t);  A_t = δ_t + γ λ (1 - done_t) A_{t+1}: termination stops
-    bootstrapping, either end cuts the sum.
+    `next_value` [T, ...] is the value of the true successor of every step (of the final observation
+    at the end of an episode). Termination stops bootstrapping, either end cuts the sum:
+
+        δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t)
+        A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 
     >>> ones, no = jnp.ones(2), jnp.zeros(2, bool)
-    >>> gae(ones, 0 * ones, 10 * ones, no, jnp.array([False, True]), gamma=0.5, gae_lambda=1.0).tolist()
+    >>> cut = jnp.array([False, True])
+    >>> gae(ones, 0 * ones, 10 * ones, no, cut, gamma=0.5, gae_lambda=1.0).tolist()
     [9.0, 6.0]
     """
     delta = reward + gamma * next_value * (1.0 - terminated) - value
@@ -39,9 +44,11 @@ def lambda_returns(
     gamma: float | Array,
     td_lambda: float | Array,
 ) -> Array:
-    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20); the last step and both kinds of end bootstrap as in `gae`.
+    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20); the last step and both kinds of end
+    bootstrap as in `gae`.
 
-    G_t = r_t + γ (1 - terminated_t) ((1 - λ_t) V(s_{t+1}) + λ_t G_{t+1}), with λ_t = 0 where the episode ends and at t = T - 1.
+    G_t = r_t + γ (1 - terminated_t) ((1 - λ_t) V(s_{t+1}) + λ_t G_{t+1}), with λ_t = 0 where the
+    episode ends and at t = T - 1.
     """
     mix = td_lambda * (1.0 - truncated)
     mix = mix.at[-1].set(0.0)
@@ -50,11 +57,13 @@ def lambda_returns(
 
 
 def discounted_sum(x: Array, discount: Array) -> Array:
-    """y_t = x_t + discount_t · y_{t+1} with y_T = 0, [T, ...] as x; `discount` broadcasts to x and lies within ±1.
+    """y_t = x_t + discount_t · y_{t+1} with y_T = 0, [T, ...] as x; `discount` broadcasts to x and
+    lies within ±1.
 
-    Not step by step: what k steps add up to, for every t at once, is put together to what `RADIX` · k steps do. That takes
-    log T rounds of two kernels, where a loop starts some for every step, and memory for up to three times T rows (after
-    Hillis & Steele 1986, "Data parallel algorithms", who double).
+    Not step by step: what k steps add up to, for every t at once, is put together to what `RADIX` ·
+    k steps do. That takes log T rounds of two kernels, where a loop starts some for every step, and
+    memory for up to three times T rows (after Hillis & Steele 1986, "Data parallel algorithms", who
+    double).
 
     >>> discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.full(3, 0.5)).tolist()
     [3.0, 4.0, 4.0]
@@ -62,13 +71,19 @@ def discounted_sum(x: Array, discount: Array) -> Array:
     length = x.shape[0]
     span = 1 << (length - 1).bit_length()  # the least power of two that is no less than T
     beyond = jnp.zeros((span - 1, *x.shape[1:]), x.dtype)
-    sums = jnp.concatenate([x, beyond])  # of k steps from t on, k = 1; what lies beyond T adds nothing
-    factors = jnp.concatenate([jnp.broadcast_to(discount, x.shape), beyond])  # discount_t · … · discount_{t+k-1}
+    sums = jnp.concatenate(
+        [x, beyond]
+    )  # of k steps from t on, k = 1; what lies beyond T adds nothing
+    factors = jnp.concatenate(
+        [jnp.broadcast_to(discount, x.shape), beyond]
+    )  # discount_t · … · discount_{t+k-1}
     k = 1
     while k < span:
         radix = min(RADIX, span // k)
         rows = sums.shape[0] - (radix - 1) * k
-        *earlier, (total, product) = [(sums[i * k :][:rows], factors[i * k :][:rows]) for i in range(radix)]
+        *earlier, (total, product) = [
+            (sums[i * k :][:rows], factors[i * k :][:rows]) for i in range(radix)
+        ]
         for part, factor in reversed(earlier):
             total, product = part + factor * total, factor * product
         sums, factors, k = total, product, radix * k

@@ -11,9 +11,11 @@ PyTree = Any
 
 
 class RunningStats(struct.PyTreeNode, kw_only=True):
-    """Mean and variance of everything folded in so far; `mean` and `m2` have the shape of one example.
+    """Mean and variance of everything folded in so far; `mean` and `m2` have the shape of one
+    example.
 
-    `m2` is the sum of squared distances from the mean, so `variance = m2 / count` (Welford; Chan et al. 1979).
+    `m2` is the sum of squared distances from the mean, so `variance = m2 / count` (Welford; Chan et
+    al. 1979).
     """
 
     count: Array  # [] float32
@@ -23,7 +25,9 @@ class RunningStats(struct.PyTreeNode, kw_only=True):
     @property
     def variance(self) -> PyTree:
         """Population variance, 1 before anything was folded in."""
-        return jax.tree.map(lambda m2: jnp.where(self.count > 0, m2 / jnp.maximum(self.count, 1.0), 1.0), self.m2)
+        return jax.tree.map(
+            lambda m2: jnp.where(self.count > 0, m2 / jnp.maximum(self.count, 1.0), 1.0), self.m2
+        )
 
 
 def init_stats(example: PyTree) -> RunningStats:
@@ -35,8 +39,8 @@ def init_stats(example: PyTree) -> RunningStats:
 def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> RunningStats:
     """Folds a batch into the statistics; every axis that `stats.mean` lacks is a batch axis.
 
-    With `axis_name`, the batches of all devices are folded at once and every device gets the same result. Two batches folded
-    one after the other give the same as both joined, up to rounding.
+    With `axis_name`, the batches of all devices are folded at once and every device gets the same
+    result. Two batches folded one after the other give the same as both joined, up to rounding.
     """
     example, leaf = jax.tree.leaves(stats.mean)[0], jax.tree.leaves(batch)[0]
     batch_shape = leaf.shape[: leaf.ndim - example.ndim]
@@ -48,7 +52,11 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
     if axis_name is not None:
         mean = jax.lax.pmean(mean, axis_name)
         added = jax.lax.psum(added, axis_name)
-    m2 = jax.tree.map(lambda x, m: jnp.square(x.astype(jnp.float32) - jnp.broadcast_to(m, x.shape)).sum(axes), batch, mean)
+    m2 = jax.tree.map(
+        lambda x, m: jnp.square(x.astype(jnp.float32) - jnp.broadcast_to(m, x.shape)).sum(axes),
+        batch,
+        mean,
+    )
     if axis_name is not None:
         m2 = jax.lax.psum(m2, axis_name)
 
@@ -57,12 +65,20 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
     return RunningStats(
         count=count,
         mean=jax.tree.map(lambda old, d: old + d * (added / count), stats.mean, delta),
-        m2=jax.tree.map(lambda old, new, d: old + new + jnp.square(d) * (stats.count * added / count), stats.m2, m2, delta),
+        m2=jax.tree.map(
+            lambda old, new, d: old + new + jnp.square(d) * (stats.count * added / count),
+            stats.m2,
+            m2,
+            delta,
+        ),
     )
 
 
-def normalize(stats: RunningStats | None, values: PyTree, clip: float = 10.0, epsilon: float = 1e-8) -> PyTree:
-    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where `stats` is None.
+def normalize(
+    stats: RunningStats | None, values: PyTree, clip: float = 10.0, epsilon: float = 1e-8
+) -> PyTree:
+    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where
+    `stats` is None.
 
     Leaves of integers (categories, frames) always pass as they are: networks encode them.
     """
@@ -72,7 +88,9 @@ def normalize(stats: RunningStats | None, values: PyTree, clip: float = 10.0, ep
     def one(value: Array, mean: Array, variance: Array) -> Array:
         if not jnp.issubdtype(value.dtype, jnp.floating):
             return value
-        mean, scale = (jnp.broadcast_to(x, value.shape) for x in (mean, jax.lax.rsqrt(variance + epsilon)))
+        mean, scale = (
+            jnp.broadcast_to(x, value.shape) for x in (mean, jax.lax.rsqrt(variance + epsilon))
+        )
         return jnp.clip((value.astype(jnp.float32) - mean) * scale, -clip, clip)
 
     return jax.tree.map(one, values, stats.mean, stats.variance)

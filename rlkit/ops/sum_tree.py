@@ -1,8 +1,9 @@
 """A tree of sums, to draw indices in proportion to priorities that change.
 
-Every sum is computed anew from its children whenever one of them changes, never by adding a difference: after any number of
-updates the tree is, bit for bit, the one that would be built from its leaves. A draw descends from the root and takes a random
-number of its own on each level, so that small priorities among millions are not lost in the rounding of one number.
+Every sum is computed anew from its children whenever one of them changes, never by adding a
+difference: after any number of updates the tree is, bit for bit, the one that would be built from
+its leaves. A draw descends from the root and takes a random number of its own on each level, so
+that small priorities among millions are not lost in the rounding of one number.
 """
 
 import itertools
@@ -40,7 +41,9 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         return _partial_sums(self.levels[-1])[-1]
 
     def set(self, index: Array, value: Array) -> "SumTree":
-        """With leaves `index` [K] set to `value` [K], non-negative; of an index that occurs twice, either value."""
+        """With leaves `index` [K] set to `value` [K], non-negative; of an index that occurs twice,
+        either value.
+        """
         levels = [self.levels[0].at[index].set(value, mode="promise_in_bounds")]
         for level in self.levels[1:]:
             index = index // FAN_OUT
@@ -49,12 +52,16 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         return self.replace(levels=tuple(levels))
 
     def draw(self, key: Array, num: int) -> Array:
-        """Leaves [num] int32, each with probability priority / total, which must not be 0; the key is consumed."""
+        """Leaves [num] int32, each with probability priority / total, which must not be 0; the key
+        is consumed.
+        """
         index = jnp.zeros(num, jnp.int32)
         uniform = jax.random.uniform(key, (len(self.levels), num))
         for level, u in zip(reversed(self.levels), uniform, strict=True):
             sums = _partial_sums(_group(level, index))
-            below = sum((x <= u * sums[-1]).astype(jnp.int32) for x in sums)  # what has no priority is never the first above
+            below = sum(
+                (x <= u * sums[-1]).astype(jnp.int32) for x in sums
+            )  # what has no priority is never the first above
             index = index * FAN_OUT + below
         return index
 

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
 class Callback:
     """Override what you need; every method does nothing by default.
 
-    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration late at most (in general
-    `max_queued - 1`), because the next one is already running when results arrive.
+    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration
+    late at most (in general `max_queued - 1`), because the next one is already running when results
+    arrive.
     """
 
     def on_run_start(self, trainer: "Trainer") -> None:
         """Before the first outer iteration of a `run`."""
 
     def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:
-        """After outer iteration `iteration` (from 1); `metrics` are those of its training record, without prefix."""
+        """After outer iteration `iteration` (from 1); `metrics` are those of its training record,
+        without prefix.
+        """
 
     def on_evaluation(self, trainer: "Trainer", iteration: int, evaluation: dict[str, Any]) -> None:
         """After an evaluation; `evaluation` as in `trainer.history`."""

@@ -1,4 +1,6 @@
-"""Settings of a training run. Imports no JAX, so that `--help` and mistakes in the arguments answer at once."""
+"""Settings of a training run. Imports no JAX, so that `--help` and mistakes in the arguments answer
+at once.
+"""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -16,10 +18,14 @@ WandbMode = Literal["online", "offline", "disabled"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoggerConfig:
-    """Where the records of a run go. The JSONL file is the source of truth; all others are copies of it."""
+    """Where the records of a run go. The JSONL file is the source of truth; all others are copies
+    of it.
+    """
 
     jsonl: str | None = None
-    """File that receives one JSON record a row; None with a run directory: `<run_dir>/metrics.jsonl`, else no file."""
+    """File that receives one JSON record a row; None with a run directory:
+    `<run_dir>/metrics.jsonl`, else no file.
+    """
     console: bool = True
     """Print a line for each evaluation."""
     wandb: WandbMode | None = None
@@ -38,17 +44,22 @@ class LoggerConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointerConfig:
-    """Where checkpoints go and which are kept: always the newest ones and, beside them, the best one."""
+    """Where checkpoints go and which are kept: always the newest ones and, beside them, the best
+    one.
+    """
 
     directory: str | None = None
-    """Directory of the checkpoints; None with a run directory: `<run_dir>/checkpoints`, else none are written."""
+    """Directory of the checkpoints; None with a run directory: `<run_dir>/checkpoints`, else none
+    are written.
+    """
     max_to_keep: Annotated[int, Ge(1)] = 2
     """How many of the newest checkpoints stay."""
     keep_best: bool = True
     """Also keep the checkpoint with the highest evaluation return, the newest of equals."""
     save_replay: bool | None = None
-    """Save the replay buffer too; a run that is resumed without fills it anew by its policy. None: where it takes at most 2 GiB
-    over all seeds."""
+    """Save the replay buffer too; a run that is resumed without fills it anew by its policy. None:
+    where it takes at most 2 GiB over all seeds.
+    """
     save_timeout: Annotated[float, Gt(0)] = 600.0
     """Seconds to wait for a write to finish before it counts as failed."""
 
@@ -57,17 +68,22 @@ class CheckpointerConfig:
 class TrainerConfig:
     """How long to train, and what happens between outer iterations.
 
-    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one program; after each the
-    trainer evaluates, saves and logs. Give `total_steps`, or `num_checkpoints` and `epochs_per_checkpoint`.
+    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one
+    program; after each the trainer evaluates, saves and logs. Give `total_steps`, or
+    `num_checkpoints` and `epochs_per_checkpoint`.
     """
 
     total_steps: PositiveInt | None = None
-    """Environment steps to train for, random ones before learning included, rounded up to whole outer iterations; None:
-    num_checkpoints x epochs_per_checkpoint. Steps that fill a replay buffer anew, which was not saved, come on top."""
+    """Environment steps to train for, random ones before learning included, rounded up to whole
+    outer iterations; None: num_checkpoints x epochs_per_checkpoint. Steps that fill a replay buffer
+    anew, which was not saved, come on top.
+    """
     num_checkpoints: PositiveInt | None = None
     """Outer iterations; None: 20, or what total_steps and epochs_per_checkpoint leave."""
     epochs_per_checkpoint: PositiveInt | None = None
-    """Iterations (collect, then update) in an outer iteration; None: what total_steps and num_checkpoints leave."""
+    """Iterations (collect, then update) in an outer iteration; None: what total_steps and
+    num_checkpoints leave.
+    """
     num_seeds: PositiveInt = 1
     """Seeds trained side by side; with several, results have a leading axis of seeds."""
     enable_evaluation: bool = True
@@ -85,20 +101,31 @@ class TrainerConfig:
     checkpoint_every: PositiveInt = 1
     """Outer iterations from one checkpoint to the next; the last one is always saved."""
     run_dir: str | None = None
-    """Directory that receives config, metrics, checkpoints, learning curve and summary of the run."""
+    """Directory that receives config, metrics, checkpoints, learning curve and summary of the run.
+    """
     restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
-    """Start from a checkpoint: a step (0 is one), latest, best, or auto: the latest if there is any, else afresh."""
+    """Start from a checkpoint: a step (0 is one), latest, best, or auto: the latest if there is
+    any, else afresh.
+    """
     replay_buffer_capacity: PositiveInt | None = None
-    """Transitions that the replay buffer holds; None: the algorithm's own. Off-policy algorithms only."""
+    """Transitions that the replay buffer holds; None: the algorithm's own. Off-policy algorithms
+    only.
+    """
     warmup_steps: Annotated[int, Ge(0)] | None = None
-    """Environment steps of random actions before learning, rounded up to whole rollouts; None: the algorithm's own."""
+    """Environment steps of random actions before learning, rounded up to whole rollouts; None: the
+    algorithm's own.
+    """
     max_queued: PositiveInt = 2
     """Outer iterations that may wait on the device before the host catches up."""
     overlap: Overlap = "none"
-    """On the host, what happens side by side. none: act, step, learn in that order; acting: half of the environments act while
-    the others step; update: the next rollout is collected while the last one is learned from, by a policy one update old."""
+    """On the host, what happens side by side. none: act, step, learn in that order; acting: half of
+    the environments act while the others step; update: the next rollout is collected while the last
+    one is learned from, by a policy one update old.
+    """
     deterministic: bool = False
-    """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads (NPROC=1) before JAX starts."""
+    """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads
+    (NPROC=1) before JAX starts.
+    """
     debug: bool = True
     """Show a progress bar."""
     logger_config: LoggerConfig = LoggerConfig()
@@ -128,7 +155,9 @@ class Plan:
 
 
 def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps: int = 0) -> Plan:
-    """Rounds `config` up to whole outer iterations. Raises `ConfigError` for settings that contradict each other."""
+    """Rounds `config` up to whole outer iterations. Raises `ConfigError` for settings that
+    contradict each other.
+    """
     total, outer, epochs = config.total_steps, config.num_checkpoints, config.epochs_per_checkpoint
     if total is None:
         require(
@@ -140,12 +169,14 @@ def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps:
     else:
         require(
             outer is None or epochs is None,
-            f"total_steps={total}, num_checkpoints={outer} and epochs_per_checkpoint={epochs} say the same thing twice",
+            f"total_steps={total}, num_checkpoints={outer} and epochs_per_checkpoint={epochs} say"
+            " the same thing twice",
             "leave out one of the three",
         )
         require(
             total > prefill_steps,
-            f"total_steps={total} does not go beyond the {prefill_steps} random steps before learning",
+            f"total_steps={total} does not go beyond the {prefill_steps} random steps before"
+            " learning",
             "raise total_steps or lower warmup_steps",
         )
         iterations = -(-(total - prefill_steps) // steps_per_iteration)

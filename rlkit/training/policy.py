@@ -1,4 +1,6 @@
-"""Trained policies: loaded from a run directory, they act on NumPy observations and can be evaluated."""
+"""Trained policies: loaded from a run directory, they act on NumPy observations and can be
+evaluated.
+"""
 
 import contextlib
 import dataclasses
@@ -20,18 +22,19 @@ from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import init_stats
 from rlkit.training import run_config
-from rlkit.training.checkpointer import Checkpointer
-from rlkit.training.compiling import Compiler
+from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
-from rlkit.training.evaluator import Evaluator, choose, make_evaluator
-from rlkit.training.host_player import HostPlayer
-from rlkit.training.lanes import num_at_once
+from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.programs.env_groups import num_at_once
+from rlkit.training.programs.host_player import HostPlayer
 from rlkit.types import Key, PolicyState, PyTree
 
 Which = int | Literal["latest", "best"]
 
 
-FRESH_EVALUATION_SEED = 2_000_003  # not the training's: a checkpoint that was the best on those episodes had luck with them
+# not the training's: a checkpoint that was the best on those episodes had luck with them
+FRESH_EVALUATION_SEED = 2_000_003
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -41,7 +44,9 @@ class Policy:
     agent: Agent
     state: PolicyState
     env: EnvAdapter  # what it was trained in, for `evaluate` and the spaces
-    make_env: Callable[[int], EnvAdapter] | None  # (num_envs) -> such environments; None: there is only `env`
+    make_env: (
+        Callable[[int], EnvAdapter] | None
+    )  # (num_envs) -> such environments; None: there is only `env`
     checkpoint_step: int
     seed_index: int | None = None  # which of several seeds this is
     max_evaluation_steps: int | None = None
@@ -55,25 +60,34 @@ class Policy:
         """Environment steps that it was trained for."""
         return self.state.env_steps.to_int()
 
-    def __call__(self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None) -> np.ndarray:
+    def __call__(
+        self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None
+    ) -> np.ndarray:
         """Actions [B, ...] within the action space, for raw observations [B, ...].
 
         Sampled ones draw from `key`, None: from a stream of the policy's own.
         """
-        for space, leaf in zip(spaces.leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True):
+        for space, leaf in zip(
+            spaces.leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True
+        ):
             require(
                 np.shape(leaf)[1:] == space.shape and np.ndim(leaf) > 0,
-                f"a policy takes a batch of observations [B, *{space.shape}], got shape {np.shape(leaf)}",
+                f"a policy takes a batch of observations [B, *{space.shape}], got shape"
+                f" {np.shape(leaf)}",
                 "add an axis for a single one: obs[None]",
             )
         if key is None:
             self._key, key = jax.random.split(self._key)
         return np.asarray(self._act(self.state, obs, key, deterministic=deterministic))
 
-    def evaluate(self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None) -> dict[str, Any]:
-        """`return`, `length`, `sampled_return`, `sampled_length` [episodes] in the environment of the run.
+    def evaluate(
+        self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None
+    ) -> dict[str, Any]:
+        """`return`, `length`, `sampled_return`, `sampled_length` [episodes] in the environment of
+        the run.
 
-        `seed` chooses the episodes; None: always the same ones, and others than the training evaluated on.
+        `seed` chooses the episodes; None: always the same ones, and others than the training
+        evaluated on.
         """
         require(
             num_envs is None or self.make_env is not None,
@@ -87,14 +101,27 @@ class Policy:
                 env = self.make_env(num_envs or num_at_once(self.env, episodes, most))
                 stack.callback(env.close)
             seed = FRESH_EVALUATION_SEED if seed is None else seed
-            evaluator = make_evaluator(env, self.agent, num_episodes=episodes, max_steps=self.max_evaluation_steps, seed=seed)
+            evaluator = make_evaluator(
+                env,
+                self.agent,
+                num_episodes=episodes,
+                max_steps=self.max_evaluation_steps,
+                seed=seed,
+            )
             if env.is_jittable:
                 return jax.device_get(jax.jit(evaluator)(self.state))
-            return HostPlayer(env, self.agent, Compiler(num_seeds=1)).evaluate(self.state, evaluator)
+            return HostPlayer(env, self.agent, Compiler(num_seeds=1)).evaluate(
+                self.state, evaluator
+            )
 
     def _act_batch(self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool) -> Any:
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
-        require(not jax.tree.leaves(carry), "this agent is recurrent", "use agent.exploit with its carry", CheckpointError)
+        require(
+            not jax.tree.leaves(carry),
+            "this agent is recurrent",
+            "use agent.exploit with its carry",
+            CheckpointError,
+        )
         action, _ = choose(self.agent, state, obs, carry, key, deterministic=deterministic)
         return spaces.clip(self.env.action_space, action)
 
@@ -107,12 +134,13 @@ def load_policy(
     env: EnvAdapter | None = None,
     agent: Agent | None = None,
 ) -> Policy:
-    """The policy of a run directory, from its best or latest checkpoint or that of a given step; None: the best one, of a run
-    that was never evaluated the latest.
+    """The policy of a run directory, from its best or latest checkpoint or that of a given step;
+    None: the best one, of a run that was never evaluated the latest.
 
-    Reads the policy alone, not the optimiser, the environments or the replay memory. Of several seeds, `seed_index` chooses
-    one; None: the one with the highest return in the training's last evaluation before the checkpoint. `env` and `agent` are
-    for runs with parts of your own: what `config.yaml` cannot rebuild, pass in. Raises `CheckpointError` or `ConfigError`.
+    Reads the policy alone, not the optimiser, the environments or the replay memory. Of several
+    seeds, `seed_index` chooses one; None: the one with the highest return in the training's last
+    evaluation before the checkpoint. `env` and `agent` are for runs with parts of your own: what
+    `config.yaml` cannot rebuild, pass in. Raises `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
     remake = None
@@ -126,7 +154,11 @@ def load_policy(
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
     num_seeds = trainer.num_seeds
     if seed_index is not None:
-        counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}" if num_seeds > 1 else "one seed; leave it out"
+        counted = (
+            f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
+            if num_seeds > 1
+            else "one seed; leave it out"
+        )
         if not 0 <= seed_index < num_seeds:
             raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
     directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
@@ -157,19 +189,23 @@ def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
     values = run_config.read_yaml(path) if os.path.isfile(path) else None
     if not isinstance(values, dict) or "trainer" not in values:
         raise CheckpointError(
-            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory that a run wrote"
+            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory"
+            " that a run wrote"
         )
     return values
 
 
 def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
-    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry can rebuild."""
+    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry
+    can rebuild.
+    """
     settings = read_settings(run_dir)
     custom = settings.get("custom")
     if custom:
         raise CheckpointError(
-            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its config.yaml cannot rebuild; "
-            'go on through its own script, with TrainerConfig(restore_checkpoint="auto")'
+            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its"
+            " config.yaml cannot rebuild; go on through its own script, with"
+            ' TrainerConfig(restore_checkpoint="auto")'
         )
     return run_config.from_dict(settings)
 
@@ -190,7 +226,10 @@ def _registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]
         name, network = settings["agent"], settings["network"]
     else:
         _require_known(run_dir, settings, "agent")
-        name, network = settings["agent"][0], {k: v for k, v in settings["agent"][1].items() if k != "type"}
+        name, network = (
+            settings["agent"][0],
+            {k: v for k, v in settings["agent"][1].items() if k != "type"},
+        )
     return name, validation.from_dict(agent_entry(name).config, network)
 
 
@@ -198,13 +237,15 @@ def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
     custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
     if custom:
         raise CheckpointError(
-            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml cannot rebuild; "
-            f"pass it: load_policy(run_dir, {part}=...)"
+            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml"
+            f" cannot rebuild; pass it: load_policy(run_dir, {part}=...)"
         )
 
 
 def _normalizes(checkpointer: Checkpointer) -> bool:
-    """Whether the run normalises observations: the same in all of its steps, so any intact one tells."""
+    """Whether the run normalises observations: the same in all of its steps, so any intact one
+    tells.
+    """
     for step in reversed(checkpointer.all_steps()):
         try:
             return bool(checkpointer.metadata(step).get("normalize_observations"))
@@ -213,7 +254,9 @@ def _normalizes(checkpointer: Checkpointer) -> bool:
     return False
 
 
-def _empty_policy(agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool) -> PolicyState:
+def _empty_policy(
+    agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool
+) -> PolicyState:
     """A policy state of the right shapes; only its shapes are used."""
     one = spaces.example(env.observation_space)
     state = PolicyState(
@@ -222,13 +265,25 @@ def _empty_policy(agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: 
         env_steps=StepCounter.create(),
         total_steps=jnp.float32(0.0),
     )
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), state) if num_seeds > 1 else state
+    return (
+        jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), state)
+        if num_seeds > 1
+        else state
+    )
 
 
 def play_episodes(
-    evaluator: Evaluator, policy: PolicyState, num_episodes: int, key: Key, compiler: Compiler, *, deterministic: bool
+    evaluator: Evaluator,
+    policy: PolicyState,
+    num_episodes: int,
+    key: Key,
+    compiler: Compiler,
+    *,
+    deterministic: bool,
 ) -> dict[str, Any]:
-    """Whole episodes of a policy in the environment of `evaluator`, padded to the longest (see `Trainer.rollout`)."""
+    """Whole episodes of a policy in the environment of `evaluator`, padded to the longest (see
+    `Trainer.rollout`).
+    """
     require(
         isinstance(num_episodes, int) and num_episodes >= 1,
         f"num_episodes must be positive, got {num_episodes!r}",
@@ -248,7 +303,9 @@ def play_episodes(
             def step(carry: Any, time: Any) -> Any:
                 env_state, obs, agent_carry, playing = carry
                 act_key, env_key = jax.random.split(jax.random.fold_in(step_key, time))
-                action, agent_carry = choose(agent, policy, obs, agent_carry, act_key, deterministic=deterministic)
+                action, agent_carry = choose(
+                    agent, policy, obs, agent_carry, act_key, deterministic=deterministic
+                )
                 env_state, timestep = env.step(env_key, env_state, action)
                 out = {
                     "obs": obs,
@@ -257,20 +314,35 @@ def play_episodes(
                     "terminated": timestep.terminated,
                     "truncated": timestep.truncated,
                 }
-                zeroed = jax.tree.map(lambda x: jnp.where(playing.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros_like(x)), out)
+                zeroed = jax.tree.map(
+                    lambda x: jnp.where(
+                        playing.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros_like(x)
+                    ),
+                    out,
+                )
                 still = playing & ~(timestep.terminated | timestep.truncated)
                 return (env_state, timestep.obs, agent_carry, still), zeroed | {"playing": playing}
 
-            start = (env_state, obs, agent.initial_carry(env.num_envs), jnp.ones(env.num_envs, bool))
+            start = (
+                env_state,
+                obs,
+                agent.initial_carry(env.num_envs),
+                jnp.ones(env.num_envs, bool),
+            )
             return jax.lax.scan(step, start, jnp.arange(limit))[1]  # [L, N, ...]
 
         played = jax.lax.map(one_round, jax.random.split(key, rounds))  # [R, L, N, ...]
-        return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 1).reshape(-1, x.shape[1], *x.shape[3:])[:num_episodes], played)
+        return jax.tree.map(
+            lambda x: jnp.moveaxis(x, 2, 1).reshape(-1, x.shape[1], *x.shape[3:])[:num_episodes],
+            played,
+        )
 
     episodes = jax.device_get(compiler(play)(policy))
     length = episodes.pop("playing").sum(-1)
     longest, axis = int(length.max()), 2 if compiler.num_seeds > 1 else 1
-    return jax.tree.map(lambda x: np.take(x, np.arange(longest), axis=axis), episodes) | {"length": length}
+    return jax.tree.map(lambda x: np.take(x, np.arange(longest), axis=axis), episodes) | {
+        "length": length
+    }
 
 
 def _best_seed(metadata: dict[str, Any]) -> int:

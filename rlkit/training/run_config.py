@@ -1,4 +1,6 @@
-"""`RunConfig`: a whole run as plain data, YAML in and out, with presets below it. Imports no JAX."""
+"""`RunConfig`: a whole run as plain data, YAML in and out, with presets below it. Imports
+no JAX.
+"""
 
 import dataclasses
 import os
@@ -28,7 +30,9 @@ class EnvConfig:
     num_envs: PositiveInt = 4
     """Environments that run side by side."""
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}} for Gymnax."""
+    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}} for
+    Gymnax.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,18 +52,23 @@ class RunConfig:
     trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
     """Length of training, evaluation, checkpoints, logs."""
     seed: Seed | None = 0
-    """Seed of the first run; several seeds count up from it. None: the run was started from a key."""
+    """Seed of the first run; several seeds count up from it. None: the run was started from a key.
+    """
 
     def __post_init__(self) -> None:
         entry = algorithm_entry(self.algorithm)
         agent = self.agent or entry.agent
         object.__setattr__(self, "agent", agent)
-        for field, kind in (("hyperparameters", entry.config), ("network", agent_entry(agent).config)):
+        for field, kind in (
+            ("hyperparameters", entry.config),
+            ("network", agent_entry(agent).config),
+        ):
             value = getattr(self, field)
             object.__setattr__(self, field, kind() if value is None else value)
             require(
                 isinstance(getattr(self, field), kind),
-                f"{field} of {self.algorithm} must be a {kind.__name__}, got {type(value).__name__}",
+                f"{field} of {self.algorithm} must be a {kind.__name__}, got"
+                f" {type(value).__name__}",
                 f"pass {kind.__name__}(...)",
             )
 
@@ -70,17 +79,35 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Any) -> RunConfig:
-    """The config that `to_dict` wrote, or that a user did; what is left out takes its default. Raises `ConfigError`."""
+    """The config that `to_dict` wrote, or that a user did; what is left out takes its default.
+    Raises `ConfigError`.
+    """
     if not isinstance(values, dict) or "algorithm" not in values or "env" not in values:
-        raise ConfigError("a run config needs at least `algorithm: ppo` and `env: {id: gymnax/CartPole-v1}`; add them")
+        raise ConfigError(
+            "a run config needs at least `algorithm: ppo` and `env: {id: gymnax/CartPole-v1}`; add"
+            " them"
+        )
     values = dict(values)
     for name in ("algorithm", "agent"):
         value = values.get(name)
-        require(value is None or isinstance(value, str), f"{name} must be a name, got {value!r}", f"write `{name}: name`")
+        require(
+            value is None or isinstance(value, str),
+            f"{name} must be a name, got {value!r}",
+            f"write `{name}: name`",
+        )
     entry = algorithm_entry(values["algorithm"])
-    kinds = {"hyperparameters": entry.config, "network": agent_entry(values.get("agent") or entry.agent).config}
-    built = {name: validation.from_dict(kind, values.pop(name) or {}) for name, kind in kinds.items() if name in values}
-    return validation.validate(dataclasses.replace(validation.from_dict(RunConfig, values), **built))
+    kinds = {
+        "hyperparameters": entry.config,
+        "network": agent_entry(values.get("agent") or entry.agent).config,
+    }
+    built = {
+        name: validation.from_dict(kind, values.pop(name) or {})
+        for name, kind in kinds.items()
+        if name in values
+    }
+    return validation.validate(
+        dataclasses.replace(validation.from_dict(RunConfig, values), **built)
+    )
 
 
 def save(config: RunConfig, path: str | pathlib.Path) -> None:
@@ -89,7 +116,9 @@ def save(config: RunConfig, path: str | pathlib.Path) -> None:
         with open(path, "x", encoding="utf-8") as file:
             file.write(dump(config))
     except FileExistsError:
-        raise ConfigError(f"{path} exists already; choose another name, nothing was overwritten") from None
+        raise ConfigError(
+            f"{path} exists already; choose another name, nothing was overwritten"
+        ) from None
 
 
 def dump(config: RunConfig) -> str:
@@ -103,11 +132,15 @@ def load(path: str | pathlib.Path) -> RunConfig:
 
 
 def for_another_run(config: RunConfig) -> RunConfig:
-    """The settings without the places of their own run: its directory, files that lie in there, where it went on from."""
+    """The settings without the places of their own run: its directory, files that lie in there,
+    where it went on from.
+    """
     trainer = config.trainer
     jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
     if trainer.run_dir is not None:
-        jsonl, directory = (None if path and _inside(path, trainer.run_dir) else path for path in (jsonl, directory))
+        jsonl, directory = (
+            None if path and _inside(path, trainer.run_dir) else path for path in (jsonl, directory)
+        )
     trainer = dataclasses.replace(
         trainer,
         run_dir=None,
@@ -119,7 +152,9 @@ def for_another_run(config: RunConfig) -> RunConfig:
 
 
 def _inside(path: str, directory: str) -> bool:
-    inner, outer = (pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory))
+    inner, outer = (
+        pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory)
+    )
     return inner.is_relative_to(outer)
 
 
@@ -128,7 +163,9 @@ def read_yaml(path: str | pathlib.Path) -> Any:
     try:
         return _parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read {path}: {error}; give a YAML file such as a run's config.yaml") from None
+        raise ConfigError(
+            f"cannot read {path}: {error}; give a YAML file such as a run's config.yaml"
+        ) from None
 
 
 def preset_names() -> list[str]:
@@ -144,21 +181,27 @@ def preset_names() -> list[str]:
 
 
 def preset(algorithm: str, env_id: str) -> RunConfig:
-    """The tuned settings for an algorithm on an environment; the algorithm's defaults where there is no preset.
+    """The tuned settings for an algorithm on an environment; the algorithm's defaults where there
+    is no preset.
 
     Presets lie in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
     """
     algorithm_entry(algorithm)
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
     values = _parse_yaml(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return from_dict({"algorithm": algorithm, "env": {}, **values} | {"env": {"id": env_id, **values.get("env", {})}})
+    return from_dict(
+        {"algorithm": algorithm, "env": {}, **values}
+        | {"env": {"id": env_id, **values.get("env", {})}}
+    )
 
 
 class _Loader(yaml.SafeLoader):
     """Plain data only; and 3e-4 is a number, as in YAML 1.2, where PyYAML would read it as text."""
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
+)
 
 
 def _parse_yaml(text: str) -> Any:
@@ -170,9 +213,15 @@ def _parse_yaml(text: str) -> Any:
 
 
 def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of nested dicts."""
+    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of
+    nested dicts.
+    """
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= hparams_to_dict(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}": value}
+        flat |= (
+            hparams_to_dict(value, f"{prefix}{name}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{name}": value}
+        )
     return flat

@@ -33,8 +33,12 @@ OBSERVATIONS = {
     "discrete": spaces.Discrete(4, start=2),
     "multi_discrete": spaces.MultiDiscrete([2, 3]),
     "multi_binary": spaces.MultiBinary(5),
-    "dict": spaces.Dict({"z": BOX, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}),
-    "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Dict({"x": BOX, "b": spaces.MultiBinary(2)}))),
+    "dict": spaces.Dict(
+        {"z": BOX, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}
+    ),
+    "tuple": spaces.Tuple(
+        (spaces.Discrete(2), spaces.Dict({"x": BOX, "b": spaces.MultiBinary(2)}))
+    ),
 }
 BATCH = 5
 
@@ -43,7 +47,11 @@ def observe(space, seed: int = 0):
     """A batch of random elements of `space`."""
     space.seed(seed)
     samples = [space.sample() for _ in range(BATCH)]
-    return jax.tree.map(lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]), example(space), *samples)
+    return jax.tree.map(
+        lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]),
+        example(space),
+        *samples,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +65,9 @@ def test_acts_in_every_action_space(key, kind):
     agent = actor_critic(BOX, space, SMALL)
     assert isinstance(agent, Agent)
     params, obs = agent.init(key), observe(BOX)
-    action, carry, extras = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+    action, carry, extras = agent.explore(
+        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+    )
     assert (carry, extras) == ((), {})
     best, _ = agent.exploit(params, obs, (), key)
     assert action.shape == best.shape == (BATCH, *space.shape)
@@ -74,7 +84,9 @@ def test_reads_every_observation_space(key, kind, share):
     space = OBSERVATIONS[kind]
     agent = actor_critic(space, spaces.Discrete(2), dataclasses.replace(SMALL, share_torso=share))
     params = agent.init(key)
-    policy, value = jax.jit(lambda p, o: (agent.policy(p, o).entropy(), agent.value(p, o)))(params, observe(space))
+    policy, value = jax.jit(lambda p, o: (agent.policy(p, o).entropy(), agent.value(p, o)))(
+        params, observe(space)
+    )
     assert policy.shape == value.shape == (BATCH,)
     assert np.isfinite(value).all()
     assert len({round(float(v), 6) for v in value}) > 1  # the observation matters
@@ -87,7 +99,9 @@ def test_discrete_observations_are_one_hot(key):
     params = agent.init(key)
     kernel = params["network"]["critic"]["torso"]["mlp"]["layers"][0]["kernel"]
     head = params["network"]["critic"]["head"]["kernel"]
-    np.testing.assert_allclose(agent.value(params, jnp.arange(2, 6)), (jnp.tanh(kernel) @ head)[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(
+        agent.value(params, jnp.arange(2, 6)), (jnp.tanh(kernel) @ head)[:, 0], rtol=1e-5
+    )
 
 
 def test_frames_are_scaled_to_one(key):
@@ -95,18 +109,30 @@ def test_frames_are_scaled_to_one(key):
     agent = actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL)
     floats = actor_critic(spaces.Box(0.0, 1.0, (6, 6, 2)), spaces.Discrete(2), SMALL)
     params, obs = agent.init(key), observe(OBSERVATIONS["image"])
-    np.testing.assert_allclose(agent.value(params, obs), floats.value(params, obs / 255.0), rtol=1e-5)
+    np.testing.assert_allclose(
+        agent.value(params, obs), floats.value(params, obs / 255.0), rtol=1e-5
+    )
 
 
 def test_images_share_the_torso_by_default(key):
-    assert "torso" in actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL).init(key)["network"]
-    assert set(actor_critic(BOX, spaces.Discrete(2), SMALL).init(key)["network"]) == {"actor", "critic"}
+    assert (
+        "torso"
+        in actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL).init(key)["network"]
+    )
+    assert set(actor_critic(BOX, spaces.Discrete(2), SMALL).init(key)["network"]) == {
+        "actor",
+        "critic",
+    }
 
 
 def test_large_images_use_the_dqn_network(key):
     agent = actor_critic(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2), SMALL)
     torso = jax.eval_shape(agent.init, key)["network"]["torso"]
-    kernels = [x.shape for path, x in jax.tree.leaves_with_path(torso) if "kernel" in jax.tree_util.keystr(path)]
+    kernels = [
+        x.shape
+        for path, x in jax.tree.leaves_with_path(torso)
+        if "kernel" in jax.tree_util.keystr(path)
+    ]
     assert kernels == [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64), (7 * 7 * 64, 8)]
 
 
@@ -117,7 +143,9 @@ def test_initial_scales(key):
     for name, scale in (("actor", 0.01), ("critic", 1.0)):
         layers = [*network[name]["torso"]["mlp"]["layers"].values(), network[name]["head"]]
         for layer, wanted in zip(layers, (math.sqrt(2), math.sqrt(2), scale), strict=True):
-            np.testing.assert_allclose(np.linalg.svd(layer["kernel"], compute_uv=False), wanted, rtol=1e-4)
+            np.testing.assert_allclose(
+                np.linalg.svd(layer["kernel"], compute_uv=False), wanted, rtol=1e-4
+            )
             np.testing.assert_array_equal(layer["bias"], 0.0)
 
 
@@ -143,9 +171,16 @@ def test_the_std_is_the_same_in_every_state(key):
 def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
     """A space and observations whose keys come in different orders mean the same."""
     parts = {"z": spaces.Box(-1.0, 1.0, (2,)), "a": spaces.Discrete(3), "m": spaces.MultiBinary(4)}
-    forward, backward = spaces.Dict(parts), spaces.Dict(OrderedDict(parts))  # gymnasium sorts only the first
+    forward, backward = (
+        spaces.Dict(parts),
+        spaces.Dict(OrderedDict(parts)),
+    )  # gymnasium sorts only the first
     assert (list(forward.spaces), list(backward.spaces)) == (["a", "m", "z"], ["z", "a", "m"])
-    assert [type(leaf) for leaf in leaves(forward)] == [spaces.Discrete, spaces.MultiBinary, spaces.Box]
+    assert [type(leaf) for leaf in leaves(forward)] == [
+        spaces.Discrete,
+        spaces.MultiBinary,
+        spaces.Box,
+    ]
     assert leaves(forward) == leaves(backward)
     obs = observe(forward)
     shuffled = {name: obs[name] for name in ("m", "z", "a")}
@@ -158,7 +193,10 @@ def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
 
 def test_jit_equals_eager(key, agent):
     params, obs = agent.init(key), observe(BOX)
-    for method in (agent.value, lambda p, o: agent.policy(p, o).log_prob(jnp.ones(BATCH, jnp.int32))):
+    for method in (
+        agent.value,
+        lambda p, o: agent.policy(p, o).log_prob(jnp.ones(BATCH, jnp.int32)),
+    ):
         np.testing.assert_allclose(jax.jit(method)(params, obs), method(params, obs), rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, jax.jit(agent.init)(key), params)
 
@@ -169,7 +207,11 @@ def test_vmap_over_params_equals_a_loop(key, agent):
     values = jax.vmap(agent.value, in_axes=(0, None))(stacked, obs)
     for i, one in enumerate(keys):
         params = agent.init(one)
-        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-7), stacked, params)
+        jax.tree.map(
+            lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-7),
+            stacked,
+            params,
+        )
         np.testing.assert_allclose(values[i], agent.value(params, obs), rtol=1e-5)
 
 
@@ -213,7 +255,9 @@ def test_a_torso_of_your_own(key):
     params = agent.init(key)
     assert params["network"]["actor"]["head"]["kernel"].shape == (7, 2)
     assert agent.value(params, observe(BOX)).shape == (BATCH,)
-    shared = actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=True), torso=UserTorso)
+    shared = actor_critic(
+        BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=True), torso=UserTorso
+    )
     assert set(shared.init(key)["network"]) == {"torso", "actor_head", "critic_head"}
 
 
@@ -221,7 +265,11 @@ def test_a_torso_of_your_own(key):
 @pytest.mark.parametrize("share", [True, False])
 def test_torsos_with_hidden_state_are_refused(torso, share):
     with pytest.raises(
-        ConfigError, match=r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no Dropout"
+        ConfigError,
+        match=(
+            r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no"
+            r" Dropout"
+        ),
     ):
         actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=share), torso=torso)
 

@@ -1,4 +1,6 @@
-"""The deterministic actor-critic agent: bounds, exploration, and that what it shares with SAC's is shared."""
+"""The deterministic actor-critic agent: bounds, exploration, and that what it shares with SAC's is
+shared.
+"""
 
 import dataclasses
 
@@ -39,12 +41,16 @@ def explore(agent, params, obs, key):
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_actions_are_the_environments_own(key, kind):
     space = ACTIONS[kind]
-    agent = make_agent("deterministic_actor_critic", OBS, space, dataclasses.replace(SMALL, exploration_noise=2.0))
+    agent = make_agent(
+        "deterministic_actor_critic", OBS, space, dataclasses.replace(SMALL, exploration_noise=2.0)
+    )
     assert isinstance(agent, Agent)
     params, obs = agent.init(key), observations(key)
     # A last layer blown up to saturate tanh in both directions
     params["actor"]["head"]["kernel"] *= 1e5
-    action, carry, extras = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+    action, carry, extras = agent.explore(
+        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+    )
     assert (carry, extras) == ((), {})
     best, _ = agent.exploit(params, obs, (), key)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
@@ -60,25 +66,37 @@ def test_actions_are_the_environments_own(key, kind):
 
 
 def test_exploration_is_the_action_with_noise_of_unit_actions(key):
-    """Its spread is `exploration_noise` half-widths of each dimension's bounds, and what leaves them is clipped."""
+    """Its spread is `exploration_noise` half-widths of each dimension's bounds, and what leaves
+    them is clipped.
+    """
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
     params, obs = agent.init(key), jnp.zeros((20_000, 3))
-    np.testing.assert_array_equal(agent.act(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]])  # there are no biases yet
+    np.testing.assert_array_equal(
+        agent.act(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]]
+    )  # there are no biases yet
     action = np.asarray(explore(agent, params, obs, key))
     half_width = np.array([1.0, 5.0, 0.25])
-    np.testing.assert_allclose(action.mean(0), [0.0, 5.0, -2.75], atol=4 * 0.1 * 5 / np.sqrt(20_000))
+    np.testing.assert_allclose(
+        action.mean(0), [0.0, 5.0, -2.75], atol=4 * 0.1 * 5 / np.sqrt(20_000)
+    )
     np.testing.assert_allclose(action.std(0), 0.1 * half_width, rtol=0.03)
     noise = (action - [0.0, 5.0, -2.75]) / half_width
     assert abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.03
     params["actor"]["head"]["bias"] += 1.0  # tanh 1 = 0.76: 2.4 deviations from the bound
     at_bound = np.asarray(explore(agent, params, obs, key)) == ACTIONS["asymmetric"].high
     np.testing.assert_allclose(at_bound.mean(0), 0.0085, atol=0.003)
-    quiet = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], dataclasses.replace(SMALL, exploration_noise=0.0))
-    np.testing.assert_array_equal(explore(quiet, params, obs[:2], key), quiet.exploit(params, obs[:2], (), key)[0])
+    quiet = deterministic_actor_critic(
+        OBS, ACTIONS["asymmetric"], dataclasses.replace(SMALL, exploration_noise=0.0)
+    )
+    np.testing.assert_array_equal(
+        explore(quiet, params, obs[:2], key), quiet.exploit(params, obs[:2], (), key)[0]
+    )
 
 
 def test_parameters(key):
-    """Actor and critics of the sizes that the config says; the critics are those of SAC's agent, weight for weight."""
+    """Actor and critics of the sizes that the config says; the critics are those of SAC's agent,
+    weight for weight.
+    """
     config = DeterministicActorCriticConfig(hidden_sizes=(16, 8))
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], config)
     assert agent.spec == ("deterministic_actor_critic", config)
@@ -87,21 +105,32 @@ def test_parameters(key):
     actor = params["actor"]
     layers = [*actor["torso"]["mlp"]["layers"].values(), actor["head"]]
     assert [layer["kernel"].shape for layer in layers] == [(3, 16), (16, 8), (8, 3)]
-    np.testing.assert_allclose(np.linalg.svd(actor["head"]["kernel"], compute_uv=False), 0.01, rtol=1e-4)
-    soft = soft_actor_critic(OBS, ACTIONS["asymmetric"], SoftActorCriticConfig(hidden_sizes=(16, 8)))
+    np.testing.assert_allclose(
+        np.linalg.svd(actor["head"]["kernel"], compute_uv=False), 0.01, rtol=1e-4
+    )
+    soft = soft_actor_critic(
+        OBS, ACTIONS["asymmetric"], SoftActorCriticConfig(hidden_sizes=(16, 8))
+    )
     jax.tree.map(np.testing.assert_array_equal, agent.critic.init(key), soft.critic.init(key))
     first, second = agent.q_values(params["critic"], observations(key), jnp.zeros((BATCH, 3)))
     assert (np.abs(first - second) > 1e-4).all()
 
 
 def test_reads_images_and_dicts(key):
-    space = spaces.Dict({"z": OBS, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)})
+    space = spaces.Dict(
+        {"z": OBS, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}
+    )
     for encoder in ("cnn", "flatten"):
-        agent = deterministic_actor_critic(space, ACTIONS["matrix"], dataclasses.replace(SMALL, image_encoder=encoder))
+        agent = deterministic_actor_critic(
+            space, ACTIONS["matrix"], dataclasses.replace(SMALL, image_encoder=encoder)
+        )
         params = agent.init(key)
         obs = example(space, (BATCH,)) | {"z": observations(key)}
         unit = agent.act(params["actor"], obs)
-        assert unit.shape == (BATCH, 2, 3) and len({round(float(x), 6) for x in unit[:, 0, 0]}) == BATCH
+        assert (
+            unit.shape == (BATCH, 2, 3)
+            and len({round(float(x), 6) for x in unit[:, 0, 0]}) == BATCH
+        )
         assert agent.q_values(params["critic"], obs, unit).shape == (2, BATCH)
 
 
@@ -110,17 +139,27 @@ def test_what_does_not_fit_is_refused():
     for space, wanted in (
         (
             spaces.Discrete(2),
-            r"deterministic_actor_critic needs a Box of continuous actions, got Discrete\(2\); use actor_critic",
+            (
+                r"deterministic_actor_critic needs a Box of continuous actions, got Discrete\(2\);"
+                r" use actor_critic"
+            ),
         ),
-        (spaces.Box(-np.inf, np.inf, (2,)), "deterministic_actor_critic squashes its actions and needs finite bounds"),
+        (
+            spaces.Box(-np.inf, np.inf, (2,)),
+            "deterministic_actor_critic squashes its actions and needs finite bounds",
+        ),
     ):
         with pytest.raises(SpaceError, match=wanted):
             deterministic_actor_critic(OBS, space)
     with pytest.raises(SpaceError, match="not supported; use"):
         deterministic_actor_critic(spaces.Text(3), ACTIONS["matrix"])
     for wrong in ({"exploration_noise": -0.1}, {"hidden_sizes": ()}):
-        with pytest.raises(ConfigError, match=rf"DeterministicActorCriticConfig\.{next(iter(wrong))}"):
-            deterministic_actor_critic(OBS, ACTIONS["matrix"], DeterministicActorCriticConfig(**wrong))
+        with pytest.raises(
+            ConfigError, match=rf"DeterministicActorCriticConfig\.{next(iter(wrong))}"
+        ):
+            deterministic_actor_critic(
+                OBS, ACTIONS["matrix"], DeterministicActorCriticConfig(**wrong)
+            )
 
 
 def test_jit_equals_eager_and_agents_are_hashable(key):
@@ -128,4 +167,6 @@ def test_jit_equals_eager_and_agents_are_hashable(key):
     assert isinstance(hash(agent), int)
     params, obs = agent.init(key), observations(key)
     jitted = jax.jit(lambda params, obs, key: explore(agent, params, obs, key))
-    np.testing.assert_allclose(jitted(params, obs, key), explore(agent, params, obs, key), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        jitted(params, obs, key), explore(agent, params, obs, key), rtol=1e-5, atol=1e-6
+    )

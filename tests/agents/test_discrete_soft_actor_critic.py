@@ -1,4 +1,6 @@
-"""The discrete soft actor-critic: log-probs and values of every action, on every observation space."""
+"""The discrete soft actor-critic: log-probs and values of every action, on every
+observation space.
+"""
 
 import math
 
@@ -39,7 +41,9 @@ def test_actions_follow_the_policy(key, agent, obs):
     log_probs = agent.log_probs(params["actor"], obs)
     np.testing.assert_allclose(jnp.exp(log_probs).sum(-1), 1.0, rtol=1e-6)
     one = jnp.broadcast_to(obs[:1], (20_000, 3))
-    action, carry, extras = agent.explore(params, one, agent.initial_carry(20_000), key, jnp.float32(0.0))
+    action, carry, extras = agent.explore(
+        params, one, agent.initial_carry(20_000), key, jnp.float32(0.0)
+    )
     assert (carry, extras, action.dtype) == ((), {}, jnp.int32)
     shares = [float((action == a).mean()) for a in (-1, 0, 1)]
     np.testing.assert_allclose(shares, jnp.exp(log_probs[0]), atol=5 * 0.5 / math.sqrt(20_000))
@@ -49,9 +53,14 @@ def test_actions_follow_the_policy(key, agent, obs):
 
 
 def test_parameters(key, agent, obs):
-    """Two critics that share nothing, a policy that starts nearly uniform, the temperature where the config says."""
+    """Two critics that share nothing, a policy that starts nearly uniform, the temperature where
+    the config says.
+    """
     params = agent.init(key)
-    assert set(params) == {"actor", "critic", "log_temperature"} and set(params["critic"]) == {"first", "second"}
+    assert set(params) == {"actor", "critic", "log_temperature"} and set(params["critic"]) == {
+        "first",
+        "second",
+    }
     np.testing.assert_allclose(params["log_temperature"], math.log(0.2), rtol=1e-6)
     np.testing.assert_allclose(agent.log_probs(params["actor"], obs), -math.log(3), atol=0.1)
     first, second = agent.q_values(params["critic"], obs)
@@ -61,7 +70,9 @@ def test_parameters(key, agent, obs):
 
 
 def test_reads_images_and_dicts(key):
-    space = spaces.Dict({"image": spaces.Box(0, 255, (6, 6, 2), np.uint8), "number": spaces.Discrete(2)})
+    space = spaces.Dict(
+        {"image": spaces.Box(0, 255, (6, 6, 2), np.uint8), "number": spaces.Discrete(2)}
+    )
     agent = discrete_soft_actor_critic(space, ACTIONS, SMALL)
     params, obs = agent.init(key), example(space, (BATCH,))
     assert agent.log_probs(params["actor"], obs).shape == (BATCH, 3)
@@ -71,7 +82,10 @@ def test_reads_images_and_dicts(key):
 @pytest.mark.fast
 @pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
 def test_other_action_spaces_are_refused(space):
-    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`"):
+    with pytest.raises(
+        SpaceError,
+        match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`",
+    ):
         discrete_soft_actor_critic(OBS, space)
 
 

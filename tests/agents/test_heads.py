@@ -37,7 +37,10 @@ def test_discrete(key, start):
 
 def test_choices_are_those_of_distrax(key):
     logits = 3.0 * jax.random.normal(key, (5, 4))
-    policy, reference = policy_head(spaces.Discrete(4)).distribution(logits, {}), distrax.Categorical(logits=logits)
+    policy, reference = (
+        policy_head(spaces.Discrete(4)).distribution(logits, {}),
+        distrax.Categorical(logits=logits),
+    )
     action = jnp.array([0, 3, 1, 2, 2])
     np.testing.assert_array_equal(policy.sample(key), reference.sample(seed=key))
     np.testing.assert_array_equal(policy.mode(), reference.mode())
@@ -52,7 +55,9 @@ def test_an_action_that_is_none_is_impossible(key, action):
 
 
 def test_choices_that_are_impossible(key):
-    """A network may mask an action by a logit of -inf: it is never taken, and losses and gradients stay finite."""
+    """A network may mask an action by a logit of -inf: it is never taken, and losses and gradients
+    stay finite.
+    """
     head, mask = policy_head(spaces.Discrete(3)), jnp.array([0.0, -jnp.inf, 0.0])
 
     def loss(logits):
@@ -88,9 +93,14 @@ def test_multi_discrete(key, start):
     wanted = -sum((p * np.log(p)).sum() for p in (first, second))
     np.testing.assert_allclose(policy.entropy(), [wanted], rtol=1e-5)
     np.testing.assert_array_equal(policy.mode() - space.start, [[1, 0]])
-    samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)))[:, 0] - space.start
+    samples = (
+        np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)))[:, 0]
+        - space.start
+    )
     joint = np.array([[((samples == (i, j)).all(-1)).mean() for j in range(3)] for i in range(2)])
-    np.testing.assert_allclose(joint, np.outer(first, second), atol=5 * 0.5 / np.sqrt(4000))  # the choices are independent
+    np.testing.assert_allclose(
+        joint, np.outer(first, second), atol=5 * 0.5 / np.sqrt(4000)
+    )  # the choices are independent
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2)])
@@ -105,7 +115,11 @@ def test_box(key, shape):
     z = (0.3 - np.asarray(mean, np.float64)) / 0.5
     wanted = (-0.5 * z**2 - np.log(0.5) - 0.5 * np.log(2 * np.pi)).sum(-1)
     np.testing.assert_allclose(policy.log_prob(action), wanted, rtol=1e-5)
-    np.testing.assert_allclose(policy.entropy(), np.full(2, size * (0.5 * np.log(2 * np.pi * np.e) + np.log(0.5))), rtol=1e-5)
+    np.testing.assert_allclose(
+        policy.entropy(),
+        np.full(2, size * (0.5 * np.log(2 * np.pi * np.e) + np.log(0.5))),
+        rtol=1e-5,
+    )
     np.testing.assert_allclose(policy.mode().reshape(2, -1), mean, rtol=1e-6)
     assert policy.sample(key).shape == (2, *shape)
     samples = np.asarray(jax.jit(jax.vmap(policy.sample))(jax.random.split(key, 4000)), np.float64)
@@ -128,7 +142,9 @@ def test_log_std_is_learned():
         return head.distribution(jnp.zeros((1, 2)), params).log_prob(jnp.array([[0.0, 2.0]])).sum()
 
     # d/dlog σ of -z²/2 - log σ = z² - 1
-    np.testing.assert_allclose(jax.grad(loss)(head.init_params())["log_std"], [-1.0, 3.0], rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.grad(loss)(head.init_params())["log_std"], [-1.0, 3.0], rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +155,10 @@ def test_log_std_is_learned():
         (spaces.Text(3), "use Discrete, MultiDiscrete or Box"),
         (spaces.MultiDiscrete([[2, 2], [3, 3]]), "flatten it"),
         (spaces.Box(0, 255, (2,), np.uint8), "a Box of floats"),
-        (spaces.Box(np.array([0.0, 1.0], np.float32), np.array([1.0, 1.0], np.float32)), "low < high"),
+        (
+            spaces.Box(np.array([0.0, 1.0], np.float32), np.array([1.0, 1.0], np.float32)),
+            "low < high",
+        ),
     ],
 )
 def test_other_spaces_are_refused_with_the_cure(space, wanted):

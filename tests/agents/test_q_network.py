@@ -1,4 +1,6 @@
-"""Layer normalisation in Q-networks: where it stands, what it leaves alone, and who has it by default."""
+"""Layer normalisation in Q-networks: where it stands, what it leaves alone, and who has it by
+default.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,10 @@ def test_it_stands_between_layer_and_activation(key):
     mlp, x = params["torso"]["mlp"], obs
     for i in range(2):
         layer, norm = mlp["layers"][i], mlp["activations"][i]["norm"]
-        norm["scale"], norm["bias"] = jnp.full_like(norm["scale"], 1.5), jnp.full_like(norm["bias"], 0.1)
+        norm["scale"], norm["bias"] = (
+            jnp.full_like(norm["scale"], 1.5),
+            jnp.full_like(norm["bias"], 0.1),
+        )
         x = np.maximum(1.5 * standardized(x @ np.asarray(layer["kernel"])) + 0.1, 0.0)
     wanted = x @ np.asarray(params["advantage_head"]["kernel"])
     np.testing.assert_allclose(agent.q_values(params, obs), wanted, rtol=1e-4, atol=1e-5)
@@ -43,28 +48,43 @@ def test_convolutions_are_normalised_over_the_channels_of_a_pixel(key):
     obs = jax.random.randint(key, (2, 6, 6, 2), 1, 120).astype(jnp.uint8)
     values = agent.q_values(params, obs)
     assert np.isfinite(values).all() and values.shape == (2, 2)
-    np.testing.assert_allclose(agent.q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3)  # brightness is gone
+    np.testing.assert_allclose(
+        agent.q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3
+    )  # brightness is gone
 
 
 def test_without_it_there_are_no_parameters_for_it(key):
     """So that networks of before keep their parameters."""
     for space in (OBS, IMAGES):
         plain = q_network(space, ACTIONS, QNetworkConfig(hidden_sizes=(8,))).init(key)
-        assert not any("norm" in jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(plain))
-        assert not any("activations" in jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(plain))
+        assert not any(
+            "norm" in jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(plain)
+        )
+        assert not any(
+            "activations" in jax.tree_util.keystr(path)
+            for path, _ in jax.tree.leaves_with_path(plain)
+        )
 
 
 @pytest.mark.fast
 def test_pqn_has_it_by_default_and_dqn_may():
     assert (NormalizedQNetworkConfig().layer_norm, QNetworkConfig().layer_norm) == (True, False)
-    assert (ALGORITHMS["pqn"].agent, ALGORITHMS["dqn"].agent) == ("normalized_q_network", "q_network")
+    assert (ALGORITHMS["pqn"].agent, ALGORITHMS["dqn"].agent) == (
+        "normalized_q_network",
+        "q_network",
+    )
     agent = normalized_q_network(OBS, ACTIONS)
     assert agent.spec == ("normalized_q_network", NormalizedQNetworkConfig())
-    assert make_agent("normalized_q_network", OBS, ACTIONS, NormalizedQNetworkConfig(dueling=True)).config.dueling
+    assert make_agent(
+        "normalized_q_network", OBS, ACTIONS, NormalizedQNetworkConfig(dueling=True)
+    ).config.dueling
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
 def test_other_action_spaces_are_refused(space):
-    with pytest.raises(SpaceError, match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`"):
+    with pytest.raises(
+        SpaceError,
+        match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`",
+    ):
         q_network(spaces.Box(-1.0, 1.0, (3,)), space)

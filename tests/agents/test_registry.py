@@ -28,7 +28,9 @@ class TableConfig:
 def registered(monkeypatch):
     """An agent `table`, for one test only."""
     monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
-    rlkit.register_agent("table", lambda *arguments: arguments, config=TableConfig, summary="a table")
+    rlkit.register_agent(
+        "table", lambda *arguments: arguments, config=TableConfig, summary="a table"
+    )
 
 
 def test_a_registered_agent_is_made_by_name(registered):
@@ -89,7 +91,9 @@ REGISTRIES = {
     "algorithms": Registry(
         "rlkit.algorithms",
         "algorithm",
-        algorithm_registry.AlgorithmEntry(config=TableConfig, factory=lambda c: c, agent="actor_critic", summary="a table"),
+        algorithm_registry.AlgorithmEntry(
+            config=TableConfig, factory=lambda c: c, agent="actor_critic", summary="a table"
+        ),
         algorithm_registry.algorithm_entry,
         algorithm_registry.list_algorithms,
     ),
@@ -103,7 +107,9 @@ def installed(request, monkeypatch):
 
     def install(row, name="table", times=1):
         found = [Plugin(name, row)] * times
-        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found if group == chosen.group else [])
+        monkeypatch.setattr(
+            importlib.metadata, "entry_points", lambda group: found if group == chosen.group else []
+        )
         return chosen
 
     return install
@@ -114,7 +120,9 @@ def test_rows_of_packages_stand_beside_ours(installed):
     chosen = installed(chosen.row)
     assert chosen.entry("table") is chosen.row
     assert chosen.listing()["table"] == "of package 'other'"
-    with pytest.raises(UnknownNameError, match=f"unknown {chosen.kind} 'tabel'; did you mean 'table'"):
+    with pytest.raises(
+        UnknownNameError, match=f"unknown {chosen.kind} 'tabel'; did you mean 'table'"
+    ):
         chosen.entry("tabel")
 
 
@@ -127,14 +135,19 @@ def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(instal
     ours, other = [name for name in plain if name != "table"][:2]
     chosen = installed(REGISTRIES["agents"].row, name=ours)
     with pytest.raises(
-        ConfigError, match=rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
+        ConfigError,
+        match=(
+            rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
+        ),
     ):
         chosen.entry(ours)
     assert chosen.entry(other).summary == plain[other] and chosen.listing()[ours] == plain[ours]
 
 
 def test_a_package_may_register_its_own_row_too(installed, monkeypatch):
-    """As one does that registers at import: the first use of the name imports it, later ones find the name taken by it."""
+    """As one does that registers at import: the first use of the name imports it, later ones find
+    the name taken by it.
+    """
     chosen = installed(REGISTRIES["agents"].row, name="table")
     rows = registry.AGENTS if chosen.kind == "agent" else algorithm_registry.ALGORITHMS
     monkeypatch.setitem(rows, "table", REGISTRIES["agents"].row)
@@ -144,19 +157,30 @@ def test_a_package_may_register_its_own_row_too(installed, monkeypatch):
 def test_packages_that_are_broken_are_named(installed):
     chosen = installed(ImportError("no jaxx"))
     with pytest.raises(
-        ConfigError, match=rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx; repair"
+        ConfigError,
+        match=(
+            rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx;"
+            r" repair"
+        ),
     ):
         chosen.entry("table")
-    with pytest.raises(ConfigError, match=r"'table' is claimed by several packages: .*; uninstall all but one"):
+    with pytest.raises(
+        ConfigError, match=r"'table' is claimed by several packages: .*; uninstall all but one"
+    ):
         installed(chosen.row, times=2).entry("table")
-    with pytest.raises(ConfigError, match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A",
+    ):
         installed(3).entry("table")
 
 
 def test_an_algorithm_of_a_package_is_listed_and_parsed_by_the_command_line(monkeypatch, capsys):
     row = dataclasses.replace(algorithm_registry.ALGORITHMS["ppo"], summary="mine")
     monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: [Plugin("mine", row)] if group == "rlkit.algorithms" else []
+        importlib.metadata,
+        "entry_points",
+        lambda group: [Plugin("mine", row)] if group == "rlkit.algorithms" else [],
     )
     assert main(["list", "algorithms"]) == 0
     assert re.search(r"^mine +of package 'other'$", capsys.readouterr().out, re.MULTILINE)

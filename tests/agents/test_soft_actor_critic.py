@@ -32,8 +32,12 @@ OBSERVATIONS = {
     "scalar": spaces.Box(-1.0, 1.0, ()),
     "image": spaces.Box(0, 255, (6, 6, 2), np.uint8),
     "discrete": spaces.Discrete(4, start=2),
-    "dict": spaces.Dict({"z": OBS, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}),
-    "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Dict({"x": OBS, "b": spaces.MultiBinary(2)}))),
+    "dict": spaces.Dict(
+        {"z": OBS, "a": spaces.Discrete(2), "m": spaces.Box(0, 255, (4, 4, 1), np.uint8)}
+    ),
+    "tuple": spaces.Tuple(
+        (spaces.Discrete(2), spaces.Dict({"x": OBS, "b": spaces.MultiBinary(2)}))
+    ),
 }
 BATCH = 5
 
@@ -42,7 +46,11 @@ def observe(space):
     """A batch of random elements of `space`."""
     space.seed(0)
     samples = [space.sample() for _ in range(BATCH)]
-    return jax.tree.map(lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]), example(space), *samples)
+    return jax.tree.map(
+        lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]),
+        example(space),
+        *samples,
+    )
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.4, -1.0), (-1.2, 0.5), (0.0, -5.0)])
@@ -54,7 +62,9 @@ def test_the_density_integrates_to_one(mean, log_std):
     assert np.trapezoid(np.exp(log_prob), action) == pytest.approx(1.0, rel=1e-3)
     # the entropy of this density over [-1, 1] is what the samples' log-probs estimate
     entropy = -np.trapezoid(np.exp(log_prob) * log_prob, action)
-    _, sampled = TanhGaussian(jnp.full(40_000, mean), jnp.full(40_000, log_std)).sample_and_log_prob(jax.random.key(1))
+    _, sampled = TanhGaussian(
+        jnp.full(40_000, mean), jnp.full(40_000, log_std)
+    ).sample_and_log_prob(jax.random.key(1))
     assert -sampled.mean() == pytest.approx(entropy, abs=5 * float(sampled.std()) / 200)
 
 
@@ -72,27 +82,37 @@ def test_dimensions_are_independent():
 
 
 def test_equals_distrax_where_that_is_finite():
-    mean, log_std = jax.random.normal(jax.random.key(0), (2, 64, 3)) * jnp.array([1.0, 0.5])[:, None, None]
+    mean, log_std = (
+        jax.random.normal(jax.random.key(0), (2, 64, 3)) * jnp.array([1.0, 0.5])[:, None, None]
+    )
     action, log_prob = TanhGaussian(mean, log_std).sample_and_log_prob(jax.random.key(1))
     base = distrax.MultivariateNormalDiag(mean, jnp.exp(log_std))
     reference = distrax.Transformed(base, distrax.Block(distrax.Tanh(), 1))
-    inside = np.abs(np.asarray(action)).max(-1) < 0.999  # atanh loses digits towards 1, and has none at 1
+    inside = (
+        np.abs(np.asarray(action)).max(-1) < 0.999
+    )  # atanh loses digits towards 1, and has none at 1
     assert inside.sum() > 30
-    np.testing.assert_allclose(log_prob[inside], reference.log_prob(action)[inside], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        log_prob[inside], reference.log_prob(action)[inside], rtol=1e-3, atol=1e-3
+    )
     np.testing.assert_allclose(TanhGaussian(mean, log_std).mode(), jnp.tanh(mean))
     np.testing.assert_array_equal(TanhGaussian(mean, log_std).sample(jax.random.key(1)), action)
 
 
 @pytest.mark.parametrize("u", [20.0, -20.0, 60.0])
 def test_far_from_zero_everything_is_finite(u):
-    """tanh(20) is 1 in float32, where log(1 - tanh²) would be -inf; the true slope there is 4 exp(-2|u|)."""
+    """tanh(20) is 1 in float32, where log(1 - tanh²) would be -inf; the true slope there is 4
+    exp(-2|u|).
+    """
 
     def log_prob(mean):
         return TanhGaussian(mean, jnp.zeros(1)).transform(jnp.zeros(1))[1][0]
 
     value, gradient = jax.value_and_grad(log_prob)(jnp.array([u]))
     assert float(jnp.abs(jnp.tanh(u))) == 1.0
-    np.testing.assert_allclose(value, -0.5 * math.log(2 * math.pi) - math.log(4) + 2 * abs(u), rtol=1e-6)
+    np.testing.assert_allclose(
+        value, -0.5 * math.log(2 * math.pi) - math.log(4) + 2 * abs(u), rtol=1e-6
+    )
     np.testing.assert_allclose(gradient, [2 * np.sign(u)], rtol=1e-6)
 
 
@@ -104,7 +124,9 @@ def test_actions_are_the_environments_own(key, kind):
     params, obs = agent.init(key), observe(OBS)
     # A last layer blown up to saturate tanh in both directions
     params["actor"]["head"]["kernel"] *= 1e5
-    action, carry, extras = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+    action, carry, extras = agent.explore(
+        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+    )
     assert (carry, extras) == ((), {})
     best, _ = agent.exploit(params, obs, (), key)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
@@ -118,14 +140,20 @@ def test_actions_are_the_environments_own(key, kind):
     unit = jax.random.uniform(key, (BATCH, *space.shape), minval=-1.0, maxval=1.0)
     np.testing.assert_allclose(agent.to_unit(agent.from_unit(unit)), unit, atol=2e-5)
     np.testing.assert_allclose(
-        agent.to_unit(extremes)[jnp.array([0, 2])], np.stack([-np.ones(space.shape), np.ones(space.shape)]), rtol=1e-5
+        agent.to_unit(extremes)[jnp.array([0, 2])],
+        np.stack([-np.ones(space.shape), np.ones(space.shape)]),
+        rtol=1e-5,
     )
 
 
 def test_every_dimension_has_its_own_bounds():
     agent = soft_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
-    np.testing.assert_allclose(agent.from_unit(jnp.array([[0.5, -0.5, 0.0]])), [[0.5, 2.5, -2.75]], rtol=1e-6)
-    np.testing.assert_allclose(agent.to_unit(jnp.array([[0.5, 2.5, -2.75]])), [[0.5, -0.5, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(
+        agent.from_unit(jnp.array([[0.5, -0.5, 0.0]])), [[0.5, 2.5, -2.75]], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        agent.to_unit(jnp.array([[0.5, 2.5, -2.75]])), [[0.5, -0.5, 0.0]], atol=1e-6
+    )
     np.testing.assert_array_equal(agent.to_unit(jnp.array([[9.0, -9.0, 0.0]])), [[1.0, -1.0, 1.0]])
 
 
@@ -138,20 +166,30 @@ def test_reads_every_observation_space(key, kind):
 
     @jax.jit
     def program(params, obs, unit):
-        return agent.policy(params["actor"], obs).mode(), agent.q_values(params["critic"], obs, unit)
+        return agent.policy(params["actor"], obs).mode(), agent.q_values(
+            params["critic"], obs, unit
+        )
 
     mode, q_values = program(params, obs, unit)
     assert (mode.shape, q_values.shape) == ((BATCH, 2, 3), (2, BATCH))
-    assert len({round(float(v), 6) for v in mode[:, 0, 0]}) > 1  # the observation matters to the policy
+    assert (
+        len({round(float(v), 6) for v in mode[:, 0, 0]}) > 1
+    )  # the observation matters to the policy
     same_action = program(params, obs, jnp.broadcast_to(unit[:1], unit.shape))[1]
     assert len({round(float(v), 6) for v in same_action[0]}) > 1  # and to the critics
-    same_obs = program(params, jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), obs), unit)[1]
+    same_obs = program(params, jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), obs), unit)[
+        1
+    ]
     assert len({round(float(v), 6) for v in same_obs[0]}) == BATCH  # and so does the action
 
 
 def test_parameters(key):
     """Two critics that share nothing; the temperature starts where the config says."""
-    agent = soft_actor_critic(OBS, ACTIONS["asymmetric"], SoftActorCriticConfig(hidden_sizes=(16, 8), initial_temperature=0.2))
+    agent = soft_actor_critic(
+        OBS,
+        ACTIONS["asymmetric"],
+        SoftActorCriticConfig(hidden_sizes=(16, 8), initial_temperature=0.2),
+    )
     assert agent.spec[0] == "soft_actor_critic"
     params = agent.init(key)
     assert set(params) == {"actor", "critic", "log_temperature"}
@@ -159,12 +197,21 @@ def test_parameters(key):
     np.testing.assert_allclose(params["log_temperature"], math.log(0.2), rtol=1e-6)
     networks = {"actor": params["actor"], **params["critic"]}
     assert set(networks) == {"actor", "first", "second"}
-    for name, inputs, outputs, scale in (("actor", 3, 6, 0.01), ("first", 6, 1, 1.0), ("second", 6, 1, 1.0)):
+    for name, inputs, outputs, scale in (
+        ("actor", 3, 6, 0.01),
+        ("first", 6, 1, 1.0),
+        ("second", 6, 1, 1.0),
+    ):
         layers = [*networks[name]["torso"]["mlp"]["layers"].values(), networks[name]["head"]]
         assert [layer["kernel"].shape for layer in layers] == [(inputs, 16), (16, 8), (8, outputs)]
         for layer, wanted in zip(layers, (math.sqrt(2), math.sqrt(2), scale), strict=True):
-            np.testing.assert_allclose(np.linalg.svd(layer["kernel"], compute_uv=False), wanted, rtol=1e-4)
-    first, second = (params["critic"][name]["torso"]["mlp"]["layers"][0]["kernel"] for name in ("first", "second"))
+            np.testing.assert_allclose(
+                np.linalg.svd(layer["kernel"], compute_uv=False), wanted, rtol=1e-4
+            )
+    first, second = (
+        params["critic"][name]["torso"]["mlp"]["layers"][0]["kernel"]
+        for name in ("first", "second")
+    )
     assert (first != second).all()
     first, second = agent.q_values(params["critic"], observe(OBS), jnp.zeros((BATCH, 3)))
     assert (np.abs(first - second) > 1e-4).all()
@@ -185,13 +232,28 @@ def test_the_std_depends_on_the_state_within_limits(key):
 @pytest.mark.parametrize(
     ("space", "wanted"),
     [
-        (spaces.Discrete(2), r"needs a Box of continuous actions, got Discrete\(2\); use actor_critic"),
+        (
+            spaces.Discrete(2),
+            r"needs a Box of continuous actions, got Discrete\(2\); use actor_critic",
+        ),
         (spaces.MultiDiscrete([2, 2]), "use actor_critic"),
         (spaces.Box(0, 255, (2,), np.uint8), "a Box of floats"),
-        (spaces.Box(-np.inf, np.inf, (2,)), r"needs finite bounds, got Box.*; declare bounds that matter"),
-        (spaces.Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (2,)), "needs finite bounds"),
-        (spaces.Box(np.array([0.0, -np.inf], np.float32), np.array([1.0, 1.0], np.float32)), "needs finite bounds"),
-        (spaces.Box(np.array([0.0, 1.0], np.float32), np.array([1.0, 1.0], np.float32)), "low < high"),
+        (
+            spaces.Box(-np.inf, np.inf, (2,)),
+            r"needs finite bounds, got Box.*; declare bounds that matter",
+        ),
+        (
+            spaces.Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (2,)),
+            "needs finite bounds",
+        ),
+        (
+            spaces.Box(np.array([0.0, -np.inf], np.float32), np.array([1.0, 1.0], np.float32)),
+            "needs finite bounds",
+        ),
+        (
+            spaces.Box(np.array([0.0, 1.0], np.float32), np.array([1.0, 1.0], np.float32)),
+            "low < high",
+        ),
     ],
 )
 def test_other_action_spaces_are_refused(space, wanted):
@@ -211,6 +273,16 @@ def test_jit_equals_eager_and_agents_are_hashable(key):
     agent = soft_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
     assert isinstance(hash(agent), int)
     params, obs = agent.init(key), observe(OBS)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), jax.jit(agent.init)(key), params)
-    explore = jax.jit(lambda params, obs, key: agent.explore(params, obs, (), key, jnp.float32(0.0))[0])
-    np.testing.assert_allclose(explore(params, obs, key), agent.explore(params, obs, (), key, jnp.float32(0.0))[0], rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        jax.jit(agent.init)(key),
+        params,
+    )
+    explore = jax.jit(
+        lambda params, obs, key: agent.explore(params, obs, (), key, jnp.float32(0.0))[0]
+    )
+    np.testing.assert_allclose(
+        explore(params, obs, key),
+        agent.explore(params, obs, (), key, jnp.float32(0.0))[0],
+        rtol=1e-5,
+    )

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
-from rlkit.envs.vectorized import vectorize
+from rlkit.envs.jittable.vectorized import vectorize
 
 NUM_ENVS = 4
 # A third of the time to compile, and these programs run for milliseconds.
@@ -27,7 +27,9 @@ def quick_jit():
 
 @dataclasses.dataclass(frozen=True)
 class Drift:
-    """A noisy point in the plane: terminated outside the unit box, truncated after five steps, sometimes both at once."""
+    """A noisy point in the plane: terminated outside the unit box, truncated after five steps,
+    sometimes both at once.
+    """
 
     action_space: Any = dataclasses.field(default_factory=lambda: spaces.Discrete(2))
     reward_scale: float = 1.0
@@ -43,7 +45,14 @@ class Drift:
         x = jnp.clip(state["x"] + push + 0.3 * jax.random.normal(key, (2,)), -2.0, 2.0)
         time = state["time"] + 1
         reward = self.reward_scale * (1.0 - jnp.abs(x).sum() + push)
-        return {"x": x, "time": time}, x, reward, jnp.any(jnp.abs(x) > 1.0), time >= 5, {"push": push}
+        return (
+            {"x": x, "time": time},
+            x,
+            reward,
+            jnp.any(jnp.abs(x) > 1.0),
+            time >= 5,
+            {"push": push},
+        )
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +70,9 @@ def make_agent():
     """An actor-critic with one hidden layer of 8 units for an environment."""
 
     def make(env, **fields):
-        return actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,), **fields))
+        return actor_critic(
+            env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(8,), **fields)
+        )
 
     return make
 
@@ -71,7 +82,9 @@ class StubAgent:
     """Its parameters are what it predicts: {"log_prob", "value", "entropy"} [M]."""
 
     def policy_and_value(self, params, obs):
-        policy = SimpleNamespace(log_prob=lambda action: params["log_prob"], entropy=lambda: params["entropy"])
+        policy = SimpleNamespace(
+            log_prob=lambda action: params["log_prob"], entropy=lambda: params["entropy"]
+        )
         return policy, params["value"]
 
 
@@ -82,7 +95,9 @@ def stub_agent():
 
 @pytest.fixture(scope="session")
 def one_iteration(quick_jit):
-    """one_iteration(algorithm, agent, env, key) -> (state before, rollout, episodes, learner after, metrics)"""
+    """one_iteration(algorithm, agent, env, key) -> (state before, rollout, episodes, learner after,
+    metrics)
+    """
 
     def run(algorithm, agent, env, key, total_steps=1000.0):
         @quick_jit
@@ -90,7 +105,9 @@ def one_iteration(quick_jit):
             init_key, update_key = jax.random.split(key)
             before = algorithm.init(agent, env, init_key, total_steps=total_steps)
             after, rollout, episodes = algorithm.collect(agent, env, before)
-            learner, _, metrics = algorithm.update(agent, after.learner, after.local.memory, rollout, update_key)
+            learner, _, metrics = algorithm.update(
+                agent, after.learner, after.local.memory, rollout, update_key
+            )
             return before, rollout, episodes, learner, metrics
 
         return program(key)

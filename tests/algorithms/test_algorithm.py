@@ -1,4 +1,6 @@
-"""What `Algorithm` adds to its parts: normalisation, prefill, counting, devices, and refusing parts that do not fit."""
+"""What `Algorithm` adds to its parts: normalisation, prefill, counting, devices, and refusing parts
+that do not fit.
+"""
 
 import dataclasses
 
@@ -11,13 +13,13 @@ from gymnasium import spaces
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.base import check_fit, reduce_metrics
+from rlkit.algorithms.base import check_compatible, reduce_metrics
 from rlkit.algorithms.batch_builders import OnPolicyBatch, moments, scale_rewards
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.ppo import ppo
 from rlkit.errors import ConfigError, SpaceError
-from rlkit.ops.packing import Packed, Packing
 from rlkit.ops.running_stats import fold, init_stats, normalize
+from rlkit.xla_cpu.packing import Packed, Packing
 
 TINY = PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1)
 SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
@@ -37,8 +39,12 @@ class Recorder:
         }
 
 
-def test_observations_are_normalised_by_the_statistics_of_the_acting_policy(key, make_env, make_agent, one_iteration):
-    """The first statistics come from one random rollout, which counts; this rollout's own are folded in only afterwards."""
+def test_observations_are_normalised_by_the_statistics_of_the_acting_policy(
+    key, make_env, make_agent, one_iteration
+):
+    """The first statistics come from one random rollout, which counts; this rollout's own are
+    folded in only afterwards.
+    """
     env = make_env()
     algorithm = ppo(dataclasses.replace(TINY, normalize_observations=True), loss=Recorder.loss)
     before, rollout, _, learner, metrics = one_iteration(algorithm, make_agent(env), env, key)
@@ -51,7 +57,9 @@ def test_observations_are_normalised_by_the_statistics_of_the_acting_policy(key,
     np.testing.assert_allclose(metrics["obs_mean"], normalised.mean(), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(metrics["obs_std"], normalised.std(), rtol=1e-4)
     wanted = fold(before.learner.obs_stats, rollout.obs)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), learner.obs_stats, wanted)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), learner.obs_stats, wanted
+    )
     unnormalised = np.asarray(rollout.obs)
     assert np.abs(unnormalised - normalised).max() > 0.1  # so that the test can tell
 
@@ -63,9 +71,13 @@ def test_without_normalisation_there_is_no_prefill(key, make_env, make_agent, on
     assert learner.obs_stats is None and learner.reward_stats is None
 
 
-def test_rewards_are_scaled_by_statistics_that_include_the_rollout(key, make_env, make_agent, one_iteration):
+def test_rewards_are_scaled_by_statistics_that_include_the_rollout(
+    key, make_env, make_agent, one_iteration
+):
     env = make_env(reward_scale=100.0)
-    algorithm = ppo(dataclasses.replace(TINY, normalize_rewards=True, gamma=0.9), loss=Recorder.loss)
+    algorithm = ppo(
+        dataclasses.replace(TINY, normalize_rewards=True, gamma=0.9), loss=Recorder.loss
+    )
     before, rollout, _, learner, metrics = one_iteration(algorithm, make_agent(env), env, key)
     assert float(before.learner.reward_stats.count) == 0
     running, wanted = np.zeros(env.num_envs), []
@@ -81,19 +93,30 @@ def test_rewards_are_scaled_by_statistics_that_include_the_rollout(key, make_env
 def test_scaled_rewards_by_hand(key):
     stats = fold(init_stats(SCALAR), jnp.array([0.0, 4.0]))  # deviation 2
     learner = type("Learner", (), {"reward_stats": stats})
-    np.testing.assert_allclose(scale_rewards(learner, jnp.array([2.0, -1.0, 1000.0])), [1.0, -0.5, 10.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        scale_rewards(learner, jnp.array([2.0, -1.0, 1000.0])), [1.0, -0.5, 10.0], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("on", [True, False])
 def test_advantages_are_standardised_per_minibatch(on):
     advantage = jnp.array([1.0, 3.0, 100.0, 102.0])
     dataset = OnPolicyBatch(
-        obs=advantage, action=advantage, log_prob=advantage, value=advantage, advantage=advantage, target=advantage
+        obs=advantage,
+        action=advantage,
+        log_prob=advantage,
+        value=advantage,
+        advantage=advantage,
+        target=advantage,
     )
-    builder = ppo(dataclasses.replace(TINY, num_minibatches=2, normalize_advantages=on)).batch_builder
+    builder = ppo(
+        dataclasses.replace(TINY, num_minibatches=2, normalize_advantages=on)
+    ).batch_builder
     for plan, wanted in (([0, 1], [-1.0, 1.0]), ([3, 2], [1.0, -1.0])):
         batch = builder.gather(dataset, jnp.array(plan))
-        np.testing.assert_allclose(batch.advantage, wanted if on else advantage[jnp.array(plan)], rtol=1e-6)
+        np.testing.assert_allclose(
+            batch.advantage, wanted if on else advantage[jnp.array(plan)], rtol=1e-6
+        )
         np.testing.assert_array_equal(batch.target, advantage[jnp.array(plan)])  # targets never
 
 
@@ -106,11 +129,15 @@ def test_process_batch_runs_on_every_minibatch(key, make_env, make_agent, one_it
     )
     assert algorithm.custom == ("loss", "process_batch")
     metrics = one_iteration(algorithm, make_agent(env), env, key)[-1]
-    np.testing.assert_allclose(metrics["advantage_mean"], 3.0, atol=1e-5)  # after standardisation, before the loss
+    np.testing.assert_allclose(
+        metrics["advantage_mean"], 3.0, atol=1e-5
+    )  # after standardisation, before the loss
 
 
 def test_log_probs_belong_to_the_unclipped_action(key, make_env, make_agent, one_iteration):
-    """With a bound of 0.1 and deviation 1 nearly every action is clipped by the environment, none in the rollout."""
+    """With a bound of 0.1 and deviation 1 nearly every action is clipped by the environment, none
+    in the rollout.
+    """
     env = make_env(action_space=spaces.Box(-0.1, 0.1, (2,)))
     agent = make_agent(env)
     algorithm = ppo(TINY)
@@ -127,12 +154,24 @@ def test_log_probs_belong_to_the_unclipped_action(key, make_env, make_agent, one
 
 
 @pytest.mark.parametrize("factory", [ppo, a2c])
-def test_two_devices_learn_as_one_from_the_joined_batch(key, make_env, make_agent, quick_jit, factory):
-    """With one minibatch: halves of a rollout under an axis name give the same learner as the whole."""
+def test_two_devices_learn_as_one_from_the_joined_batch(
+    key, make_env, make_agent, quick_jit, factory
+):
+    """With one minibatch: halves of a rollout under an axis name give the same learner as the
+    whole.
+    """
     env = make_env()
     agent = make_agent(env)
-    settings = {"normalize_observations": True, "normalize_rewards": True, "normalize_advantages": True}
-    config = dataclasses.replace(TINY, num_epochs=2, **settings) if factory is ppo else A2CConfig(num_steps=8, **settings)
+    settings = {
+        "normalize_observations": True,
+        "normalize_rewards": True,
+        "normalize_advantages": True,
+    }
+    config = (
+        dataclasses.replace(TINY, num_epochs=2, **settings)
+        if factory is ppo
+        else A2CConfig(num_steps=8, **settings)
+    )
     algorithm = factory(config)
 
     @quick_jit
@@ -140,15 +179,24 @@ def test_two_devices_learn_as_one_from_the_joined_batch(key, make_env, make_agen
         state = algorithm.init(agent, env, key, total_steps=1000.0)
         state, rollout, _ = algorithm.collect(agent, env, state)
         whole, _, _ = algorithm.update(agent, state.learner, (), rollout, key)
-        halves = jax.tree.map(lambda x: jnp.moveaxis(x.reshape(x.shape[0], 2, -1, *x.shape[2:]), 1, 0), rollout)
-        split = jax.vmap(lambda half: algorithm.update(agent, state.learner, (), half, key, "d")[0], axis_name="d")(halves)
+        halves = jax.tree.map(
+            lambda x: jnp.moveaxis(x.reshape(x.shape[0], 2, -1, *x.shape[2:]), 1, 0), rollout
+        )
+        split = jax.vmap(
+            lambda half: algorithm.update(agent, state.learner, (), half, key, "d")[0],
+            axis_name="d",
+        )(halves)
         return state.learner, whole, split
 
     before, whole, split = both()
     assert whole.env_steps.to_int() == before.env_steps.to_int() + 8 * env.num_envs
-    for (path, joined), devices in zip(jax.tree.leaves_with_path(whole), jax.tree.leaves(split), strict=True):
+    for (path, joined), devices in zip(
+        jax.tree.leaves_with_path(whole), jax.tree.leaves(split), strict=True
+    ):
         np.testing.assert_array_equal(devices[0], devices[1], err_msg=jax.tree_util.keystr(path))
-        np.testing.assert_allclose(devices[0], joined, rtol=1e-4, atol=1e-6, err_msg=jax.tree_util.keystr(path))
+        np.testing.assert_allclose(
+            devices[0], joined, rtol=1e-4, atol=1e-6, err_msg=jax.tree_util.keystr(path)
+        )
 
 
 def test_moments_over_devices():
@@ -163,21 +211,31 @@ def stacked_rows(library, rows):
     rows = [{name: jnp.array(x) for name, x in row.items()} for row in rows]
     packing = Packing(rows[0])
     vectors = zip(*map(packing.pack, rows), strict=True)
-    return Packed(vectors=[library.stack([library.asarray(x) for x in each]) for each in vectors], packing=packing)
+    return Packed(
+        vectors=[library.stack([library.asarray(x) for x in each]) for each in vectors],
+        packing=packing,
+    )
 
 
 @pytest.mark.fast
 def test_reduce_metrics():
     found = reduce_metrics(
-        stacked_rows(jnp, [{"loss": 1.0, "sum/skipped_updates": 1}, {"loss": 3.0, "sum/skipped_updates": 1}])
+        stacked_rows(
+            jnp, [{"loss": 1.0, "sum/skipped_updates": 1}, {"loss": 3.0, "sum/skipped_updates": 1}]
+        )
     )
-    assert {name: float(x) for name, x in found.items()} == {"loss": 2.0, "sum/skipped_updates": 2.0}
+    assert {name: float(x) for name, x in found.items()} == {
+        "loss": 2.0,
+        "sum/skipped_updates": 2.0,
+    }
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("library", [np, jnp])
 def test_reduce_metrics_averages_what_was_measured(library):
-    """NaN is no measurement; of two seeds each has its own. Infinities and the NaN of sums stay, and sums of integers exact."""
+    """NaN is no measurement; of two seeds each has its own. Infinities and the NaN of sums stay,
+    and sums of integers exact.
+    """
     large = 2**24 + 1
     rows = [
         {"loss": [1.0, np.nan], "size": 1, "high": 1.0, "sum/count": 1.0, "sum/steps": large},
@@ -187,7 +245,9 @@ def test_reduce_metrics_averages_what_was_measured(library):
     reduce = reduce_metrics if library is np else jax.jit(reduce_metrics)
     found = reduce(stacked_rows(library, rows))
     np.testing.assert_array_equal(found["loss"], [2.5, np.nan])
-    np.testing.assert_allclose([found[name] for name in ("size", "high", "sum/count")], [7 / 3, np.inf, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(
+        [found[name] for name in ("size", "high", "sum/count")], [7 / 3, np.inf, np.nan], rtol=1e-6
+    )
     assert int(found["sum/steps"]) == large
     assert all(isinstance(x, jax.Array) == (library is jnp) for x in found.values())
 
@@ -204,9 +264,12 @@ def test_minibatches_that_do_not_divide(make_env, make_agent):
     env = make_env()
     algorithm = ppo(dataclasses.replace(TINY, num_minibatches=5))
     with pytest.raises(
-        ConfigError, match=r"num_minibatches=5 does not divide the 32 samples .*; use num_minibatches=2 or 4 or 8"
+        ConfigError,
+        match=(
+            r"num_minibatches=5 does not divide the 32 samples .*; use num_minibatches=2 or 4 or 8"
+        ),
     ):
-        check_fit(algorithm, make_agent(env), env)
+        check_compatible(algorithm, make_agent(env), env)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +282,7 @@ def test_minibatches_that_do_not_divide(make_env, make_agent):
 def test_a_single_sample_cannot_be_standardised(make_env, make_agent, algorithm):
     env = make_env(num_envs=4 if algorithm.spec[0] == "ppo" else 1)
     with pytest.raises(ConfigError, match="at least two samples"):
-        check_fit(algorithm, make_agent(env), env)
+        check_compatible(algorithm, make_agent(env), env)
 
 
 @pytest.mark.parametrize("total_steps", [0, -5.0, float("nan")])
@@ -252,9 +315,9 @@ OBS = spaces.Box(-2.0, 2.0, (2,))
 )
 def test_an_agent_for_other_spaces_is_refused(make_env, env_actions, agent):
     with pytest.raises(SpaceError, match="build"):
-        check_fit(ppo(TINY), agent, make_env(action_space=env_actions))
+        check_compatible(ppo(TINY), agent, make_env(action_space=env_actions))
 
 
 def test_an_agent_without_values_is_refused(make_env):
     with pytest.raises(ConfigError, match="ppo needs an agent with `policy_and_value`"):
-        check_fit(ppo(TINY), object(), make_env())
+        check_compatible(ppo(TINY), object(), make_env())

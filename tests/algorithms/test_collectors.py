@@ -23,7 +23,9 @@ TRUNCATED = jnp.array([[F, F], [F, F], [F, T], [F, F]])
 
 @dataclasses.dataclass(frozen=True)
 class Scripted:
-    """Plays the tables above; observations count steps, reset observations are -1; states remember the last action."""
+    """Plays the tables above; observations count steps, reset observations are -1; states remember
+    the last action.
+    """
 
     action_space: Any = dataclasses.field(default_factory=lambda: spaces.Box(-1.0, 1.0, ()))
     num_envs = 2
@@ -49,7 +51,9 @@ def local_state(carry, key):
         obs=jnp.zeros(2),
         carry=carry,
         memory=(),
-        episodes=RunningEpisode(return_so_far=jnp.array([100.0, 0.0]), length_so_far=jnp.array([7, 0])),
+        episodes=RunningEpisode(
+            return_so_far=jnp.array([100.0, 0.0]), length_so_far=jnp.array([7, 0])
+        ),
         discounted_return=jnp.array([8.0, 0.0]),
         key=key,
     )
@@ -86,9 +90,15 @@ def test_the_rollout_keeps_the_action_as_sampled(collected):
 
 
 def test_episode_statistics_by_hand(collected):
-    """Ended: 100 + 1 + 2 after 7 + 2 steps, and 10 + 20 + 30 after 3; in flight: 3 + 4 (2 steps) and 40 (1 step)."""
+    """Ended: 100 + 1 + 2 after 7 + 2 steps, and 10 + 20 + 30 after 3; in flight: 3 + 4 (2 steps)
+    and 40 (1 step).
+    """
     local, _, episodes = collected
-    assert (float(episodes.return_sum), float(episodes.length_sum), int(episodes.count)) == (163.0, 12.0, 2)
+    assert (float(episodes.return_sum), float(episodes.length_sum), int(episodes.count)) == (
+        163.0,
+        12.0,
+        2,
+    )
     np.testing.assert_array_equal(local.episodes.return_so_far, [7.0, 40.0])
     np.testing.assert_array_equal(local.episodes.length_so_far, [2, 1])
 
@@ -110,7 +120,9 @@ def test_the_carry_restarts_where_an_episode_ends(collected):
 
 def test_no_reward_statistics_unless_asked(key):
     collector = Collector(num_steps=2)
-    local, rollout, _ = collector.collect(Scripted(), lambda obs, carry, key: (obs, carry, {}), (), local_state((), key))
+    local, rollout, _ = collector.collect(
+        Scripted(), lambda obs, carry, key: (obs, carry, {}), (), local_state((), key)
+    )
     assert rollout.extras == {}
     np.testing.assert_array_equal(local.discounted_return, [8.0, 0.0])
 
@@ -120,12 +132,16 @@ def test_two_short_rollouts_are_one_long(key):
         return obs, carry, {}
 
     def collect(num_steps, local):
-        return Collector(num_steps=num_steps, reward_discount=0.5).collect(Scripted(), explore, (), local)
+        return Collector(num_steps=num_steps, reward_discount=0.5).collect(
+            Scripted(), explore, (), local
+        )
 
     local, one, first = collect(2, local_state((), key))
     local, two, second = collect(2, local)
     whole_local, whole, stats = collect(4, local_state((), key))
-    jax.tree.map(lambda a, b, c: np.testing.assert_array_equal(np.concatenate([a, b]), c), one, two, whole)
+    jax.tree.map(
+        lambda a, b, c: np.testing.assert_array_equal(np.concatenate([a, b]), c), one, two, whole
+    )
     jax.tree.map(lambda a, b, c: np.testing.assert_array_equal(a + b, c), first, second, stats)
     jax.tree.map(np.testing.assert_array_equal, local.replace(key=0), whole_local.replace(key=0))
 
@@ -134,7 +150,9 @@ def test_two_short_rollouts_are_one_long(key):
 def test_count_episodes_of_length_one():
     running = RunningEpisode(return_so_far=jnp.zeros(2), length_so_far=jnp.zeros(2, jnp.int32))
     for reward in (1.0, 2.0):
-        running, finished = count_episodes(running, jnp.array([reward, reward]), jnp.array([True, False]))
+        running, finished = count_episodes(
+            running, jnp.array([reward, reward]), jnp.array([True, False])
+        )
         np.testing.assert_array_equal(finished.return_sum, [reward, 0.0])
         np.testing.assert_array_equal(finished.length_sum, [1.0, 0.0])
         np.testing.assert_array_equal(finished.count, [1, 0])
@@ -151,8 +169,15 @@ class Spy:
 def test_acting_normalises_and_tells_progress(key):
     from rlkit.ops.running_stats import fold, init_stats
 
-    stats = fold(init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0]))  # mean 2, deviation 2
-    policy = PolicyState(params="p", obs_stats=stats, env_steps=StepCounter.create(25), total_steps=jnp.float32(100.0))
+    stats = fold(
+        init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0])
+    )  # mean 2, deviation 2
+    policy = PolicyState(
+        params="p",
+        obs_stats=stats,
+        env_steps=StepCounter.create(25),
+        total_steps=jnp.float32(100.0),
+    )
     (params, obs, progress), _, _ = acting(Spy(), policy)(jnp.array([4.0]), (), key)
     assert params == "p"
     np.testing.assert_allclose(obs, [1.0], rtol=1e-6)

@@ -44,20 +44,26 @@ def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
         for index in range(NUM_ITERATIONS):
             ts, rollout, _ = algorithm.collect(agent, env, ts)
             update_key = jax.random.fold_in(own_key[0], index)
-            learner, memory, metrics = algorithm.update(agent, ts.learner, ts.local.memory, rollout, update_key, "devices")
+            learner, memory, metrics = algorithm.update(
+                agent, ts.learner, ts.local.memory, rollout, update_key, "devices"
+            )
             ts = ts.replace(learner=learner, local=ts.local.replace(memory=memory))
         return jax.tree.map(lambda x: x[None], (ts, metrics))
 
     mesh = jax.make_mesh((NUM_DEVICES,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
     per_device = PartitionSpec("devices")
-    run = jax.shard_map(on_device, mesh=mesh, in_specs=per_device, out_specs=per_device, check_vma=False)
+    run = jax.shard_map(
+        on_device, mesh=mesh, in_specs=per_device, out_specs=per_device, check_vma=False
+    )
     ts, metrics = jax.jit(run)(jax.random.split(jax.random.key(0), NUM_DEVICES))
 
     for leaf in jax.tree.leaves((ts.learner, metrics)):
         np.testing.assert_array_equal(leaf[0], leaf[1])
     steps = NUM_DEVICES * NUM_ENVS * NUM_STEPS * NUM_ITERATIONS
     assert jax.tree.map(lambda x: x[0], ts.learner.env_steps).to_int() == steps
-    assert jax.tree.map(lambda x: x[0], ts.learner.updates).to_int() == int(updates_per_step * steps)
+    assert jax.tree.map(lambda x: x[0], ts.learner.updates).to_int() == int(
+        updates_per_step * steps
+    )
     ring = ts.local.memory if priority_exponent is None else ts.local.memory.ring
     assert ring.words.sharding.spec[0] == "devices"
     np.testing.assert_array_equal(ring.size, [NUM_STEPS * NUM_ITERATIONS] * NUM_DEVICES)

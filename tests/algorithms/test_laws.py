@@ -1,4 +1,6 @@
-"""What must hold for every algorithm: its row in the registry brings the whole battery (tests/support/algorithm_rows.py)."""
+"""What must hold for every algorithm: its row in the registry brings the whole battery
+(tests/support/algorithm_rows.py).
+"""
 
 import dataclasses
 
@@ -11,7 +13,7 @@ import pytest
 from algorithm_rows import LEARNING, NAMES, NORMALIZED
 
 from rlkit.algorithms.ring import Ring
-from rlkit.training.module import RLModule, fit, iteration, strong_types
+from rlkit.training.core.module import RLModule, fit, iteration, strong_types
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -20,7 +22,12 @@ def module(request, make_env):
     env = make_env(action_space=rows.law_space(name))
     algorithm = rows.algorithm_of(name, LEARNING | NORMALIZED)
     return RLModule(
-        env=env, agent=rows.agent_of(name, env), algorithm=algorithm, total_steps=1000.0, eval_env=env, evaluation_episodes=6
+        env=env,
+        agent=rows.agent_of(name, env),
+        algorithm=algorithm,
+        total_steps=1000.0,
+        eval_env=env,
+        evaluation_episodes=6,
     )
 
 
@@ -59,7 +66,9 @@ def compiled(module, quick_jit):
 
 
 def test_jit_equals_eager(key, module, compiled):
-    """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one update to rtol 1e-5."""
+    """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one
+    update to rtol 1e-5.
+    """
     init, step = compiled
     eager = strong_types(module.init_train_state(key))
     assert_close(eager, init(key), rtol=1e-6, atol=1e-6)
@@ -69,7 +78,9 @@ def test_jit_equals_eager(key, module, compiled):
 
 @pytest.fixture(scope="module")
 def fitted(module, quick_jit):
-    """(seeds, fit of one seed compiled, result with evaluation, result of all seeds side by side)"""
+    """(seeds, fit of one seed compiled, result with evaluation, result of all seeds side
+    by side)
+    """
     keys = jax.random.split(jax.random.key(7), 2)
     one = quick_jit(lambda k: fit(module, k, num_iterations=2))
     many = quick_jit(jax.vmap(lambda k: fit(without_evaluation(module), k, num_iterations=2)[0]))
@@ -79,7 +90,9 @@ def fitted(module, quick_jit):
 def test_seeds_side_by_side_equal_a_loop(fitted):
     keys, _, singles, together = fitted
     for i in range(len(keys)):
-        assert_close(jax.tree.map(lambda x, i=i: x[i], together), singles[i][0], rtol=1e-4, atol=1e-5)
+        assert_close(
+            jax.tree.map(lambda x, i=i: x[i], together), singles[i][0], rtol=1e-4, atol=1e-5
+        )
 
 
 def test_the_same_key_gives_the_same_result_bit_for_bit(fitted):
@@ -90,11 +103,19 @@ def test_the_same_key_gives_the_same_result_bit_for_bit(fitted):
 def test_different_keys_give_different_results(fitted):
     _, _, singles, _ = fitted
     first, second = (jax.tree.leaves(ts.learner.params) for ts, _ in singles)
-    assert max(np.abs(np.asarray(one) - np.asarray(other)).max() for one, other in zip(first, second, strict=True)) > 1e-3
+    assert (
+        max(
+            np.abs(np.asarray(one) - np.asarray(other)).max()
+            for one, other in zip(first, second, strict=True)
+        )
+        > 1e-3
+    )
 
 
 def test_evaluation_changes_nothing(module, fitted, quick_jit):
-    """A function of the state alone: repeated it gives the same, and the state stays as it was, bit for bit."""
+    """A function of the state alone: repeated it gives the same, and the state stays as it was, bit
+    for bit.
+    """
     _, _, singles, _ = fitted
     ts, metrics = singles[0]
     evaluate = quick_jit(lambda ts: (module.eval_callback(ts), ts))
@@ -110,17 +131,26 @@ def test_evaluation_changes_nothing(module, fitted, quick_jit):
 def test_training_with_and_without_evaluation_is_the_same(fitted):
     """`together` was trained without evaluation, `singles` with."""
     _, _, singles, together = fitted
-    assert_close(jax.tree.map(lambda x: x[0], together.learner.params), singles[0][0].learner.params, rtol=1e-4, atol=1e-5)
+    assert_close(
+        jax.tree.map(lambda x: x[0], together.learner.params),
+        singles[0][0].learner.params,
+        rtol=1e-4,
+        atol=1e-5,
+    )
     chex.assert_trees_all_equal(together.local.key[0], singles[0][0].local.key)
 
 
 def test_one_trace(key, module, compiled):
-    """A state that went through a step has the types of a fresh one, so nothing compiles twice; seen failing once."""
+    """A state that went through a step has the types of a fresh one, so nothing compiles twice;
+    seen failing once.
+    """
     init, step = compiled
     fresh = strong_types(init(key))
     ts = step(step(step(fresh)))
     config = module.algorithm.spec[1]
-    assert ts.learner.updates.to_int() == 3 * rows.updates_per_iteration(config, 8 * module.env.num_envs)
+    assert ts.learner.updates.to_int() == 3 * rows.updates_per_iteration(
+        config, 8 * module.env.num_envs
+    )
     weak = jnp.broadcast_to(jnp.asarray(0.0), fresh.local.discounted_return.shape)
     assert weak.weak_type
     with pytest.raises(AssertionError, match="traced"):
@@ -133,12 +163,16 @@ def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_
     agent = make_agent(env)
 
     def run(learning_rate, gamma):
-        algorithm = rows.algorithm_of("ppo", LEARNING, learning_rate=learning_rate, gamma=gamma, normalize_rewards=True)
+        algorithm = rows.algorithm_of(
+            "ppo", LEARNING, learning_rate=learning_rate, gamma=gamma, normalize_rewards=True
+        )
         module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
         ts, metrics = fit(module, key, num_iterations=1)
         return ts.learner.params, metrics["train"]["learning_rate"]
 
-    params, rates = quick_jit(jax.vmap(run))(jnp.array([0.01, 0.001, 0.01]), jnp.array([0.9, 0.9, 0.5]))
+    params, rates = quick_jit(jax.vmap(run))(
+        jnp.array([0.01, 0.001, 0.01]), jnp.array([0.9, 0.9, 0.5])
+    )
     np.testing.assert_allclose(rates[:, 0], [0.01, 0.001, 0.01], rtol=1e-6)
     leaf = np.asarray(jax.tree.leaves(params)[-1])
     assert not np.allclose(leaf[0], leaf[1]) and not np.allclose(leaf[0], leaf[2])

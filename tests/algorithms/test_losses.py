@@ -31,13 +31,16 @@ PARAMS = {
 @pytest.mark.parametrize(
     ("clip_value_loss", "value_loss"),
     [
-        # ½ [2², 1², 0²]; clipped predictions 1, 1.2, 0.8 have ½ [2², 1.8², 0.8²], of which the larger counts
+        # ½ [2², 1², 0²]; clipped predictions 1, 1.2, 0.8 have ½ [2², 1.8², 0.8²], of which the
+        # larger counts
         (False, (2.0 + 0.5 + 0.0) / 3),
         (True, (2.0 + 1.62 + 0.32) / 3),
     ],
 )
 def test_ppo_loss(stub_agent, clip_value_loss, value_loss):
-    config = PPOConfig(clip_epsilon=0.2, value_coef=0.5, entropy_coef=0.01, clip_value_loss=clip_value_loss)
+    config = PPOConfig(
+        clip_epsilon=0.2, value_coef=0.5, entropy_coef=0.01, clip_value_loss=clip_value_loss
+    )
     loss, metrics = ppo_loss(config)(stub_agent, PARAMS, (), BATCH, None)
     policy_loss = (-1.2 - 1.8 + 0.8) / 3  # min(1.5, 1.2)·1, 0.9·2, min(-0.5, -0.8)
     wanted = {
@@ -59,12 +62,16 @@ def test_a2c_loss(stub_agent):
     log_prob = np.array([-1.0, -2.0, -3.0]) + np.log(RATIO)
     policy_loss = -(log_prob * [1.0, 2.0, -1.0]).mean()
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
-    np.testing.assert_allclose(metrics["value_loss"], 5.0 / 3, rtol=1e-5)  # [2², 1², 0²], not halved: as in SB3
+    np.testing.assert_allclose(
+        metrics["value_loss"], 5.0 / 3, rtol=1e-5
+    )  # [2², 1², 0²], not halved: as in SB3
     np.testing.assert_allclose(loss, policy_loss + 0.5 * 5.0 / 3 - 0.1 * 0.2, rtol=1e-5)
 
 
 def test_at_index_picks_and_its_gradient_goes_to_what_was_picked():
-    values = jnp.array([[[1.0, 2.0, jnp.inf], [3.0, 4.0, 5.0]], [[6.0, 7.0, 8.0], [9.0, 10.0, jnp.nan]]])  # [2, M, A]
+    values = jnp.array(
+        [[[1.0, 2.0, jnp.inf], [3.0, 4.0, 5.0]], [[6.0, 7.0, 8.0], [9.0, 10.0, jnp.nan]]]
+    )  # [2, M, A]
     index = jnp.array([1, 0])
     np.testing.assert_array_equal(at_index(values, index), [[2.0, 3.0], [7.0, 9.0]])
     gradient = jax.grad(lambda v: at_index(v, index).sum())(values)

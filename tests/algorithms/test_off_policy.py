@@ -1,4 +1,6 @@
-"""What off-policy algorithms share: the ratio of gradient to environment steps, extras of agents, sizes that are refused."""
+"""What off-policy algorithms share: the ratio of gradient to environment steps, extras of agents,
+sizes that are refused.
+"""
 
 import dataclasses
 
@@ -15,21 +17,29 @@ from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
-from rlkit.training.module import RLModule, iteration
+from rlkit.training.core.module import RLModule, iteration
 
 SMALL = {"num_steps": 1, "prefill_steps": 16, "capacity": 64, "batch_size": 4}
 
 
 def module_of(num_envs=4, agent=None, **settings):
     env = make_env("probe/Discounting", num_envs)
-    agent = agent or q_network(env.observation_space, env.action_space, QNetworkConfig(hidden_sizes=(8,)))
-    return RLModule(env=env, agent=agent, algorithm=dqn(DQNConfig(**SMALL | settings)), total_steps=1000.0)
+    agent = agent or q_network(
+        env.observation_space, env.action_space, QNetworkConfig(hidden_sizes=(8,))
+    )
+    return RLModule(
+        env=env, agent=agent, algorithm=dqn(DQNConfig(**SMALL | settings)), total_steps=1000.0
+    )
 
 
 @pytest.mark.parametrize("priority_exponent", [None, 0.6], ids=["uniform", "prioritised"])
-@pytest.mark.parametrize(("ratio", "num_envs"), [(0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)])
+@pytest.mark.parametrize(
+    ("ratio", "num_envs"), [(0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)]
+)
 def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, priority_exponent):
-    """After every iteration there were floor(ratio · steps) updates, counted from the prefill on."""
+    """After every iteration there were floor(ratio · steps) updates, counted from the
+    prefill on.
+    """
     module = module_of(num_envs, updates_per_step=ratio, priority_exponent=priority_exponent)
     ts = module.init_train_state(key)
     step = quick_jit(lambda ts: iteration(module, ts, jnp.int32(0)))
@@ -41,7 +51,10 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
         taken = updates > before.learner.updates.to_int()
         assert np.isfinite(metrics["loss"]) == taken and metrics["sum/skipped_updates"] == 0
         moved = any(
-            (a != b).any() for a, b in zip(*map(jax.tree.leaves, (before.learner.params, ts.learner.params)), strict=True)
+            (a != b).any()
+            for a, b in zip(
+                *map(jax.tree.leaves, (before.learner.params, ts.learner.params)), strict=True
+            )
         )
         assert moved == taken
 
@@ -50,9 +63,21 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"updates_per_step": 1e-5}, "updates_per_step=1e-05 is no fraction with a denominator up to 1000; use 0.001"),
-        ({"updates_per_step": 0.3333}, "is no fraction with a denominator up to 1000; use 0.333333"),
-        ({"n_step": 20}, "n_step=20 sums over more steps than the 16 that the replay buffer holds of each environment; raise"),
+        (
+            {"updates_per_step": 1e-5},
+            "updates_per_step=1e-05 is no fraction with a denominator up to 1000; use 0.001",
+        ),
+        (
+            {"updates_per_step": 0.3333},
+            "is no fraction with a denominator up to 1000; use 0.333333",
+        ),
+        (
+            {"n_step": 20},
+            (
+                "n_step=20 sums over more steps than the 16 that the replay buffer holds of each"
+                " environment; raise"
+            ),
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_told(settings, message):
@@ -62,7 +87,9 @@ def test_settings_that_do_not_fit_are_told(settings, message):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
-@pytest.mark.parametrize("settings", [{"capacity": 0}, {"batch_size": -1}, {"n_step": 0}, {"gamma": 1.5}])
+@pytest.mark.parametrize(
+    "settings", [{"capacity": 0}, {"batch_size": -1}, {"n_step": 0}, {"gamma": 1.5}]
+)
 def test_replay_buffers_out_of_range_are_refused(kind, settings):
     with pytest.raises(ConfigError, match=rf"{next(iter(settings))}=.* of {kind.__name__}"):
         kind(**{"capacity": 10, "batch_size": 2, "gamma": 0.9} | settings)
@@ -107,6 +134,9 @@ def test_what_does_not_fit_the_memory_is_told(key):
     add = module.algorithm.replay_buffer.add
     whole = rollout.replace(reward=rollout.reward.astype(jnp.int32) * 0 + 5)
     assert (add(ts.local.memory, whole).transitions.reward[4] == 5.0).all()
-    for wrong in (rollout.replace(extras={"seen": rollout.obs}), rollout.replace(obs=rollout.obs[..., :0])):
+    for wrong in (
+        rollout.replace(extras={"seen": rollout.obs}),
+        rollout.replace(obs=rollout.obs[..., :0]),
+    ):
         with pytest.raises(ConfigError, match="the replay buffer was made for"):
             add(ts.local.memory, wrong)

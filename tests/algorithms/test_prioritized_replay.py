@@ -16,7 +16,7 @@ from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
-from rlkit.training.module import RLModule, iteration
+from rlkit.training.core.module import RLModule, iteration
 from rlkit.types import Transition
 
 ALPHA, BETA = 0.5, 0.4
@@ -28,7 +28,13 @@ def rollout(values, num_envs=2):
     no = jnp.zeros(rewards.shape, bool)
     obs = rewards[..., None]
     return Transition(
-        obs=obs, action=rewards.astype(jnp.int32), reward=rewards, terminated=no, truncated=no, next_obs=obs + 1, extras={}
+        obs=obs,
+        action=rewards.astype(jnp.int32),
+        reward=rewards,
+        terminated=no,
+        truncated=no,
+        next_obs=obs + 1,
+        extras={},
     )
 
 
@@ -44,11 +50,15 @@ def buffer_of(**settings):
 
 
 def empty(buffer):
-    return buffer.init(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rollout([0, 1])), 2)
+    return buffer.init(
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rollout([0, 1])), 2
+    )
 
 
 def with_errors(buffer, memory, index, errors):
-    batch = buffer.sample(memory, jax.random.key(0), jnp.float32(0)).replace(index=jnp.asarray(index))
+    batch = buffer.sample(memory, jax.random.key(0), jnp.float32(0)).replace(
+        index=jnp.asarray(index)
+    )
     return buffer.reprioritize(memory, batch, jnp.asarray(errors, jnp.float32))
 
 
@@ -65,25 +75,35 @@ def test_new_transitions_have_the_highest_priority_so_far():
 
 
 def test_draws_follow_priorities_and_weights_make_up_for_them():
-    """Priorities 1, 4, 1, 0.5 after the exponent: probabilities are those over 6.5, weights (4 · probability)^-β."""
+    """Priorities 1, 4, 1, 0.5 after the exponent: probabilities are those over 6.5, weights (4 ·
+    probability)^-β.
+    """
     buffer = buffer_of(min_priority=0.0, batch_size=20_000)
-    memory = with_errors(buffer, buffer.add(empty(buffer), rollout([0, 1, 2, 3])), [1, 3], [-16.0, 0.25])
+    memory = with_errors(
+        buffer, buffer.add(empty(buffer), rollout([0, 1, 2, 3])), [1, 3], [-16.0, 0.25]
+    )
     probability = np.array([1, 4, 1, 0.5]) / 6.5
     for progress in (0.0, 0.5, 1.0):
         batch = jax.jit(buffer.sample)(memory, jax.random.key(1), jnp.float32(progress))
-        np.testing.assert_array_equal(batch.index, batch.reward)  # row · N + column, and that number was the reward
+        np.testing.assert_array_equal(
+            batch.index, batch.reward
+        )  # row · N + column, and that number was the reward
         shares = np.bincount(np.asarray(batch.index), minlength=4) / 20_000
         np.testing.assert_allclose(shares, probability, atol=0.015)
         beta = BETA + progress * (1 - BETA)
         weight = (4 * probability) ** -beta
-        np.testing.assert_allclose(batch.weight, (weight / weight.max())[np.asarray(batch.index)], rtol=1e-5)
+        np.testing.assert_allclose(
+            batch.weight, (weight / weight.max())[np.asarray(batch.index)], rtol=1e-5
+        )
 
 
 def test_without_an_exponent_it_is_uniform():
     buffer = buffer_of(priority_exponent=0.0)
     memory = with_errors(buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1], [1e6, 1e-6])
     np.testing.assert_array_equal(memory.tree.leaves[:8], 1.0)
-    np.testing.assert_array_equal(buffer.sample(memory, jax.random.key(0), jnp.float32(0)).weight, 1.0)
+    np.testing.assert_array_equal(
+        buffer.sample(memory, jax.random.key(0), jnp.float32(0)).weight, 1.0
+    )
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -97,7 +117,10 @@ def test_targets_are_those_of_uniform_replay(n_step):
     found = buffer.sample(memory, jax.random.key(0), jnp.float32(0))
     uniform = UniformReplay(capacity=8, batch_size=4096, gamma=0.5, n_step=n_step)
     wanted = uniform.sample(memory.ring, jax.random.key(1), jnp.float32(0))
-    by_index = {int(i): (float(r), float(d)) for i, r, d in zip(wanted.index, wanted.reward, wanted.discount, strict=True)}
+    by_index = {
+        int(i): (float(r), float(d))
+        for i, r, d in zip(wanted.index, wanted.reward, wanted.discount, strict=True)
+    }
     assert len(by_index) == 8
     for index, reward, discount in zip(found.index, found.reward, found.discount, strict=True):
         assert by_index[int(index)] == (float(reward), float(discount))
@@ -105,7 +128,9 @@ def test_targets_are_those_of_uniform_replay(n_step):
 
 def test_errors_that_are_not_finite_change_nothing():
     buffer = buffer_of()
-    memory = with_errors(buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1, 2], [4.0, np.nan, np.inf])
+    memory = with_errors(
+        buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1, 2], [4.0, np.nan, np.inf]
+    )
     np.testing.assert_allclose(memory.tree.leaves[:4], [2, 1, 1, 1], rtol=1e-6)
     assert memory.max_priority < 5
 
@@ -113,7 +138,9 @@ def test_errors_that_are_not_finite_change_nothing():
 def test_can_sample_and_cut():
     buffer = buffer_of()
     memory = empty(buffer)
-    assert not buffer.can_sample(memory) and not buffer.can_sample(buffer.add(memory, rollout([0, 1])))
+    assert not buffer.can_sample(memory) and not buffer.can_sample(
+        buffer.add(memory, rollout([0, 1]))
+    )
     memory = buffer.add(memory, rollout([0, 1, 2, 3]))
     assert buffer.can_sample(memory)
     assert np.asarray(buffer.cut(memory).ring.transitions.truncated).tolist() == [
@@ -129,7 +156,12 @@ def module():
     env = make_env("probe/Discounting", 2)
     agent = q_network(env.observation_space, env.action_space, QNetworkConfig(hidden_sizes=(8,)))
     config = DQNConfig(
-        num_steps=8, prefill_steps=16, capacity=64, batch_size=4, updates_per_step=0.125, priority_exponent=ALPHA
+        num_steps=8,
+        prefill_steps=16,
+        capacity=64,
+        batch_size=4,
+        updates_per_step=0.125,
+        priority_exponent=ALPHA,
     )
     return RLModule(env=env, agent=agent, algorithm=dqn(config), total_steps=1000.0)
 
@@ -146,8 +178,22 @@ def test_an_update_renews_the_priorities_of_its_batch(module, key):
 
 
 def test_the_buffer_is_what_the_config_says(module, key):
-    config = DQNConfig(priority_exponent=0.7, importance_exponent=0.3, capacity=10, batch_size=3, n_step=2, gamma=0.9)
-    wanted = PrioritizedReplay(capacity=10, batch_size=3, n_step=2, gamma=0.9, priority_exponent=0.7, importance_exponent=0.3)
+    config = DQNConfig(
+        priority_exponent=0.7,
+        importance_exponent=0.3,
+        capacity=10,
+        batch_size=3,
+        n_step=2,
+        gamma=0.9,
+    )
+    wanted = PrioritizedReplay(
+        capacity=10,
+        batch_size=3,
+        n_step=2,
+        gamma=0.9,
+        priority_exponent=0.7,
+        importance_exponent=0.3,
+    )
     assert dqn(config).replay_buffer == dqn(config).batch_builder.replay_buffer == wanted
 
 
@@ -167,11 +213,21 @@ def test_weights_follow_the_progress_of_the_run(module, key):
 @pytest.mark.parametrize(
     ("errors", "process_batch", "message"),
     [
-        (lambda q: q[:1, 0], None, r'"td_error" of shape \(1,\) for a batch of 4; return one for each'),
-        (lambda q: q[:, 0], lambda batch: {"obs": batch.obs}, r"process_batch returned a dict; return batch.replace"),
+        (
+            lambda q: q[:1, 0],
+            None,
+            r'"td_error" of shape \(1,\) for a batch of 4; return one for each',
+        ),
+        (
+            lambda q: q[:, 0],
+            lambda batch: {"obs": batch.obs},
+            r"process_batch returned a dict; return batch.replace",
+        ),
     ],
 )
-def test_errors_that_fit_no_batch_are_told_before_anything_compiles(module, errors, process_batch, message):
+def test_errors_that_fit_no_batch_are_told_before_anything_compiles(
+    module, errors, process_batch, message
+):
     def loss(agent, params, target, batch, key):
         q_values = agent.q_values(params, batch["obs"] if isinstance(batch, dict) else batch.obs)
         return q_values.mean(), {"td_error": errors(q_values)}
@@ -194,7 +250,10 @@ def test_weights_scale_the_loss(module, key):
 
 def test_a_loss_without_errors_is_told_before_anything_compiles(module):
     silent = dqn(
-        module.algorithm.spec[1], loss=lambda agent, params, target, batch, key: agent.q_values(params, batch.obs).mean()
+        module.algorithm.spec[1],
+        loss=lambda agent, params, target, batch, key: agent.q_values(params, batch.obs).mean(),
     )
-    with pytest.raises(ConfigError, match=r"no loss returns it; return .*td_error.*priority_exponent=None"):
+    with pytest.raises(
+        ConfigError, match=r"no loss returns it; return .*td_error.*priority_exponent=None"
+    ):
         dataclasses.replace(module, algorithm=silent)

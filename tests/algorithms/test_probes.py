@@ -1,4 +1,6 @@
-"""Probes: what every algorithm must have learned is known, and which one fails says what is broken."""
+"""Probes: what every algorithm must have learned is known, and which one fails says what
+is broken.
+"""
 
 import algorithm_rows as rows
 import jax
@@ -8,13 +10,18 @@ import pytest
 from algorithm_rows import LEARNING, PLAIN_VALUES, PROBES
 from gymnasium import spaces
 
-from rlkit.envs.vectorized import vectorize
-from rlkit.training.module import RLModule, fit
+from rlkit.envs.jittable.vectorized import vectorize
+from rlkit.training.core.module import RLModule, fit
 
 ITERATIONS = 400  # of 64 environment steps each
-# An exclusive or: networks of tanh or with fewer units, and faster learners, stop at three of four in some seeds. With these
-# settings 255 of 256 seeds of PPO pass.
-HARD = {"dict_observation": ({"hidden_sizes": (128, 128), "activation": "relu"}, {"learning_rate": 0.001})}
+# An exclusive or: networks of tanh or with fewer units, and faster learners, stop at three of four
+# in some seeds. With these settings 255 of 256 seeds of PPO pass.
+HARD = {
+    "dict_observation": (
+        {"hidden_sizes": (128, 128), "activation": "relu"},
+        {"learning_rate": 0.001},
+    )
+}
 
 
 @pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
@@ -32,9 +39,13 @@ def test_probe(key, quick_jit, name, probe):
     if single.best_action() is not None:
         best, _ = agent.exploit(params, obs, (), key)
         np.testing.assert_allclose(best, single.best_action(), atol=0.1)  # integers equal
-    if isinstance(env.action_space, spaces.Box):  # one step, one observation: values are those of the policy that explores
+    if isinstance(
+        env.action_space, spaces.Box
+    ):  # one step, one observation: values are those of the policy that explores
         many = jax.tree.map(lambda x: jnp.repeat(x, 1024, axis=0), obs)
-        taken, _, _ = agent.explore(params, many, agent.initial_carry(1024), key, ts.learner.progress)
+        taken, _, _ = agent.explore(
+            params, many, agent.initial_carry(1024), key, ts.learner.progress
+        )
         expected = -np.square(np.asarray(taken) - single.best_action()).mean(0)
         assert expected > -0.16  # standard deviation below 0.4, which it began at 1
     if values is not None:

@@ -17,7 +17,8 @@ from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.errors import SpaceError
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (1,))
-# A row within an episode, one that a time limit cut (bootstraps alike), one that terminated (discount 0).
+# A row within an episode, one that a time limit cut (bootstraps alike), one that terminated
+# (discount 0).
 BATCH = Replayed(
     obs=jnp.zeros((3, 1)),
     action=jnp.array([5, 6, 5]),
@@ -28,13 +29,17 @@ BATCH = Replayed(
     weight=jnp.ones(3),
     index=jnp.arange(3),
 )
-PARAMS = {"now": jnp.array([[0.0, 1.0], [2.0, 1.0]]), "next": jnp.array([[9.0, 0.0], [9.0, 0.0]])}  # [N, A]
+PARAMS = {
+    "now": jnp.array([[0.0, 1.0], [2.0, 1.0]]),
+    "next": jnp.array([[9.0, 0.0], [9.0, 0.0]]),
+}  # [N, A]
 TARGETS = {"now": jnp.full((2, 2), jnp.nan), "next": jnp.array([[2.0, 0.0], [4.0, 8.0]])}
-# Means of next actions: 3 and 4 by the target network, which takes (0, 8), 9 and 0 by the present one, which takes (2, 4).
+# Means of next actions: 3 and 4 by the target network, which takes (0, 8), 9 and 0 by the present
+# one, which takes (2, 4).
 GREEDY = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 3.0]])
 DOUBLE = np.array([[2.0, 3.0], [3.0, 4.0], [3.0, 3.0]])
-# Quantiles of the actions taken: (0, 2), (1, 1), (0, 2). Slopes ¼ and ¾ where the target is higher, ¾ and ¼ where it is lower;
-# Huber: e²/2 up to 1, e - ½ beyond. Halved: a mean over the two targets.
+# Quantiles of the actions taken: (0, 2), (1, 1), (0, 2). Slopes ¼ and ¾ where the target is higher,
+# ¾ and ¼ where it is lower; Huber: e²/2 up to 1, e - ½ beyond. Halved: a mean over the two targets.
 GREEDY_LOSS = np.array(
     [
         (0.25 * (0.5 + 4.5) + (0.25 * 0.5 + 0.75 * 2.5)) / 2,  # errors 1, 5; -1, 3
@@ -46,7 +51,9 @@ GREEDY_LOSS = np.array(
 
 @dataclasses.dataclass(frozen=True)
 class Stub:
-    """Quantiles are `now` where the observation is 0, `next` where it is 1; actions count from 5."""
+    """Quantiles are `now` where the observation is 0, `next` where it is 1; actions count
+    from 5.
+    """
 
     def quantiles(self, params, obs):
         return jnp.where(obs > 0, params["next"][:, None], params["now"][:, None])
@@ -59,22 +66,38 @@ class Stub:
     ("quantiles", "target", "loss"),
     [
         ([0.0, 2.0], [1.0, 1.0], 0.25 * 0.5 + 0.25 * 0.5),  # within, from both sides
-        ([1.0, 1.0], [0.5, 0.5], 0.75 * 0.125 + 0.25 * 0.125),  # too high: the low quantile errs more
-        ([0.0, 0.0], [3.0, -3.0], (0.25 * 2.5 + 0.75 * 2.5) / 2 + (0.75 * 2.5 + 0.25 * 2.5) / 2),  # linear beyond 1
+        (
+            [1.0, 1.0],
+            [0.5, 0.5],
+            0.75 * 0.125 + 0.25 * 0.125,
+        ),  # too high: the low quantile errs more
+        (
+            [0.0, 0.0],
+            [3.0, -3.0],
+            (0.25 * 2.5 + 0.75 * 2.5) / 2 + (0.75 * 2.5 + 0.25 * 2.5) / 2,
+        ),  # linear beyond 1
     ],
 )
 def test_quantile_huber_loss_by_hand(quantiles, target, loss):
-    np.testing.assert_allclose(quantile_huber(jnp.array(quantiles)[:, None], jnp.array(target)[:, None]), [loss], rtol=1e-6)
+    np.testing.assert_allclose(
+        quantile_huber(jnp.array(quantiles)[:, None], jnp.array(target)[:, None]), [loss], rtol=1e-6
+    )
 
 
 def test_loss_by_hand():
-    """A cut row bootstraps, a terminated one does not; quantiles may be fitted to others in number."""
+    """A cut row bootstraps, a terminated one does not; quantiles may be fitted to others
+    in number.
+    """
     loss, metrics = qr_dqn_loss(QRDQNConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
     np.testing.assert_allclose(loss, GREEDY_LOSS.mean(), rtol=1e-6)
     np.testing.assert_allclose(metrics["td_error"], GREEDY.mean(1) - 1.0, rtol=1e-6)
     assert set(metrics) == {"q_value", "target", "td_error"}
-    np.testing.assert_allclose((metrics["q_value"], metrics["target"]), (1.0, GREEDY.mean()), rtol=1e-6)
-    weighted, _ = qr_dqn_loss(QRDQNConfig())(Stub(), PARAMS, TARGETS, BATCH.replace(weight=jnp.array([0.0, 0.5, 0.0])), None)
+    np.testing.assert_allclose(
+        (metrics["q_value"], metrics["target"]), (1.0, GREEDY.mean()), rtol=1e-6
+    )
+    weighted, _ = qr_dqn_loss(QRDQNConfig())(
+        Stub(), PARAMS, TARGETS, BATCH.replace(weight=jnp.array([0.0, 0.5, 0.0])), None
+    )
     np.testing.assert_allclose(weighted, 0.5 * GREEDY_LOSS[1] / 3, rtol=1e-6)
 
 
@@ -86,7 +109,9 @@ def test_double_takes_the_action_that_the_present_network_prefers():
 @pytest.mark.parametrize("double", [False, True])
 def test_no_gradient_reaches_the_target(double):
     def loss(params, target_params):
-        return qr_dqn_loss(QRDQNConfig(double=double))(Stub(), params, target_params, BATCH, None)[0]
+        return qr_dqn_loss(QRDQNConfig(double=double))(Stub(), params, target_params, BATCH, None)[
+            0
+        ]
 
     present, target = jax.grad(loss, argnums=(0, 1))(PARAMS, TARGETS | {"now": jnp.zeros((2, 2))})
     assert jnp.any(present["now"] != 0)
@@ -95,19 +120,27 @@ def test_no_gradient_reaches_the_target(double):
 
 
 def test_values_are_means_of_quantiles(key):
-    agent = quantile_network(OBSERVATIONS, spaces.Discrete(3, start=-1), QuantileNetworkConfig(num_quantiles=4))
+    agent = quantile_network(
+        OBSERVATIONS, spaces.Discrete(3, start=-1), QuantileNetworkConfig(num_quantiles=4)
+    )
     params, obs = agent.init(key), jnp.linspace(-1.0, 1.0, 5)[:, None]
     quantiles = agent.quantiles(params, obs)
     assert quantiles.shape == (4, 5, 3)
     assert not np.allclose(quantiles[0], quantiles[1])
     np.testing.assert_allclose(agent.q_values(params, obs), quantiles.mean(0), rtol=1e-6)
     np.testing.assert_allclose(agent.value(params, obs), quantiles.mean(0).max(-1), rtol=1e-6)
-    np.testing.assert_array_equal(agent.exploit(params, obs, (), key)[0], quantiles.mean(0).argmax(-1) - 1)
+    np.testing.assert_array_equal(
+        agent.exploit(params, obs, (), key)[0], quantiles.mean(0).argmax(-1) - 1
+    )
 
 
 def test_quantiles_become_those_of_the_returns(key):
-    """Rewards of 0, 1, 2 and 3 alike: the medians of their quarters, 0, 1, 2 and 3, are the quantiles of ⅛, ⅜, ⅝ and ⅞."""
-    agent = quantile_network(OBSERVATIONS, spaces.Discrete(2), QuantileNetworkConfig(hidden_sizes=(4,), num_quantiles=4))
+    """Rewards of 0, 1, 2 and 3 alike: the medians of their quarters, 0, 1, 2 and 3, are the
+    quantiles of ⅛, ⅜, ⅝ and ⅞.
+    """
+    agent = quantile_network(
+        OBSERVATIONS, spaces.Discrete(2), QuantileNetworkConfig(hidden_sizes=(4,), num_quantiles=4)
+    )
     batch = BATCH.replace(action=jnp.zeros(3, jnp.int32))
     batch = jax.tree.map(lambda leaf: jnp.resize(leaf, (4, *leaf.shape[1:])), batch)
     batch = batch.replace(reward=jnp.arange(4) * 100.0, discount=jnp.zeros(4))
@@ -120,8 +153,12 @@ def test_quantiles_become_those_of_the_returns(key):
         return (optax.apply_updates(params, updates), state), None
 
     params = agent.init(key)
-    (params, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=1000))((params, optimizer.init(params)))
-    np.testing.assert_allclose(agent.quantiles(params, batch.obs)[:, 0, 0], [0.0, 100.0, 200.0, 300.0], atol=2.0)
+    (params, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=1000))(
+        (params, optimizer.init(params))
+    )
+    np.testing.assert_allclose(
+        agent.quantiles(params, batch.obs)[:, 0, 0], [0.0, 100.0, 200.0, 300.0], atol=2.0
+    )
 
 
 def test_only_discrete_actions():

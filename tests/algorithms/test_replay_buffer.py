@@ -17,9 +17,13 @@ PROGRESS = jnp.float32(0.5)
 
 
 def row(number, num_envs, *, terminated=(), truncated=()):
-    """Step `number` of every environment: its reward is 10 · number + environment, its observation the same in uint8."""
+    """Step `number` of every environment: its reward is 10 · number + environment, its observation
+    the same in uint8.
+    """
     values = jnp.arange(num_envs) + 10 * number
-    flags = [jnp.array([env in which for env in range(num_envs)]) for which in (terminated, truncated)]
+    flags = [
+        jnp.array([env in which for env in range(num_envs)]) for which in (terminated, truncated)
+    ]
     obs = {"frame": values[:, None].astype(jnp.uint8), "time": values.astype(jnp.float32)}
     after = jax.tree.map(lambda x: x + jnp.asarray(1, x.dtype), obs)
     return Transition(
@@ -38,7 +42,9 @@ def rollout_of(rows):
 
 
 def filled(buffer, rows, num_envs, chunk=1):
-    memory = buffer.init(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows[0]), num_envs)
+    memory = buffer.init(
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows[0]), num_envs
+    )
     add = jax.jit(buffer.add, donate_argnums=0)
     for start in range(0, len(rows), chunk):
         memory = add(memory, rollout_of(rows[start : start + chunk]))
@@ -46,7 +52,9 @@ def filled(buffer, rows, num_envs, chunk=1):
 
 
 def window(buffer, memory, age, env):
-    found = replay_buffer.window(memory, jnp.array([age]), jnp.array([env]), gamma=buffer.gamma, n_step=buffer.n_step)
+    found = replay_buffer.window(
+        memory, jnp.array([age]), jnp.array([env]), gamma=buffer.gamma, n_step=buffer.n_step
+    )
     return jax.tree.map(lambda x: np.asarray(x)[0], found)
 
 
@@ -74,22 +82,34 @@ def test_one_step_targets_at_both_ends():
     rows = [row(0, 4, terminated=(1, 3), truncated=(2, 3))]
     buffer = UniformReplay(capacity=4, batch_size=1, gamma=GAMMA)
     memory = filled(buffer, rows, 4)
-    assert [float(window(buffer, memory, 0, env).discount) for env in range(4)] == [GAMMA, 0.0, GAMMA, 0.0]
+    assert [float(window(buffer, memory, 0, env).discount) for env in range(4)] == [
+        GAMMA,
+        0.0,
+        GAMMA,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize("extra", range(6))
 def test_n_step_returns_by_hand(extra):
-    """Five rows of one environment, ended in row 2 by truncation, wherever the ring's seam lies (`extra` rows came before).
+    """Five rows of one environment, ended in row 2 by truncation, wherever the ring's seam lies
+    (`extra` rows came before).
 
-    Rewards are 0, 10, 20, 30, 40 and γ is 1/2; three steps are summed:
-    from row 0: 0 + 10/2 + 20/4 = 10, bootstraps from the successor of row 2 (the time limit) with γ³;
-    from row 1: 10 + 20/2 = 20, γ²; from row 2: 20, γ;
-    from row 3: 30 + 40/2 = 50, γ², for row 4 is the newest; from row 4: 40, γ.
+    Rewards are 0, 10, 20, 30, 40 and γ is 1/2; three steps are summed: from row 0: 0 + 10/2 + 20/4
+    = 10, bootstraps from the successor of row 2 (the time limit) with γ³; from row 1: 10 + 20/2 =
+    20, γ²; from row 2: 20, γ; from row 3: 30 + 40/2 = 50, γ², for row 4 is the newest; from row 4:
+    40, γ.
     """
     buffer = UniformReplay(capacity=5, batch_size=1, gamma=GAMMA, n_step=3)
     rows = [row(number, 1, truncated=(0,) if number == 2 else ()) for number in range(5)]
     memory = filled(buffer, [row(90, 1)] * extra + rows, 1)
-    wanted = [(10.0, 0.125, 20), (20.0, 0.25, 20), (20.0, 0.5, 20), (50.0, 0.25, 40), (40.0, 0.5, 40)]
+    wanted = [
+        (10.0, 0.125, 20),
+        (20.0, 0.25, 20),
+        (20.0, 0.5, 20),
+        (50.0, 0.25, 40),
+        (40.0, 0.5, 40),
+    ]
     for age, (reward, discount, last) in enumerate(wanted):
         found = window(buffer, memory, age, 0)
         assert (float(found.reward), float(found.discount)) == (reward, discount)
@@ -100,19 +120,30 @@ def test_n_step_returns_by_hand(extra):
 def test_n_step_returns_stop_at_termination(both):
     buffer = UniformReplay(capacity=8, batch_size=1, gamma=GAMMA, n_step=4)
     ends = {"terminated": (0,), "truncated": (0,) if both else ()}
-    memory = filled(buffer, [row(number, 1, **(ends if number == 1 else {})) for number in range(6)], 1)
-    assert (float(window(buffer, memory, 0, 0).reward), float(window(buffer, memory, 0, 0).discount)) == (5.0, 0.0)
+    memory = filled(
+        buffer, [row(number, 1, **(ends if number == 1 else {})) for number in range(6)], 1
+    )
+    assert (
+        float(window(buffer, memory, 0, 0).reward),
+        float(window(buffer, memory, 0, 0).discount),
+    ) == (5.0, 0.0)
     assert float(window(buffer, memory, 2, 0).discount) == GAMMA**4
     assert float(window(buffer, memory, 2, 0).reward) == 20 + 30 / 2 + 40 / 4 + 50 / 8
 
 
 def test_a_cut_ends_the_episodes_in_flight():
-    """After a restart of the environments the next row follows from nothing: sums stop before it, and still bootstrap."""
+    """After a restart of the environments the next row follows from nothing: sums stop before it,
+    and still bootstrap.
+    """
     buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA, n_step=3)
     memory = filled(buffer, [row(0, 2), row(1, 2, terminated=(1,))], 2)
     memory = buffer.add(buffer.cut(memory), rollout_of([row(7, 2)]))
     found = window(buffer, memory, 0, 0)
-    assert (float(found.reward), float(found.discount), float(found.next_obs["time"])) == (5.0, 0.25, 11.0)
+    assert (float(found.reward), float(found.discount), float(found.next_obs["time"])) == (
+        5.0,
+        0.25,
+        11.0,
+    )
     assert float(window(buffer, memory, 1, 1).discount) == 0.0  # what had ended stays ended
 
 
@@ -122,7 +153,9 @@ def test_sampling_is_uniform_over_what_is_stored(num_rows):
     buffer = UniformReplay(capacity=10, batch_size=20_000, gamma=GAMMA)
     memory = filled(buffer, [row(number, 2) for number in range(num_rows)], 2)
     rewards = np.asarray(jax.jit(buffer.sample)(memory, jax.random.key(0), PROGRESS).reward)
-    stored = [10.0 * number + env for number in range(max(0, num_rows - 5), num_rows) for env in range(2)]
+    stored = [
+        10.0 * number + env for number in range(max(0, num_rows - 5), num_rows) for env in range(2)
+    ]
     counts = np.array([(rewards == value).sum() for value in stored])
     assert counts.sum() == 20_000
     chi_square = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
@@ -131,12 +164,21 @@ def test_sampling_is_uniform_over_what_is_stored(num_rows):
 
 def test_can_sample_once_a_batch_is_there():
     buffer = UniformReplay(capacity=10, batch_size=5, gamma=GAMMA)
-    sizes = [bool(buffer.can_sample(filled(buffer, [row(n, 2) for n in range(num)], 2))) for num in (1, 2, 3, 5)]
+    sizes = [
+        bool(buffer.can_sample(filled(buffer, [row(n, 2) for n in range(num)], 2)))
+        for num in (1, 2, 3, 5)
+    ]
     assert sizes == [False, False, True, True]
 
 
 def test_capacity_is_rounded_up_to_whole_rows():
-    assert [replay_buffer.num_rows(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [10, 4, 3, 1, 1]
+    assert [replay_buffer.num_rows(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
+        10,
+        4,
+        3,
+        1,
+        1,
+    ]
 
 
 def test_writing_happens_in_place():
@@ -151,7 +193,10 @@ def test_writing_happens_in_place():
 def test_a_transition_without_bytes_lies_in_one_place():
     """Its flags too."""
     buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA)
-    only_time = [step.replace(obs=step.obs["time"], next_obs=step.next_obs["time"]) for step in (row(0, 1), row(1, 1))]
+    only_time = [
+        step.replace(obs=step.obs["time"], next_obs=step.next_obs["time"])
+        for step in (row(0, 1), row(1, 1))
+    ]
     memory = filled(buffer, only_time, 1)
     assert memory.singles is None
     assert memory.words.shape == (10, 1, 5)  # reward, flags, observation, action, next observation
@@ -161,13 +206,17 @@ def test_a_transition_without_bytes_lies_in_one_place():
 @pytest.mark.parametrize("num_seeds", [1, 2])
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_writing_and_reading_in_one_program_copies_nothing(num_seeds, n_step):
-    """Seen failing: where XLA fuses the write into the read behind it, it keeps the old ring and copies it."""
+    """Seen failing: where XLA fuses the write into the read behind it, it keeps the old ring and
+    copies it.
+    """
     buffer = UniformReplay(capacity=123_457, batch_size=8, gamma=GAMMA, n_step=n_step)
     example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), row(0, 1))
 
     def step(memory, rollout, key):
         memory = buffer.add(memory, rollout)
-        batches = jax.lax.scan(lambda _, k: (None, buffer.sample(memory, k, PROGRESS)), None, jax.random.split(key, 1))[1]
+        batches = jax.lax.scan(
+            lambda _, k: (None, buffer.sample(memory, k, PROGRESS)), None, jax.random.split(key, 1)
+        )[1]
         return memory, batches
 
     arguments = buffer.init(example, 1), rollout_of([row(0, 1)]), jax.random.key(0)
@@ -181,13 +230,20 @@ def test_writing_and_reading_in_one_program_copies_nothing(num_seeds, n_step):
     assert copies == []
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.int8, np.bool_, np.float16, np.int16])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.int32, np.uint8, np.int8, np.bool_, np.float16, np.int16]
+)
 def test_every_bit_comes_back(dtype):
     """Of any kind of number, not-a-numbers included."""
-    bits = np.random.default_rng(0).integers(0, 256, (3, 2, 5, 4 * np.dtype(dtype).itemsize), dtype=np.uint8)
+    bits = np.random.default_rng(0).integers(
+        0, 256, (3, 2, 5, 4 * np.dtype(dtype).itemsize), dtype=np.uint8
+    )
     values = bits % 2 == 1 if dtype is np.bool_ else bits.view(dtype)
     rows = [
-        row(number, 2).replace(obs={"x": jnp.asarray(values[number])}, extras={"y": {"z": jnp.asarray(values[number, :, 0])}})
+        row(number, 2).replace(
+            obs={"x": jnp.asarray(values[number])},
+            extras={"y": {"z": jnp.asarray(values[number, :, 0])}},
+        )
         for number in range(3)
     ]
     buffer = UniformReplay(capacity=6, batch_size=1, gamma=GAMMA)
@@ -195,7 +251,10 @@ def test_every_bit_comes_back(dtype):
     for age in range(3):
         for env in range(2):
             found = window(buffer, memory, age, env)
-            assert found.obs["x"].tobytes() == values[age, env].tobytes() and found.obs["x"].dtype == dtype
+            assert (
+                found.obs["x"].tobytes() == values[age, env].tobytes()
+                and found.obs["x"].dtype == dtype
+            )
             assert found.extras["y"]["z"].tobytes() == values[age, env, 0].tobytes()
 
 
@@ -210,5 +269,7 @@ def test_a_cut_marks_the_newest_row_whatever_rewards_are(dtype):
 
 def test_a_rollout_larger_than_the_ring_is_refused():
     buffer = UniformReplay(capacity=2, batch_size=1, gamma=GAMMA)
-    with pytest.raises(ConfigError, match="a rollout of 3 steps does not fit into a replay buffer of 2"):
+    with pytest.raises(
+        ConfigError, match="a rollout of 3 steps does not fit into a replay buffer of 2"
+    ):
         filled(buffer, [row(number, 1) for number in range(3)], 1, chunk=3)

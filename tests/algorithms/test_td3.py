@@ -1,4 +1,6 @@
-"""TD3's losses on three samples by hand, which parameters they move and in which updates, and one iteration of the whole."""
+"""TD3's losses on three samples by hand, which parameters they move and in which updates, and one
+iteration of the whole.
+"""
 
 import dataclasses
 
@@ -12,7 +14,7 @@ from gymnasium import spaces
 from rlkit.agents.configs import DeterministicActorCriticConfig
 from rlkit.agents.deterministic import deterministic_actor_critic
 from rlkit.agents.soft_actor_critic import soft_actor_critic
-from rlkit.algorithms.base import check_fit
+from rlkit.algorithms.base import check_compatible
 from rlkit.algorithms.configs import TD3Config
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.td3 import actor_loss, critic_loss, smoothed, td3
@@ -20,7 +22,8 @@ from rlkit.errors import ConfigError, SpaceError
 
 SMALL = TD3Config(num_steps=3, prefill_steps=24, capacity=100, batch_size=8, updates_per_step=0.25)
 ACTIONS = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32))
-# A row within an episode, one that a time limit cut (bootstraps alike), one that terminated (discount 0).
+# A row within an episode, one that a time limit cut (bootstraps alike), one that terminated
+# (discount 0).
 BATCH = Replayed(
     obs=jnp.zeros((3, 1)),
     action=jnp.array([[0.5, 7.5], [0.0, 5.0], [-1.0, 0.0]]),
@@ -35,15 +38,19 @@ BATCH = Replayed(
 
 @dataclasses.dataclass(frozen=True)
 class Stub:
-    """The actor does `actor["action"]`, plus one tenth at `next_obs`; critics are linear in the unit action, and know the
-    observation.
+    """The actor does `actor["action"]`, plus one tenth at `next_obs`; critics are linear in the
+    unit action, and know the observation.
     """
 
     def act(self, actor, obs):
         return actor["action"] + 0.1 * obs
 
     def q_values(self, critic, obs, unit_action):
-        return critic["weight"][:, None] * unit_action.sum(-1) + critic["bias"][:, None] + 100.0 * obs[:, 0]
+        return (
+            critic["weight"][:, None] * unit_action.sum(-1)
+            + critic["bias"][:, None]
+            + 100.0 * obs[:, 0]
+        )
 
     def to_unit(self, action):
         return (action - jnp.array([0.0, 5.0])) / jnp.array([1.0, 5.0])
@@ -54,7 +61,9 @@ PARAMS = {
     "critic": {"weight": jnp.array([1.0, 2.0]), "bias": jnp.array([0.0, 0.0])},
 }
 TARGETS = {
-    "actor": {"action": jnp.array([[0.4, -0.5], [0.9, 0.2], [0.0, 0.0]])},  # with the tenth: sums of 0.1, 1.3, 0.2
+    "actor": {
+        "action": jnp.array([[0.4, -0.5], [0.9, 0.2], [0.0, 0.0]])
+    },  # with the tenth: sums of 0.1, 1.3, 0.2
     "critic": {"weight": jnp.array([3.0, -1.0]), "bias": jnp.array([0.0, 1.0])},
 }
 # Q of both critics at the unit actions (0.5, 0.5), (0, 0), (-1, -1)
@@ -62,7 +71,9 @@ Q_VALUES = np.array([[1.0, 0.0, -2.0], [2.0, 0.0, -4.0]])
 
 
 def test_critic_loss_by_hand(key):
-    """Without noise: r + discount · (100 + the lesser of 3·sum and 1 - sum), at actions of the target's actor."""
+    """Without noise: r + discount · (100 + the lesser of 3·sum and 1 - sum), at actions of the
+    target's actor.
+    """
     target = np.array([1 + 0.9 * (100 + 0.3), 2 + 0.9 * (100 - 0.3), 3.0])
     loss, metrics = critic_loss(TD3Config(target_noise=0.0))(Stub(), PARAMS, TARGETS, BATCH, key)
     np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - target).sum(0).mean(), rtol=1e-5)
@@ -72,7 +83,9 @@ def test_critic_loss_by_hand(key):
 
 
 def test_smoothing_by_hand():
-    """Noise so large that it is clipped almost surely: ±0.3 on each dimension, then the action to [-1, 1]."""
+    """Noise so large that it is clipped almost surely: ±0.3 on each dimension, then the action to
+    [-1, 1].
+    """
     config = TD3Config(target_noise=1e4, target_noise_clip=0.3)
     for seed in range(4):
         key = jax.random.key(seed)
@@ -80,14 +93,18 @@ def test_smoothing_by_hand():
         action = np.clip(np.asarray(TARGETS["actor"]["action"]) + 0.1 + 0.3 * signs, -1.0, 1.0)
         assert action.max() == 1.0 or (signs[1, 0] < 0 and action.max() < 1.0)
         total = action.sum(-1)
-        target = np.array([1, 2, 3]) + np.array([0.9, 0.9, 0]) * (100 + np.minimum(3 * total, 1 - total))
+        target = np.array([1, 2, 3]) + np.array([0.9, 0.9, 0]) * (
+            100 + np.minimum(3 * total, 1 - total)
+        )
         _, metrics = critic_loss(config)(Stub(), PARAMS, TARGETS, BATCH, key)
         np.testing.assert_allclose(metrics["target"], target.mean(), rtol=1e-5)
 
 
 def test_smoothing_has_the_spread_that_was_asked_for(key):
     middle = np.asarray(smoothed(jnp.zeros((20_000, 2)), TD3Config(), key))
-    np.testing.assert_allclose(middle.std(0), 0.2 * 0.9787, rtol=0.02)  # a normal deviate clipped to ± 2.5 of its deviations
+    np.testing.assert_allclose(
+        middle.std(0), 0.2 * 0.9787, rtol=0.02
+    )  # a normal deviate clipped to ± 2.5 of its deviations
     assert np.abs(middle).max() == 0.5 and abs(np.corrcoef(middle.T)[0, 1]) < 0.03
     edge = np.asarray(smoothed(jnp.ones((1000, 2)), TD3Config(), key))
     assert edge.max() == 1.0 and edge.min() == 0.5
@@ -100,7 +117,9 @@ def test_actor_loss_by_hand(key):
 
 
 def real_agent():
-    return deterministic_actor_critic(spaces.Box(-1.0, 1.0, (1,)), ACTIONS, DeterministicActorCriticConfig(hidden_sizes=(8,)))
+    return deterministic_actor_critic(
+        spaces.Box(-1.0, 1.0, (1,)), ACTIONS, DeterministicActorCriticConfig(hidden_sizes=(8,))
+    )
 
 
 @pytest.mark.parametrize("group", ["critic", "actor"])
@@ -125,20 +144,33 @@ def test_each_loss_moves_its_group_alone(key, group):
 
 def changed(one, other):
     """By name, whether any leaf of each part of `one` is other than in `other`."""
-    return {name: any(map(np.any, jax.tree.leaves(jax.tree.map(lambda x, y: x != y, one[name], other[name])))) for name in one}
+    return {
+        name: any(
+            map(np.any, jax.tree.leaves(jax.tree.map(lambda x, y: x != y, one[name], other[name])))
+        )
+        for name in one
+    }
 
 
 @pytest.mark.parametrize(("delay", "per_iteration"), [(2, 3), (3, 2)])
 def test_the_schedule_goes_on_over_iterations(key, make_env, quick_jit, delay, per_iteration):
-    """Actor and all targets move in the iterations that hold a multiple of the delay, the critics in all; metrics say so."""
+    """Actor and all targets move in the iterations that hold a multiple of the delay, the critics
+    in all; metrics say so.
+    """
     env = make_env(action_space=ACTIONS)
-    agent = deterministic_actor_critic(env.observation_space, env.action_space, real_agent().spec[1])
-    algorithm = td3(dataclasses.replace(SMALL, updates_per_step=per_iteration / 12, policy_delay=delay))
+    agent = deterministic_actor_critic(
+        env.observation_space, env.action_space, real_agent().spec[1]
+    )
+    algorithm = td3(
+        dataclasses.replace(SMALL, updates_per_step=per_iteration / 12, policy_delay=delay)
+    )
 
     @quick_jit
     def program(state, key):
         state, rollout, _ = algorithm.collect(agent, env, state)
-        learner, memory, metrics = algorithm.update(agent, state.learner, state.local.memory, rollout, key)
+        learner, memory, metrics = algorithm.update(
+            agent, state.learner, state.local.memory, rollout, key
+        )
         return state.replace(learner=learner, local=state.local.replace(memory=memory)), metrics
 
     state = quick_jit(lambda key: algorithm.init(agent, env, key, total_steps=1000))(key)
@@ -148,24 +180,33 @@ def test_the_schedule_goes_on_over_iterations(key, make_env, quick_jit, delay, p
         counts = range(index * per_iteration + 1, (index + 1) * per_iteration + 1)
         due = any(count % delay == 0 for count in counts)
         assert changed(state.learner.params, before.params) == {"actor": due, "critic": True}
-        assert changed(state.learner.target_params, before.target_params) == {"actor": due, "critic": due}
+        assert changed(state.learner.target_params, before.target_params) == {
+            "actor": due,
+            "critic": due,
+        }
         assert np.isfinite(metrics["actor_loss"]) == due and np.isfinite(metrics["critic_loss"])
     assert int(state.learner.updates.low) == 4 * per_iteration
 
 
 def test_one_iteration(key, make_env, quick_jit):
-    """Warm-up, collection and two updates together: targets by tau in the second, actions within the environment's bounds."""
+    """Warm-up, collection and two updates together: targets by tau in the second, actions within
+    the environment's bounds.
+    """
     env = make_env(action_space=ACTIONS)
-    agent = deterministic_actor_critic(env.observation_space, env.action_space, real_agent().spec[1])
+    agent = deterministic_actor_critic(
+        env.observation_space, env.action_space, real_agent().spec[1]
+    )
     algorithm = td3(dataclasses.replace(SMALL, updates_per_step=2 / 12, tau=0.25))
-    check_fit(algorithm, agent, env)
+    check_compatible(algorithm, agent, env)
 
     @quick_jit
     def program(key):
         init_key, update_key = jax.random.split(key)
         before = algorithm.init(agent, env, init_key, total_steps=1000)
         after, rollout, _ = algorithm.collect(agent, env, before)
-        learner, _, metrics = algorithm.update(agent, after.learner, after.local.memory, rollout, update_key)
+        learner, _, metrics = algorithm.update(
+            agent, after.learner, after.local.memory, rollout, update_key
+        )
         return before.learner, rollout, learner, metrics
 
     before, rollout, after, metrics = program(key)
@@ -173,12 +214,21 @@ def test_one_iteration(key, make_env, quick_jit):
     assert set(before.target_params) == {"actor", "critic"}
     jax.tree.map(np.testing.assert_array_equal, before.target_params, before.params)
     jax.tree.map(
-        lambda new, old, target: np.testing.assert_allclose(target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7),
+        lambda new, old, target: np.testing.assert_allclose(
+            target, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-7
+        ),
         after.params,
         before.params,
         after.target_params,
     )
-    assert {"critic_loss", "actor_loss", "critic_grad_norm", "actor_grad_norm", "q_value", "target"} <= set(metrics)
+    assert {
+        "critic_loss",
+        "actor_loss",
+        "critic_grad_norm",
+        "actor_grad_norm",
+        "q_value",
+        "target",
+    } <= set(metrics)
     assert all(np.isfinite(value).all() for value in metrics.values())
     assert (metrics["sum/skipped_updates"], int(after.updates.low)) == (0.0, 2)
 
@@ -189,11 +239,19 @@ def test_misfits_are_refused(make_env, make_agent):
     wanted = r"td3 needs an agent with `act`, `q_values`, `to_unit`.*deterministic_actor_critic\("
     for agent in (make_agent(env), soft_actor_critic(env.observation_space, env.action_space)):
         with pytest.raises(ConfigError, match=wanted):
-            check_fit(td3(SMALL), agent, env)
+            check_compatible(td3(SMALL), agent, env)
     other = deterministic_actor_critic(env.observation_space, spaces.Box(-1.0, 1.0, (2,)))
-    with pytest.raises(SpaceError, match=r"the agent acts in Box.*build the agent with the action space of this environment"):
-        check_fit(td3(SMALL), other, env)
-    for wrong in ({"tau": 0.0}, {"policy_delay": 0}, {"target_noise": -0.1}, {"target_noise_clip": -0.5}):
+    with pytest.raises(
+        SpaceError,
+        match=r"the agent acts in Box.*build the agent with the action space of this environment",
+    ):
+        check_compatible(td3(SMALL), other, env)
+    for wrong in (
+        {"tau": 0.0},
+        {"policy_delay": 0},
+        {"target_noise": -0.1},
+        {"target_noise_clip": -0.5},
+    ):
         with pytest.raises(ConfigError, match=rf"TD3Config\.{next(iter(wrong))}"):
             td3(TD3Config(**wrong))
     assert td3(SMALL).spec == ("td3", SMALL)

@@ -1,4 +1,6 @@
-"""From a loss to new parameters: forms of losses, any optimiser, parameter groups, steps that must not be taken."""
+"""From a loss to new parameters: forms of losses, any optimiser, parameter groups, steps that must
+not be taken.
+"""
 
 import functools
 
@@ -43,7 +45,9 @@ def updater_of(loss=quadratic, optimizer=None, **rest):
 
 
 def step(updater, learner=None, batch=1.0):
-    return updater.step(None, learner or learner_for(updater), jnp.float32(batch), jax.random.key(0))[:2]
+    return updater.step(
+        None, learner or learner_for(updater), jnp.float32(batch), jax.random.key(0)
+    )[:2]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,10 @@ def test_forms_of_losses(form, extra):
         (jnp.ones(3), r"shape \(3,\); reduce it to a scalar"),
         ((jnp.ones((2, 1)), {}), r"shape \(2, 1\)"),
         (jnp.int32(3), "scalar of int32, which has no gradient"),
-        ((1.0, {"error": jnp.ones(3)}), r"metric 'error' with shape \(3,\); reduce it to a scalar, such as its .mean\(\)"),
+        (
+            (1.0, {"error": jnp.ones(3)}),
+            r"metric 'error' with shape \(3,\); reduce it to a scalar, such as its .mean\(\)",
+        ),
         ({"loss": 1.0, "error": np.ones((1, 1))}, r"metric 'error' with shape \(1, 1\)"),
         ((1.0, {"nested": {"error": 1.0}}), "metric 'nested' as a dict; return scalars"),
     ],
@@ -127,17 +134,25 @@ def poison(gradients):
 
 @pytest.mark.parametrize("batch", [jnp.nan, jnp.inf, 1.0])
 def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(batch):
-    """By its loss, or (where the loss is fine) by what `process_gradients` makes of its gradient."""
+    """By its loss, or (where the loss is fine) by what `process_gradients` makes of its
+    gradient.
+    """
     rest = {} if not np.isfinite(batch) else {"process_gradients": poison}
     updater = updater_of(optimizer=optax.adam(0.1), **rest)
     before = learner_for(updater)
     after, metrics = step(updater, before, batch)
-    jax.tree.map(np.testing.assert_array_equal, (after.params, after.opt_state), (before.params, before.opt_state))
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (after.params, after.opt_state),
+        (before.params, before.opt_state),
+    )
     assert float(metrics["sum/skipped_updates"]) == 1.0
     good = updater_of(optimizer=optax.adam(0.1))
     again, metrics = step(good, after, 1.0)
     assert float(metrics["sum/skipped_updates"]) == 0.0
-    jax.tree.map(np.testing.assert_array_equal, again.params, step(good)[0].params)  # as if the bad one had not been
+    jax.tree.map(
+        np.testing.assert_array_equal, again.params, step(good)[0].params
+    )  # as if the bad one had not been
 
 
 def group_loss(name):
@@ -152,21 +167,29 @@ def groups(*, first=None, **settings):
     return Updater(
         steps=(
             GradientStep(loss=first or group_loss("a"), optimizer=optax.sgd(0.1), group="a"),
-            GradientStep(loss=group_loss("b"), optimizer=optax.inject_hyperparams(optax.sgd)(learning_rate=0.5), group="b"),
+            GradientStep(
+                loss=group_loss("b"),
+                optimizer=optax.inject_hyperparams(optax.sgd)(learning_rate=0.5),
+                group="b",
+            ),
         ),
         **settings,
     )
 
 
 def test_groups_in_order_each_sees_what_the_earlier_left():
-    """a ← a - 0.1·3 = [0.7, 1.7]; then b ← 3 - 0.5·(0.7 + 1.7) = 1.8. With the old a it would be 1.5."""
+    """a ← a - 0.1·3 = [0.7, 1.7]; then b ← 3 - 0.5·(0.7 + 1.7) = 1.8. With the old a it would be
+    1.5.
+    """
     learner, metrics = step(groups())
     np.testing.assert_allclose(learner.params["a"], [0.7, 1.7], rtol=1e-6)
     np.testing.assert_allclose(learner.params["b"], [1.8], rtol=1e-6)
     np.testing.assert_allclose((metrics["a_saw"], metrics["b_saw"]), (3.0, 2.4), rtol=1e-6)
     assert {"a_loss", "b_loss", "a_grad_norm", "b_grad_norm", "b_learning_rate"} <= set(metrics)
     assert learner.updates.to_int() == 1
-    assert jax.tree.structure(learner.opt_state) == jax.tree.structure(learner_for(groups()).opt_state)
+    assert jax.tree.structure(learner.opt_state) == jax.tree.structure(
+        learner_for(groups()).opt_state
+    )
 
 
 def test_at_once_each_sees_what_was_there_before():
@@ -183,7 +206,10 @@ def test_at_once_each_sees_what_was_there_before():
 @pytest.mark.fast
 @pytest.mark.parametrize("second", ["a", None, ("b", "a")])
 def test_steps_at_once_share_no_parameters(second):
-    steps = tuple(GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), group=group) for group in ("a", second))
+    steps = tuple(
+        GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), group=group)
+        for group in ("a", second)
+    )
     with pytest.raises(ConfigError, match=r"share parameters: .* give each step groups of its own"):
         Updater(steps=steps, at_once=True)
     assert len(Updater(steps=steps).steps) == 2
@@ -202,7 +228,9 @@ def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(at_once):
 
 
 def test_process_gradients_runs_before_the_optimiser():
-    learner, metrics = step(updater_of(process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g)))
+    learner, metrics = step(
+        updater_of(process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
+    )
     np.testing.assert_allclose(learner.params["a"], [0.8, 1.6], rtol=1e-6)
     np.testing.assert_allclose(metrics["grad_norm"], np.sqrt(14.0), rtol=1e-6)  # of the loss itself
 
@@ -211,7 +239,9 @@ def test_every_loss_gets_its_own_key():
     def noisy(agent, params, target_params, batch, key):
         return jnp.sum(params["a"]) * jax.random.normal(key), {}
 
-    updater = Updater(steps=tuple(GradientStep(loss=noisy, optimizer=optax.sgd(1.0), group=g) for g in ("a", "b")))
+    updater = Updater(
+        steps=tuple(GradientStep(loss=noisy, optimizer=optax.sgd(1.0), group=g) for g in ("a", "b"))
+    )
     _, metrics = step(updater)
     assert float(metrics["a_loss"]) != float(metrics["b_loss"])
 
@@ -246,17 +276,24 @@ def test_lbfgs_in_a_group_and_over_devices_searches_the_common_loss():
         return jnp.square(params["a"] - batch * params["b"]).sum()
 
     updater = updater_of(loss, optimizer=optax.lbfgs(), group="a")
-    learner = jax.vmap(lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d")[0], axis_name="d")(
-        jnp.array([1.0, 3.0])
+    learner = jax.vmap(
+        lambda b: updater.step(None, learner_for(updater), b, jax.random.key(0), "d")[0],
+        axis_name="d",
+    )(jnp.array([1.0, 3.0]))
+    joined = updater_of(
+        lambda *args: (loss(*args[:3], 1.0, None) + loss(*args[:3], 3.0, None)) / 2,
+        optax.lbfgs(),
+        group="a",
     )
-    joined = updater_of(lambda *args: (loss(*args[:3], 1.0, None) + loss(*args[:3], 3.0, None)) / 2, optax.lbfgs(), group="a")
     np.testing.assert_allclose(learner.params["a"], [step(joined)[0].params["a"]] * 2, rtol=1e-5)
     np.testing.assert_array_equal(learner.params["b"], [PARAMS["b"]] * 2)
 
 
 def test_one_update_of_ppo_with_lbfgs(make_env, make_agent, one_iteration, key):
     env = make_env()
-    algorithm = ppo(PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1), optimizer=optax.lbfgs())
+    algorithm = ppo(
+        PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1), optimizer=optax.lbfgs()
+    )
     before, _, _, learner, metrics = one_iteration(algorithm, make_agent(env), env, key)
     moved = jax.tree.map(lambda x, y: jnp.abs(x - y).max(), learner.params, before.learner.params)
     assert max(jax.tree.leaves(moved)) > 1e-4 and np.isfinite(metrics["loss"])
@@ -295,7 +332,9 @@ def run(updater, learner, keys, batch=1.0, axis_name=None):
 
 
 def moved(tree):
-    """Whether anything in `tree` [U, ...] is other than in the row before; the first row is the start."""
+    """Whether anything in `tree` [U, ...] is other than in the row before; the first row is the
+    start.
+    """
     leaves = [np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(tree)]
     return [any((x[i] != x[i - 1]).any() for x in leaves) for i in range(1, len(leaves[0]))]
 
@@ -303,7 +342,9 @@ def moved(tree):
 @pytest.mark.parametrize("start", [0, 1, 2, 2**32 - 3, 2**40 + 1])
 @pytest.mark.parametrize("every", [2, 3])
 def test_a_delayed_step_is_taken_in_each_nth_update_of_the_run(key, start, every):
-    """By the exact count, whatever it was when the program began; parameters, optimiser and targets rest in between."""
+    """By the exact count, whatever it was when the program began; parameters, optimiser and targets
+    rest in between.
+    """
     updater = delayed(b_every=every, target_every=every)
     before = learner_for(updater, updates=start)
     learners, metrics = jax.jit(functools.partial(run, updater))(before, jax.random.split(key, 7))
@@ -325,14 +366,17 @@ def test_targets_move_after_the_steps_of_their_update(key):
     learners, _ = run(updater, learner_for(updater), jax.random.split(key, 2))
     for name, start in PARAMS.items():
         np.testing.assert_array_equal(learners.target_params[name][0], start)
-        np.testing.assert_allclose(learners.target_params[name][1], (start + learners.params[name][1]) / 2, rtol=1e-6)
+        np.testing.assert_allclose(
+            learners.target_params[name][1], (start + learners.params[name][1]) / 2, rtol=1e-6
+        )
 
 
 def test_what_is_not_taken_draws_its_key_all_the_same(key):
     """The second update is the same whether or not the first one took the step."""
     keys, sgd = jax.random.split(key, 2), optax.sgd(0.1)
     (seldom, _), (often, _) = (
-        run(updater, learner_for(updater), keys) for updater in (delayed(optimizer=sgd), delayed(b_every=1, optimizer=sgd))
+        run(updater, learner_for(updater), keys)
+        for updater in (delayed(optimizer=sgd), delayed(b_every=1, optimizer=sgd))
     )
     np.testing.assert_array_equal(seldom.params["a"], often.params["a"])
     change = often.params["b"][1] - often.params["b"][0]
@@ -346,8 +390,12 @@ def test_what_is_not_taken_is_not_computed(key):
         jax.debug.callback(lambda: computed.append(1))
         return jnp.sum(params["b"])
 
-    updater = Updater(steps=(GradientStep(loss=counted, optimizer=optax.sgd(0.1), group="b", every=3),))
-    jax.block_until_ready(jax.jit(functools.partial(run, updater))(learner_for(updater), jax.random.split(key, 7)))
+    updater = Updater(
+        steps=(GradientStep(loss=counted, optimizer=optax.sgd(0.1), group="b", every=3),)
+    )
+    jax.block_until_ready(
+        jax.jit(functools.partial(run, updater))(learner_for(updater), jax.random.split(key, 7))
+    )
     jax.effects_barrier()
     assert len(computed) == 2
 
@@ -355,21 +403,31 @@ def test_what_is_not_taken_is_not_computed(key):
 def test_seeds_at_different_counts_equal_a_loop(key):
     updater, keys = delayed(b_every=3), jax.random.split(key, 5)
     learners = [learner_for(updater, updates=start) for start in (0, 1, 2**32 - 2)]
-    together = jax.vmap(lambda learner: run(updater, learner, keys))(jax.tree.map(lambda *x: jnp.stack(x), *learners))
+    together = jax.vmap(lambda learner: run(updater, learner, keys))(
+        jax.tree.map(lambda *x: jnp.stack(x), *learners)
+    )
     for i, learner in enumerate(learners):
-        jax.tree.map(lambda x, y, i=i: np.testing.assert_allclose(x[i], y, rtol=1e-5), together, run(updater, learner, keys))
+        jax.tree.map(
+            lambda x, y, i=i: np.testing.assert_allclose(x[i], y, rtol=1e-5),
+            together,
+            run(updater, learner, keys),
+        )
 
 
 def test_losses_that_see_their_own_group_alone_do_not_care_whether_steps_are_at_once(key):
     keys = jax.random.split(key, 5)
-    found, wanted = (run(updater, learner_for(updater), keys) for updater in (delayed(at_once=True), delayed()))
+    found, wanted = (
+        run(updater, learner_for(updater), keys) for updater in (delayed(at_once=True), delayed())
+    )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_devices_agree_on_what_is_due(key, mapped, at_once):
-    """On two devices (or mapped over two, a counter each) the steps that are due average their gradients."""
+    """On two devices (or mapped over two, a counter each) the steps that are due average their
+    gradients.
+    """
     updater, keys, batches = (
         delayed(optimizer=make_optimizer("sgd", learning_rate=0.1), at_once=at_once),
         jax.random.split(key, 4),
@@ -386,7 +444,11 @@ def test_devices_agree_on_what_is_due(key, mapped, at_once):
         found = jax.tree.map(lambda x: x[0], found)
     else:
         mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
-        specs = {"in_specs": (PartitionSpec(), PartitionSpec("d")), "out_specs": PartitionSpec(), "check_vma": False}
+        specs = {
+            "in_specs": (PartitionSpec(), PartitionSpec("d")),
+            "out_specs": PartitionSpec(),
+            "check_vma": False,
+        }
         shared = jax.shard_map(lambda learner, batch: device(learner, batch[0]), mesh=mesh, **specs)
         found = jax.jit(shared)(learner_for(updater), batches)
     wanted = run(updater, learner_for(updater), keys, 2.0)
@@ -396,11 +458,17 @@ def test_devices_agree_on_what_is_due(key, mapped, at_once):
 @pytest.mark.parametrize("every", [0, -1, 1.0, True, None, 2**16 + 1])
 def test_an_every_that_is_no_count_is_refused(every):
     for name, make in (
-        ("GradientStep", lambda: GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), every=every)),
+        (
+            "GradientStep",
+            lambda: GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), every=every),
+        ),
         ("TargetUpdate", lambda: TargetUpdate(every=every)),
     ):
         with pytest.raises(
-            ConfigError, match=rf"{name}\.every is a whole number of updates from 1 to 65536, got {every}; use 1"
+            ConfigError,
+            match=(
+                rf"{name}\.every is a whole number of updates from 1 to 65536, got {every}; use 1"
+            ),
         ):
             make()
 
@@ -414,7 +482,11 @@ def test_targets_count_in_one_way():
 
 
 MIXED = {
-    "a": {"w": jnp.linspace(-1.0, 1.0, 20_000).reshape(100, 200), "b": jnp.arange(3.0), "log_std": jnp.float32(-0.5)},
+    "a": {
+        "w": jnp.linspace(-1.0, 1.0, 20_000).reshape(100, 200),
+        "b": jnp.arange(3.0),
+        "log_std": jnp.float32(-0.5),
+    },
     "c": {"w": jnp.linspace(0.0, 2.0, 12).reshape(3, 4)},
 }
 
@@ -422,11 +494,17 @@ MIXED = {
 @pytest.mark.parametrize("name", ["adam", "radam", "rmsprop", "sgd"])
 @pytest.mark.parametrize("group", [None, "a", ("a", "c")])
 def test_joining_small_parameters_changes_no_result(name, group):
-    """Clipped by the global norm, so that the norm over all of them is at work too; against the optimiser as optax has it."""
+    """Clipped by the global norm, so that the norm over all of them is at work too; against the
+    optimiser as optax has it.
+    """
     ours = make_optimizer(name, learning_rate=0.1, schedule="linear", max_grad_norm=0.5)
     learners = []
     for optimizer in (ours, optax.GradientTransformationExtraArgs(*ours)):
-        updater = updater_of(optimizer=optimizer, group=group, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
+        updater = updater_of(
+            optimizer=optimizer,
+            group=group,
+            process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g),
+        )
         learner = learner_for(updater, MIXED)
         for batch in (1.0, 3.0, jnp.nan, 2.0):
             learner, metrics = step(updater, learner, batch)
@@ -434,7 +512,9 @@ def test_joining_small_parameters_changes_no_result(name, group):
     (joined, found), (apart, wanted) = learners
     assert jax.tree.structure(joined.params) == jax.tree.structure(MIXED)
     for tree, other in ((joined.params, apart.params), (found, wanted)):
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), tree, other)
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), tree, other
+        )
     assert not np.array_equal(joined.params["a"]["w"], MIXED["a"]["w"])
 
 
@@ -446,22 +526,38 @@ def test_small_parameters_share_the_state_of_their_optimizer():
 
 def test_the_optimizers_of_users_get_the_parameters_as_they_are():
     """Masks and labels by name need the structure."""
-    optimizer = optax.multi_transform({"slow": optax.sgd(0.1), "fixed": optax.set_to_zero()}, {"a": "slow", "c": "fixed"})
-    learner, _ = step(updater_of(optimizer=optimizer), learner_for(updater_of(optimizer=optimizer), MIXED))
+    optimizer = optax.multi_transform(
+        {"slow": optax.sgd(0.1), "fixed": optax.set_to_zero()}, {"a": "slow", "c": "fixed"}
+    )
+    learner, _ = step(
+        updater_of(optimizer=optimizer), learner_for(updater_of(optimizer=optimizer), MIXED)
+    )
     np.testing.assert_array_equal(learner.params["c"]["w"], MIXED["c"]["w"])
     np.testing.assert_allclose(learner.params["a"]["b"], 0.9 * MIXED["a"]["b"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", [optax.adamw(0.1), optax.scale_by_adam(), optax.lion(0.1), optax.scale(-0.1)])
+@pytest.mark.parametrize(
+    "optimizer", [optax.adamw(0.1), optax.scale_by_adam(), optax.lion(0.1), optax.scale(-0.1)]
+)
 def test_any_optimizer_can_be_marked(optimizer):
     """With extra arguments or without."""
     for group in (None, "a"):
-        marked, plain = (updater_of(optimizer=o, group=group) for o in (elementwise(optimizer), optimizer))
-        (found, _), (wanted, _) = (step(updater, learner_for(updater, MIXED)) for updater in (marked, plain))
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6), found.params, wanted.params)
+        marked, plain = (
+            updater_of(optimizer=o, group=group) for o in (elementwise(optimizer), optimizer)
+        )
+        (found, _), (wanted, _) = (
+            step(updater, learner_for(updater, MIXED)) for updater in (marked, plain)
+        )
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6), found.params, wanted.params
+        )
 
 
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.1), make_optimizer("sgd", learning_rate=0.1)], ids=["plain", "elementwise"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [optax.sgd(0.1), make_optimizer("sgd", learning_rate=0.1)],
+    ids=["plain", "elementwise"],
+)
 def test_processed_gradients_are_those_of_the_same_parameters(optimizer):
     def after(process):
         return step(updater_of(optimizer=optimizer, process_gradients=process))[0].params
@@ -473,7 +569,9 @@ def test_processed_gradients_are_those_of_the_same_parameters(optimizer):
     assert halved["a"].dtype == jnp.float32
     with pytest.raises(ConfigError, match="return the same structure"):
         after(lambda g: {"a": g["a"], "c": g["b"]})
-    with pytest.raises(ConfigError, match=r"shape \(1,\) for the gradient of \['a'\]; return \(2,\), or a number"):
+    with pytest.raises(
+        ConfigError, match=r"shape \(1,\) for the gradient of \['a'\]; return \(2,\), or a number"
+    ):
         after(lambda g: {"a": g["b"], "b": g["a"]})
 
 
@@ -503,15 +601,22 @@ def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
 
 @pytest.mark.parametrize("batch", [1.0, jnp.nan])
 def test_a_step_of_joined_parameters_is_the_same_step(batch):
-    """Also where it is skipped, because it is not finite; and parameters of other types keep them."""
-    updater = updater_of(optimizer=ADAM, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g))
+    """Also where it is skipped, because it is not finite; and parameters of other types
+    keep them.
+    """
+    updater = updater_of(
+        optimizer=ADAM, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g)
+    )
     params = MIXED | {"half": jnp.arange(5, dtype=jnp.bfloat16)}
     learner = learner_for(updater, params)
     found, wanted = (
-        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), joined=joined)[0] for joined in (True, False)
+        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), joined=joined)[0]
+        for joined in (True, False)
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    assert [x.dtype for x in jax.tree.leaves(found.params)] == [x.dtype for x in jax.tree.leaves(params)]
+    assert [x.dtype for x in jax.tree.leaves(found.params)] == [
+        x.dtype for x in jax.tree.leaves(params)
+    ]
     assert np.array_equal(found.params["a"]["w"], params["a"]["w"]) == bool(np.isnan(batch))
 
 
@@ -519,9 +624,15 @@ def test_a_step_of_joined_parameters_is_the_same_step(batch):
 def test_joined_parameters_are_changed_as_a_vector(joined):
     updater = updater_of(optimizer=ADAM)
     learner = learner_for(updater, MIXED)
-    jaxpr = jax.make_jaxpr(lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), joined=joined)[0])(learner)
-    chosen = [x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"]
-    assert chosen.count((16,)) == (4 if joined else 3)  # clipping, Adam's moments, and parameters where they are joined
+    jaxpr = jax.make_jaxpr(
+        lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), joined=joined)[0]
+    )(learner)
+    chosen = [
+        x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"
+    ]
+    assert chosen.count((16,)) == (
+        4 if joined else 3
+    )  # clipping, Adam's moments, and parameters where they are joined
     assert chosen.count((3, 4)) == (0 if joined else 1)
 
 

@@ -1,4 +1,6 @@
-"""Every mistake on the command line: exit code 2 and one line that says the cure, before JAX is imported."""
+"""Every mistake on the command line: exit code 2 and one line that says the cure, before JAX is
+imported.
+"""
 
 import subprocess
 import sys
@@ -13,36 +15,84 @@ MISTAKES = {
     "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
     "nothing to train": (["train"], "needs an algorithm and an environment first"),
     "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment first, got ppo"),
-    "flags before names": (["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"], "first, got none"),
-    "unknown algorithm": (["train", "pppo", "gymnax/CartPole-v1"], "unknown algorithm 'pppo'; did you mean 'ppo'?"),
+    "flags before names": (
+        ["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"],
+        "first, got none",
+    ),
+    "unknown algorithm": (
+        ["train", "pppo", "gymnax/CartPole-v1"],
+        "unknown algorithm 'pppo'; did you mean 'ppo'?",
+    ),
     "wrong version": (["train", "ppo", "gymnax/CartPole-v9"], "did you mean 'gymnax/CartPole-v1'"),
     "wrong case": (["train", "ppo", "gymnax/cartpole-v1"], "did you mean 'gymnax/CartPole-v1'"),
     "no suite": (["train", "ppo", "CartPole-v1"], "did you mean 'gymnax/CartPole-v1'"),
     "unknown suite": (["train", "ppo", "gymnaxx/CartPole-v1"], "did you mean 'gymnax/CartPole-v1'"),
-    "gymnasium, wrong version": (["train", "ppo", "gymnasium/Hopper-v9"], "did you mean 'gymnasium/Hopper-v5'"),
-    "gymnasium, no game": (["train", "ppo", "gymnasium/Pong-v5"], "did you mean 'gymnasium/ALE/Pong-v5'"),
-    "gymnasium, import": (["train", "ppo", "gymnasium/antigravity:Foo-v0"], "would import the module 'antigravity'"),
-    "gymnasium, own directory": (["train", "ppo", "gymnasium/CartPole-v1", "--run-dir", "/dev/null"], "/dev/null is a file"),
-    "atari, own directory": (["train", "ppo", "gymnasium/ALE/Pong-v5", "--run-dir", "/dev/null"], "/dev/null is a file"),
-    "envpool, own directory": (["train", "ppo", "envpool/Hopper-v5", "--run-dir", "/dev/null"], "/dev/null is a file"),
+    "gymnasium, wrong version": (
+        ["train", "ppo", "gymnasium/Hopper-v9"],
+        "did you mean 'gymnasium/Hopper-v5'",
+    ),
+    "gymnasium, no game": (
+        ["train", "ppo", "gymnasium/Pong-v5"],
+        "did you mean 'gymnasium/ALE/Pong-v5'",
+    ),
+    "gymnasium, import": (
+        ["train", "ppo", "gymnasium/antigravity:Foo-v0"],
+        "would import the module 'antigravity'",
+    ),
+    "gymnasium, own directory": (
+        ["train", "ppo", "gymnasium/CartPole-v1", "--run-dir", "/dev/null"],
+        "/dev/null is a file",
+    ),
+    "atari, own directory": (
+        ["train", "ppo", "gymnasium/ALE/Pong-v5", "--run-dir", "/dev/null"],
+        "/dev/null is a file",
+    ),
+    "envpool, own directory": (
+        ["train", "ppo", "envpool/Hopper-v5", "--run-dir", "/dev/null"],
+        "/dev/null is a file",
+    ),
     "no such module": (
         ["train", "ppo", "no_such_package.envs:Env", "--total-steps", "1000"],
         "there is no module 'no_such_package' in ",
     ),
-    "environment of no run": (["resume", "runs/absent", "--env", "os:system"], "runs/absent holds no run"),
+    "environment of no run": (
+        ["resume", "runs/absent", "--env", "os:system"],
+        "runs/absent holds no run",
+    ),
     "empty environment": (["train", "ppo", ""], "environment id is empty"),
     "path as environment": (["train", "ppo", "../../etc/passwd"], "environment"),
     "module as environment": (["train", "ppo", "antigravity:Foo-v0"], "environment"),
-    "unknown flag": ([*TRAIN, "--learning-rat", "1"], "unknown argument '--learning-rat'; did you mean '--learning-rate'"),
+    "unknown flag": (
+        [*TRAIN, "--learning-rat", "1"],
+        "unknown argument '--learning-rat'; did you mean '--learning-rate'",
+    ),
     "one name too many": ([*TRAIN, "now"], "got ppo gymnax/CartPole-v1 now"),
-    "word behind the flags": ([*TRAIN, "--seed", "1", "now"], "unknown argument 'now'; see `rlkit train ppo"),
+    "word behind the flags": (
+        [*TRAIN, "--seed", "1", "now"],
+        "unknown argument 'now'; see `rlkit train ppo",
+    ),
     "no value": ([*TRAIN, "--seed"], "Missing value for argument '--seed'"),
-    "text for a number": ([*TRAIN, "--learning-rate", "fast"], "--learning-rate: could not convert string to float: 'fast'"),
-    "fraction for a count": ([*TRAIN, "--num-envs", "1.5"], "--num-envs: invalid literal for int()"),
-    "not a choice": ([*TRAIN, "--activation", "tan"], "invalid choice 'tan' for argument '--activation'"),
-    "gamma above 1": ([*TRAIN, "--gamma", "1.5"], "PPOConfig.gamma: input should be less than or equal to 1, got 1.5"),
+    "text for a number": (
+        [*TRAIN, "--learning-rate", "fast"],
+        "--learning-rate: could not convert string to float: 'fast'",
+    ),
+    "fraction for a count": (
+        [*TRAIN, "--num-envs", "1.5"],
+        "--num-envs: invalid literal for int()",
+    ),
+    "not a choice": (
+        [*TRAIN, "--activation", "tan"],
+        "invalid choice 'tan' for argument '--activation'",
+    ),
+    "gamma above 1": (
+        [*TRAIN, "--gamma", "1.5"],
+        "PPOConfig.gamma: input should be less than or equal to 1, got 1.5",
+    ),
     "negative learning rate": ([*TRAIN, "--learning-rate", "-1e-3"], "PPOConfig.learning_rate"),
-    "learning rate nan": ([*TRAIN, "--learning-rate", "nan"], "PPOConfig.learning_rate: input should be a finite number"),
+    "learning rate nan": (
+        [*TRAIN, "--learning-rate", "nan"],
+        "PPOConfig.learning_rate: input should be a finite number",
+    ),
     "no layers": ([*TRAIN, "--hidden-sizes"], "ActorCriticConfig.hidden_sizes"),
     "negative width": ([*TRAIN, "--hidden-sizes", "64", "-64"], "ActorCriticConfig.hidden_sizes"),
     "negative length": ([*TRAIN, "--total-steps", "-5"], "TrainerConfig.total_steps"),
@@ -50,35 +100,65 @@ MISTAKES = {
     "huge seed": ([*TRAIN, "--seed", "4294967296"], "RunConfig.seed"),
     "wandb mode": ([*TRAIN, "--wandb", "on"], "invalid choice 'on' for argument '--wandb'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
-    "arguments no object": ([*TRAIN, "--env-arguments", "[1]"], "--env-arguments must be a JSON object"),
-    "minibatches that do not divide": ([*TRAIN, "--num-minibatches", "3"], "num_minibatches=3 does not divide the 512 samples"),
-    "environment that downloads": (["train", "ppo", "gymnax/MNISTBandit-bsuite"], "MNISTBandit-bsuite cannot run offline"),
-    "a file as directory": ([*TRAIN, "--run-dir", "/dev/null"], "/dev/null is a file; name a directory"),
-    "a directory of somebody else": ([*TRAIN, "--run-dir", "/usr"], "/usr is foreign: it holds files that are not a run's"),
+    "arguments no object": (
+        [*TRAIN, "--env-arguments", "[1]"],
+        "--env-arguments must be a JSON object",
+    ),
+    "minibatches that do not divide": (
+        [*TRAIN, "--num-minibatches", "3"],
+        "num_minibatches=3 does not divide the 512 samples",
+    ),
+    "environment that downloads": (
+        ["train", "ppo", "gymnax/MNISTBandit-bsuite"],
+        "MNISTBandit-bsuite cannot run offline",
+    ),
+    "a file as directory": (
+        [*TRAIN, "--run-dir", "/dev/null"],
+        "/dev/null is a file; name a directory",
+    ),
+    "a directory of somebody else": (
+        [*TRAIN, "--run-dir", "/usr"],
+        "/usr is foreign: it holds files that are not a run's",
+    ),
     "nothing to restore": (
         [*TRAIN, "--run-dir", "runs/absent", "--restore-checkpoint", "best"],
         "absent holds no run; name the",
     ),
     "unknown agent": ([*TRAIN, "--agent", "actorcritic"], "did you mean 'actor_critic' or"),
-    "no length": (["train", "ppo", "gymnasium/Acrobot-v1"], "the length of training is not set; add --total-steps"),
+    "no length": (
+        ["train", "ppo", "gymnasium/Acrobot-v1"],
+        "the length of training is not set; add --total-steps",
+    ),
     "odd number": ([*TRAIN, "--overlap", "acting", "--num-envs", "3"], "use --num-envs 4"),
     "no environments": ([*TRAIN, "--num-envs", "0"], "--num-envs must be positive, got 0"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
     "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
     "resume nothing": (["resume"], "RUN_DIR"),
     "resume an absent run": (["resume", "runs/absent"], "runs/absent holds no run"),
-    "resume towards less than nothing": (["resume", "runs/absent", "--total-steps", "0"], "ResumeFlags.total_steps"),
-    "resume from an older step": (["resume", "runs/absent", "--checkpoint", "best"], "unknown argument '--checkpoint'"),
+    "resume towards less than nothing": (
+        ["resume", "runs/absent", "--total-steps", "0"],
+        "ResumeFlags.total_steps",
+    ),
+    "resume from an older step": (
+        ["resume", "runs/absent", "--checkpoint", "best"],
+        "unknown argument '--checkpoint'",
+    ),
     "evaluate nothing": (["evaluate"], "RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent holds no run"),
-    "evaluate no episodes": (["evaluate", "runs/absent", "--episodes", "0"], "EvaluateFlags.episodes"),
+    "evaluate no episodes": (
+        ["evaluate", "runs/absent", "--episodes", "0"],
+        "EvaluateFlags.episodes",
+    ),
     "plot nothing": (["plot"], "no run to draw"),
     "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
     "plot over a file": (
         ["plot", "runs/absent", "--output", "/dev/null"],
         "/dev/null exists already; replace it with --overwrite",
     ),
-    "plot over what": (["plot", "runs/absent", "--x", "time"], "invalid choice 'time' for argument '--x'"),
+    "plot over what": (
+        ["plot", "runs/absent", "--x", "time"],
+        "invalid choice 'time' for argument '--x'",
+    ),
     "list nothing": (["list"], "write one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
 }
@@ -113,7 +193,9 @@ def test_a_mistake_is_told_in_one_line(mistake, capsys, tmp_path):
     ],
 )
 def test_a_mistake_in_a_file_too(text, said, capsys, tmp_path):
-    lines = {"algorithm": "algorithm: ppo", "env": "env: {id: gymnax/CartPole-v1}"} | {text.partition(":")[0]: text}
+    lines = {"algorithm": "algorithm: ppo", "env": "env: {id: gymnax/CartPole-v1}"} | {
+        text.partition(":")[0]: text
+    }
     (tmp_path / "mine.yaml").write_text("\n".join(lines.values()))
     assert main([*TRAIN, "--config", "mine.yaml"]) == 2
     err = capsys.readouterr().err
@@ -132,7 +214,14 @@ def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
 def test_mistakes_and_help_import_no_jax():
     """In a process of their own, where nothing else has imported it."""
     calls = [arguments for arguments, _ in MISTAKES.values()]
-    calls += [[], ["--help"], ["--version"], ["train", "--help"], [*TRAIN, "--help"], [*TRAIN, "--dry-run"]]
+    calls += [
+        [],
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        [*TRAIN, "--help"],
+        [*TRAIN, "--dry-run"],
+    ]
     calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
     program = f"""
@@ -143,7 +232,9 @@ for arguments in {calls!r}:
     slow = {{"jax", "flax", "gymnax", "distrax", "orbax", "wandb"}} & sys.modules.keys()
     assert code in (0, 2) and not slow, (arguments, code, slow)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "Traceback" not in done.stderr
 
@@ -151,7 +242,9 @@ for arguments in {calls!r}:
 @pytest.mark.process
 def test_the_installed_command_answers(tmp_path):
     command = [sys.executable, "-m", "rlkit.cli.main", "train", "ppo", "gymnax/CartPole"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
 
@@ -178,7 +271,9 @@ def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said
 def started(monkeypatch):
     """Where `rlkit train` would have started a run; it starts none."""
     found = []
-    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: found.append(arguments["run_dir"]) or 0)
+    monkeypatch.setattr(
+        train, "train_to_end", lambda make, **arguments: found.append(arguments["run_dir"]) or 0
+    )
     return found
 
 
@@ -204,4 +299,8 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
     assert main([*TRAIN, "--run-dir", "absent", "--restore-checkpoint", "auto"]) == 0
     assert main([*TRAIN, "--run-dir", "run", "--restore-checkpoint", "latest"]) == 0
     assert started == ["absent", "empty", "absent", "run"]
-    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == ["empty", "run", "run/config.yaml"]
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        "empty",
+        "run",
+        "run/config.yaml",
+    ]

@@ -52,8 +52,22 @@ def test_a_sound_environment_exits_with_0(capsys):
 def test_warnings_are_told_and_exit_with_0(capsys):
     assert main(["check-env", "gymnasium/CliffWalking-v1"]) == 0
     out = capsys.readouterr().out
-    assert "0 error(s), 1 warning(s)\n  warning " in out and "why: evaluation plays" in out and "cure: pass max_ep" in out
-    assert main(["check-env", "gymnasium/CliffWalking-v1", "--env-arguments", '{"max_episode_steps": 30}']) == 0
+    assert (
+        "0 error(s), 1 warning(s)\n  warning " in out
+        and "why: evaluation plays" in out
+        and "cure: pass max_ep" in out
+    )
+    assert (
+        main(
+            [
+                "check-env",
+                "gymnasium/CliffWalking-v1",
+                "--env-arguments",
+                '{"max_episode_steps": 30}',
+            ]
+        )
+        == 0
+    )
     assert "warning" not in capsys.readouterr().out
 
 
@@ -62,7 +76,10 @@ def test_errors_in_a_class_of_the_users_exit_with_1(module, capsys):
     assert f"{module}: no mistakes found" in capsys.readouterr().out
     assert main(["check-env", module, "--env-arguments", '{"values": 4}']) == 1
     out = capsys.readouterr().out
-    assert f"{module}.step returned 4 values instead of five" in out and "cure: return obs, reward, terminated" in out
+    assert (
+        f"{module}.step returned 4 values instead of five" in out
+        and "cure: return obs, reward, terminated" in out
+    )
 
 
 def test_one_json_object(module, capsys):
@@ -81,7 +98,10 @@ MISTAKES = {
     "no class": (["json:Maze"], "has no 'Maze'"),
     "steps": (["gymnasium/CartPole-v1", "--num-steps", "0"], "CheckEnvFlags.num_steps"),
     "not JSON": (["gymnasium/CartPole-v1", "--env-arguments", "{a"], "--env-arguments is not JSON"),
-    "arguments": (["gymnasium/CartPole-v1", "--env-arguments", '{"size": 3}'], "unexpected keyword argument 'size'"),
+    "arguments": (
+        ["gymnasium/CartPole-v1", "--env-arguments", '{"size": 3}'],
+        "unexpected keyword argument 'size'",
+    ),
     "flag": (["gymnasium/CartPole-v1", "--num-step", "3"], "did you mean '--num-steps'"),
     "download": (["gymnax/MNISTBandit-bsuite"], "cannot run offline"),
 }
@@ -100,7 +120,13 @@ def test_mistakes_exit_with_2_and_one_line(mistake, capsys, tmp_path, monkeypatc
 def test_help_teaches(capsys):
     assert main(["check-env", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    for part in ("Exit code 0", "my_module:Maze --env-arguments", "--num-steps", "--json", "its own checker"):
+    for part in (
+        "Exit code 0",
+        "my_module:Maze --env-arguments",
+        "--num-steps",
+        "--json",
+        "its own checker",
+    ):
         assert part in out
     assert main(["--help"]) == 0
     assert "check-env" in capsys.readouterr().out

@@ -1,6 +1,8 @@
-"""The commands as a user types them, on a tiny budget: train, resume, evaluate, plot; and a signal in the middle.
+"""The commands as a user types them, on a tiny budget: train, resume, evaluate, plot; and a signal
+in the middle.
 
-What needs a process of its own (signals, pinned threads) has one; the rest shares this one, which has imported JAX.
+What needs a process of its own (signals, pinned threads) has one; the rest shares this one, which
+has imported JAX.
 """
 
 import json
@@ -18,7 +20,18 @@ from rlkit.cli.main import main
 
 pytestmark = pytest.mark.process
 
-TINY = ["--num-envs", "2", "--num-steps", "16", "--num-minibatches", "2", "--num-epochs", "1", "--hidden-sizes", "8"]
+TINY = [
+    "--num-envs",
+    "2",
+    "--num-steps",
+    "16",
+    "--num-minibatches",
+    "2",
+    "--num-epochs",
+    "1",
+    "--hidden-sizes",
+    "8",
+]
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1", *TINY, "--evaluation-episodes", "2", "--no-debug"]
 ITERATIONS = 16  # some seconds: long enough to be stopped in the middle
 PNG = b"\x89PNG"
@@ -27,7 +40,9 @@ PNG = b"\x89PNG"
 def start(*arguments, cwd):
     command = [sys.executable, "-m", "rlkit.cli.main", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def rlkit(*arguments, cwd, code=0):
@@ -60,7 +75,13 @@ def trained(tmp_path_factory):
 def test_train_leaves_a_complete_run_directory(trained):
     directory, _ = trained
     found = {path.name for path in (directory / "run").iterdir()}
-    assert found >= {"config.yaml", "metrics.jsonl", "checkpoints", "learning_curve.png", "summary.json"}
+    assert found >= {
+        "config.yaml",
+        "metrics.jsonl",
+        "checkpoints",
+        "learning_curve.png",
+        "summary.json",
+    }
     assert (directory / "run" / "learning_curve.png").read_bytes().startswith(PNG)
     summary = json.loads((directory / "run" / "summary.json").read_text())
     assert (summary["env_steps"], summary["num_seeds"]) == (128, 2)
@@ -107,7 +128,8 @@ def test_evaluate(trained, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["--checkpoint", "77"], "77"), (["--seed-index", "2"], "the run has 2 seeds")]
+    ("arguments", "said"),
+    [(["--checkpoint", "77"], "77"), (["--seed-index", "2"], "the run has 2 seeds")],
 )
 def test_evaluate_what_is_not_there(arguments, said, trained, monkeypatch, capsys):
     monkeypatch.chdir(trained[0])
@@ -134,7 +156,10 @@ def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, c
     notes = tmp_path / "notes.txt"
     notes.write_text("mine")
     assert main(["plot", run, "--output", "notes.txt"]) == 2
-    assert "notes.txt exists already; replace it with --overwrite, or choose another --output" in capsys.readouterr().err
+    assert (
+        "notes.txt exists already; replace it with --overwrite, or choose another --output"
+        in capsys.readouterr().err
+    )
     assert notes.read_text() == "mine"
     (tmp_path / "learning_curve.png").write_text("old")
     assert main(["plot", run, "--output", "learning_curve.png", "--overwrite"]) == 0
@@ -162,7 +187,16 @@ def test_a_deterministic_run_resumes_with_pinned_threads(trained):
 
 
 def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
-    process = start(*TRAIN, "--total-steps", 32 * ITERATIONS, "--num-checkpoints", ITERATIONS, "--run-dir", "run", cwd=tmp_path)
+    process = start(
+        *TRAIN,
+        "--total-steps",
+        32 * ITERATIONS,
+        "--num-checkpoints",
+        ITERATIONS,
+        "--run-dir",
+        "run",
+        cwd=tmp_path,
+    )
     try:
         deadline = time.monotonic() + 90
         while not any(row["kind"] == "train" for row in rows(tmp_path / "run")):
@@ -183,8 +217,12 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
     assert main(["resume", "run"]) == 0
     steps = [row["env_steps"] for row in rows("run") if row["kind"] == "train"]
     assert steps == [32 * (iteration + 1) for iteration in range(ITERATIONS)]
-    dropped = [json.loads(line) for line in Path("run/metrics.dropped.jsonl").read_text().splitlines()]
-    assert [row["text"] for row in dropped] == [f"stopped after {reached[-1]:,} environment steps: SIGTERM"]  # nothing trained
+    dropped = [
+        json.loads(line) for line in Path("run/metrics.dropped.jsonl").read_text().splitlines()
+    ]
+    assert [row["text"] for row in dropped] == [
+        f"stopped after {reached[-1]:,} environment steps: SIGTERM"
+    ]  # nothing trained
 
 
 def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,6 @@
-"""The help teaches: examples, every setting with its meaning and its value, what there is to train."""
+"""The help teaches: examples, every setting with its meaning and its value, what there is
+to train.
+"""
 
 import dataclasses
 import gc
@@ -63,9 +65,15 @@ def test_help_of_train_lists_the_algorithms(capsys):
 
 def test_help_of_train_names_every_kind_of_environment(capsys):
     said = said_by(capsys, "train", "--help")
-    assert all(re.search(rf"^  {kind} ", said, re.MULTILINE) for kind in ("gymnax/NAME", "gymnasium/NAME", "envpool/NAME"))
+    assert all(
+        re.search(rf"^  {kind} ", said, re.MULTILINE)
+        for kind in ("gymnax/NAME", "gymnasium/NAME", "envpool/NAME")
+    )
     assert re.search(r"^  module:Class ", said, re.MULTILINE)
-    assert "rlkit train ppo my_package.my_module:MyEnv" in said and "rlkit train ppo gymnasium/Hopper-v5" in said
+    assert (
+        "rlkit train ppo my_package.my_module:MyEnv" in said
+        and "rlkit train ppo gymnasium/Hopper-v5" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,16 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
     entry = ALGORITHMS[algorithm]
     kinds = [entry.config, agent_entry(entry.agent).config, *KINDS, EnvConfig, RunConfig]
     fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
-    parts = {"algorithm", "env", "id", "hyperparameters", "network", "trainer", "logger_config", "checkpointer_config"}
+    parts = {
+        "algorithm",
+        "env",
+        "id",
+        "hyperparameters",
+        "network",
+        "trainer",
+        "logger_config",
+        "checkpointer_config",
+    }
     renamed = {"arguments": "env_arguments"}
     for name in fields - parts:
         assert re.search(rf"--{renamed.get(name, name).replace('_', '-')}\b", said), name
@@ -105,13 +122,17 @@ def test_settings_have_names_of_their_own():
 
 
 def test_help_shows_the_values_of_the_preset(capsys):
-    said = " ".join(said_by(capsys, "train", "ppo", "gymnax/Acrobot-v1", "--help").replace("│", "").split())
+    said = " ".join(
+        said_by(capsys, "train", "ppo", "gymnax/Acrobot-v1", "--help").replace("│", "").split()
+    )
     assert "(default: 16)" in said.partition("--num-envs")[2][:120]
     assert "(default: 500000)" in said.partition("--total-steps")[2][:300]
 
 
 def test_list(capsys):
     assert said_by(capsys, "list", "envs").split() == list_envs()
-    assert said_by(capsys, "list", "presets").splitlines() == [name.replace("/", " ", 1) for name in preset_names()]
+    assert said_by(capsys, "list", "presets").splitlines() == [
+        name.replace("/", " ", 1) for name in preset_names()
+    ]
     assert all(name in said_by(capsys, "list", "algorithms") for name in ALGORITHMS)
     assert "actor_critic" in said_by(capsys, "list", "agents")

@@ -1,6 +1,8 @@
-"""A whole run as a user starts it, in which one environment raises, dies or hangs: told once, in time, and resumed after it.
+"""A whole run as a user starts it, in which one environment raises, dies or hangs: told once, in
+time, and resumed after it.
 
-The run that fails is a process with children of its own; it is resumed, where nothing fails, in this one, which has JAX.
+The run that fails is a process with children of its own; it is resumed, where nothing fails, in
+this one, which has JAX.
 """
 
 import dataclasses
@@ -18,15 +20,20 @@ import pytest
 
 from rlkit.cli.main import main
 from rlkit.envs import registry
-from rlkit.training.records import read_records
+from rlkit.training.logs.records import read_records
 
 pytestmark = pytest.mark.process
 
 STEP_TIMEOUT = 3.0
-PATIENCE = 15.0  # seconds that a crowded machine may take on top, to tear down workers and leave the interpreter
+# seconds that a crowded machine may take on top, to tear down workers and leave the interpreter
+PATIENCE = 15.0
 FAULTY = 2  # the copy that misbehaves; an evaluation of 2 episodes has none of that number
 FAULTY_STEP = 75  # of that copy: 300 of all, in the third of four outer iterations
-STEPS_PER_CHECKPOINT, NUM_CHECKPOINTS, LAST = 128, 4, 2  # the last one that is complete when the fault comes
+STEPS_PER_CHECKPOINT, NUM_CHECKPOINTS, LAST = (
+    128,
+    4,
+    2,
+)  # the last one that is complete when the fault comes
 
 MODULE = f"""
 import itertools
@@ -53,7 +60,8 @@ class Walk(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         if self.number is None:  # not that of the one that is built to look at the spaces
             worker = multiprocessing.current_process().name
-            self.number = int(worker.rpartition("-")[2]) if worker.startswith("Worker<") else next(copies_here)
+            in_worker = worker.startswith("Worker<")
+            self.number = int(worker.rpartition("-")[2]) if in_worker else next(copies_here)
         self.time = 0
         return np.zeros(2, np.float32), {{}}
 
@@ -80,7 +88,9 @@ def misbehave(fault):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is to be seen of a fault: the exit code, what starts the one message on stderr, and what else stands there once."""
+    """What is to be seen of a fault: the exit code, what starts the one message on stderr, and what
+    else stands there once.
+    """
 
     fault: str
     vectorization: str
@@ -92,15 +102,44 @@ class Case:
         return f"{self.fault.replace(' ', '-')}-in-{self.vectorization}"
 
 
-RAISED = rf"rlkit: error: environment 2 raised ArithmeticError: the floor is wet in step {FAULTY_STEP} \(action .*[01].*\); "
-TRACEBACK = ("Traceback (most recent call last):", "in misbehave", "\nArithmeticError: the floor is wet")
+RAISED = (
+    rf"rlkit: error: environment 2 raised ArithmeticError: the floor is wet in step {FAULTY_STEP}"
+    r" \(action .*[01].*\); "
+)
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    "in misbehave",
+    "\nArithmeticError: the floor is wet",
+)
 CASES = [
     Case("raises", "async", 1, RAISED, TRACEBACK),
-    Case("exits", "async", 1, "rlkit: error: environment 2: its worker process ended with exit code 3 during step; "),
-    Case("is killed", "async", 1, r"rlkit: error: environment 2: its worker process was killed by SIGKILL \(exit code -9\)"),
-    Case("hangs", "async", 1, r"rlkit: error: environment 2 did not answer within 3 s \(step\); ", ("in misbehave",)),
+    Case(
+        "exits",
+        "async",
+        1,
+        "rlkit: error: environment 2: its worker process ended with exit code 3 during step; ",
+    ),
+    Case(
+        "is killed",
+        "async",
+        1,
+        r"rlkit: error: environment 2: its worker process was killed by SIGKILL \(exit code -9\)",
+    ),
+    Case(
+        "hangs",
+        "async",
+        1,
+        r"rlkit: error: environment 2 did not answer within 3 s \(step\); ",
+        ("in misbehave",),
+    ),
     Case("raises", "sync", 1, RAISED, TRACEBACK),
-    Case("hangs", "sync", 70, r"rlkit: environment 2 has not returned from step for \d\S* s, ", ("in misbehave",)),
+    Case(
+        "hangs",
+        "sync",
+        70,
+        r"rlkit: environment 2 has not returned from step for \d\S* s, ",
+        ("in misbehave",),
+    ),
 ]
 
 
@@ -122,16 +161,22 @@ def as_at_first(monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_run_survives_the_fault_of_an_environment(case, directory, as_at_first, monkeypatch, capsys):
+def test_a_run_survives_the_fault_of_an_environment(
+    case, directory, as_at_first, monkeypatch, capsys
+):
     run_dir, record = directory / str(case), directory / f"{case}.record"
-    code, err, ended = rlkit(*train(case, run_dir), cwd=directory, FAULT=case.fault, FAULT_RECORD=record)
+    code, err, ended = rlkit(
+        *train(case, run_dir), cwd=directory, FAULT=case.fault, FAULT_RECORD=record
+    )
 
     assert code == case.code, err
     said = [line for line in err.splitlines() if line.startswith("rlkit: ")]
     assert len(said) == 1 and re.match(case.message, said[0]), err
     assert err.count("rlkit: error:") == (1 if case.code == 1 else 0)
     assert {text: err.count(text) for text in case.shown} == dict.fromkeys(case.shown, 1), err
-    assert err.count("Traceback (most recent call last):") == case.shown.count(TRACEBACK[0]), err  # none of rlkit's own
+    assert err.count("Traceback (most recent call last):") == case.shown.count(TRACEBACK[0]), (
+        err
+    )  # none of rlkit's own
 
     (began,) = map(float, record.read_text().split())  # one, or several copies have misbehaved
     waited = STEP_TIMEOUT if case.fault == "hangs" else 0.0
@@ -139,7 +184,9 @@ def test_a_run_survives_the_fault_of_an_environment(case, directory, as_at_first
 
     last = read_records(run_dir / "metrics.jsonl")[-1]
     assert last.env_steps == LAST * STEPS_PER_CHECKPOINT
-    assert (last.kind == "error") == (case.code == 1)  # the watchdog ends a process that can write nothing any more
+    assert (last.kind == "error") == (
+        case.code == 1
+    )  # the watchdog ends a process that can write nothing any more
     assert case.code != 1 or said[0].removeprefix("rlkit: error: ") in (last.text or "")
     assert checkpoints(run_dir)[-1] == LAST
 
@@ -148,7 +195,9 @@ def test_a_run_survives_the_fault_of_an_environment(case, directory, as_at_first
     assert capsys.readouterr().err == ""
     records = read_records(run_dir / "metrics.jsonl")
     said = [row.text or "" for row in records if row.kind == "event"]
-    assert any(text.startswith("training from step 256 to 512 environment steps") for text in said), said
+    assert any(
+        text.startswith("training from step 256 to 512 environment steps") for text in said
+    ), said
     trained = [row.env_steps for row in records if row.kind == "train"]
     assert trained == [128, 256, 384, 512]
     assert json.loads((run_dir / "summary.json").read_text())["env_steps"] == 512
@@ -157,20 +206,55 @@ def test_a_run_survives_the_fault_of_an_environment(case, directory, as_at_first
 
 def train(case, run_dir):
     settings = json.dumps({"vectorization": case.vectorization, "step_timeout": STEP_TIMEOUT})
-    arguments = ["train", "ppo", "walks:Walk", "--env-arguments", settings, "--run-dir", run_dir, "--no-debug"]
-    arguments += ["--num-envs", "4", "--num-steps", "16", "--num-minibatches", "2", "--num-epochs", "1", "--hidden-sizes", "8"]
-    return [*arguments, "--total-steps", "512", "--num-checkpoints", NUM_CHECKPOINTS, "--evaluation-episodes", "2"]
+    arguments = [
+        "train",
+        "ppo",
+        "walks:Walk",
+        "--env-arguments",
+        settings,
+        "--run-dir",
+        run_dir,
+        "--no-debug",
+    ]
+    arguments += [
+        "--num-envs",
+        "4",
+        "--num-steps",
+        "16",
+        "--num-minibatches",
+        "2",
+        "--num-epochs",
+        "1",
+        "--hidden-sizes",
+        "8",
+    ]
+    return [
+        *arguments,
+        "--total-steps",
+        "512",
+        "--num-checkpoints",
+        NUM_CHECKPOINTS,
+        "--evaluation-episodes",
+        "2",
+    ]
 
 
 def rlkit(*arguments, cwd, **variables):
-    """(exit code, stderr, time of the end) of a command in a session of its own, of which no process is left afterwards."""
+    """(exit code, stderr, time of the end) of a command in a session of its own, of which no
+    process is left afterwards.
+    """
     command = [sys.executable, "-m", "rlkit.cli.main", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
     environment |= {name: str(value) for name, value in variables.items()}
     log = Path(cwd) / "stderr"  # a file, because a pipe stays open as long as any orphan holds it
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            command, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
+            command,
+            cwd=cwd,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,
         )
     try:
         code = process.wait(60)
@@ -184,7 +268,9 @@ def rlkit(*arguments, cwd, **variables):
 
 
 def orphans(session, patience=3.0):
-    """Command lines of the processes of a session that are still there after `patience` seconds; helpers leave on their own."""
+    """Command lines of the processes of a session that are still there after `patience` seconds;
+    helpers leave on their own.
+    """
     deadline = time.monotonic() + patience
     while (left := members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -205,4 +291,6 @@ def belongs(process, session):
 
 def checkpoints(run_dir):
     """By number of outer iterations. Their directories get these names when they are complete."""
-    return sorted(int(path.name) for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit())
+    return sorted(
+        int(path.name) for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit()
+    )

@@ -1,4 +1,6 @@
-"""Environments written `module:Class`: imported when the user types them, never because a file says so."""
+"""Environments written `module:Class`: imported when the user types them, never because a file says
+so.
+"""
 
 import importlib
 import os
@@ -12,8 +14,29 @@ import yaml
 from rlkit.cli.main import main
 from rlkit.envs import registry
 
-TINY = ["--num-envs", "2", "--num-steps", "16", "--num-minibatches", "2", "--num-epochs", "1", "--hidden-sizes", "8"]
-TINY += ["--total-steps", "64", "--num-checkpoints", "1", "--evaluation-episodes", "2", "--no-debug", "--run-dir", "run"]
+TINY = [
+    "--num-envs",
+    "2",
+    "--num-steps",
+    "16",
+    "--num-minibatches",
+    "2",
+    "--num-epochs",
+    "1",
+    "--hidden-sizes",
+    "8",
+]
+TINY += [
+    "--total-steps",
+    "64",
+    "--num-checkpoints",
+    "1",
+    "--evaluation-episodes",
+    "2",
+    "--no-debug",
+    "--run-dir",
+    "run",
+]
 
 WALKS = """
 import os
@@ -56,7 +79,7 @@ def small_walk():
 """
 JAX_WALKS = """
 import jax.numpy as jnp
-from rlkit.envs.space_probes import Counter
+from rlkit.envs.probes.space_probes import Counter
 
 
 class Stairs(Counter):
@@ -95,7 +118,19 @@ def failure(capsys, *arguments):
 
 @pytest.mark.fast
 def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
-    assert main(["train", "ppo", "my_package.walks:Walk5", "--env-arguments", '{"size": 4}', "--dry-run"]) == 0
+    assert (
+        main(
+            [
+                "train",
+                "ppo",
+                "my_package.walks:Walk5",
+                "--env-arguments",
+                '{"size": 4}',
+                "--dry-run",
+            ]
+        )
+        == 0
+    )
     settings = yaml.safe_load(capsys.readouterr().out)
     assert settings["env"]["id"] == "my_package.walks:Walk5"
     assert sys.path[0] == str(tmp_path) and (tmp_path / "imported").exists()
@@ -108,29 +143,61 @@ def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
     ("env_id", "said"),
     [
         ("my_package.walks:Wlak", "my_package.walks has no 'Wlak'; did you mean 'Walk'"),
-        ("my_package.walks:SIZE", "my_package.walks:SIZE is int 3; name the class of a gymnasium.Env or JaxEnv, or a function"),
+        (
+            "my_package.walks:SIZE",
+            (
+                "my_package.walks:SIZE is int 3; name the class of a gymnasium.Env or JaxEnv, or a"
+                " function"
+            ),
+        ),
         ("my_package.walks:np", "is module"),
         ("os:system", "os:system is builtin_function_or_method"),
         (
             "my_package.walk:Walk5",
-            "there is no module 'my_package.walk' in {here} or among the installed packages; start rlkit",
+            (
+                "there is no module 'my_package.walk' in {here} or among the installed packages;"
+                " start rlkit"
+            ),
         ),
         ("my_pakage.walks:Walk5", "there is no module 'my_pakage' in {here}"),
-        ("my_package.walks:", "'my_package.walks:' names no class of an environment; write module:Class"),
+        (
+            "my_package.walks:",
+            "'my_package.walks:' names no class of an environment; write module:Class",
+        ),
         ("my_package/walks.py:Walk5", "no environment suite 'my_package'"),
         ("my_package.walks:Walk5-v0", "names no class of an environment; write module:Class"),
         ("..walks:Walk5", "names no class"),
-        ("raises:Env", "importing raises raised ZeroDivisionError: division by zero ({here}/raises.py, line 2); correct it"),
+        (
+            "raises:Env",
+            (
+                "importing raises raised ZeroDivisionError: division by zero ({here}/raises.py,"
+                " line 2); correct it"
+            ),
+        ),
         ("wrong:Env", "importing wrong raised SyntaxError: "),
-        ("needs:Env", "importing needs failed: No module named 'no_such_package' ({here}/needs.py, line 1); install what"),
+        (
+            "needs:Env",
+            (
+                "importing needs failed: No module named 'no_such_package' ({here}/needs.py, line"
+                " 1); install what"
+            ),
+        ),
         (
             "leaves:Env",
-            "importing leaves ended with exit code 3 ({here}/leaves.py, line 1); put what is to run only as a script",
+            (
+                "importing leaves ended with exit code 3 ({here}/leaves.py, line 1); put what is to"
+                " run only as a script"
+            ),
         ),
     ],
 )
 def test_what_cannot_be_imported_is_told_in_one_line(env_id, said, walks, capsys, tmp_path):
-    modules = {"raises": "x = 1\nx / 0", "wrong": "def (", "needs": "import no_such_package", "leaves": "raise SystemExit(3)"}
+    modules = {
+        "raises": "x = 1\nx / 0",
+        "wrong": "def (",
+        "needs": "import no_such_package",
+        "leaves": "raise SystemExit(3)",
+    }
     for name, source in modules.items():
         (tmp_path / f"{name}.py").write_text(source)
     assert said.format(here=tmp_path) in failure(capsys, "train", "ppo", env_id, *TINY)
@@ -141,7 +208,11 @@ def test_what_cannot_be_imported_is_told_in_one_line(env_id, said, walks, capsys
 def hostile_run(walks, tmp_path):
     """A run directory whose config.yaml names a module that leaves a trace when it is imported."""
     (tmp_path / "run").mkdir()
-    settings = {"algorithm": "ppo", "env": {"id": "my_package.walks:Walk5", "num_envs": 2, "arguments": {}}, "trainer": {}}
+    settings = {
+        "algorithm": "ppo",
+        "env": {"id": "my_package.walks:Walk5", "num_envs": 2, "arguments": {}},
+        "trainer": {},
+    }
     (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(settings))
     return settings
 
@@ -149,9 +220,18 @@ def hostile_run(walks, tmp_path):
 COMMANDS = {
     "resume": (["resume", "run"], "add `--env my_package.walks:Walk5`"),
     "evaluate": (["evaluate", "run"], "add `--env my_package.walks:Walk5`"),
-    "train": (["train", "--config", "run/config.yaml"], "`rlkit train ppo my_package.walks:Walk5 --config run/config.yaml`"),
-    "resume another": (["resume", "run", "--env", "os:system"], "trained on my_package.walks:Walk5, not on os:system"),
-    "evaluate another": (["evaluate", "run", "--env", "gymnax/CartPole-v1"], "walks:Walk5, not on gymnax/CartPole-v1; leave"),
+    "train": (
+        ["train", "--config", "run/config.yaml"],
+        "`rlkit train ppo my_package.walks:Walk5 --config run/config.yaml`",
+    ),
+    "resume another": (
+        ["resume", "run", "--env", "os:system"],
+        "trained on my_package.walks:Walk5, not on os:system",
+    ),
+    "evaluate another": (
+        ["evaluate", "run", "--env", "gymnax/CartPole-v1"],
+        "walks:Walk5, not on gymnax/CartPole-v1; leave",
+    ),
 }
 
 
@@ -166,14 +246,25 @@ def test_no_file_has_code_imported(command, hostile_run, capsys, tmp_path, monke
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    "env_id", ["gymnasium/my_package.walks:Walk-v0", "my_package.walks:Walk-v0", "envpool/my_package.walks:W"]
+    "env_id",
+    [
+        "gymnasium/my_package.walks:Walk-v0",
+        "my_package.walks:Walk-v0",
+        "envpool/my_package.walks:W",
+    ],
 )
 @pytest.mark.parametrize("command", ["train", "resume", "evaluate"])
-def test_nor_does_any_other_id_in_a_file(command, env_id, hostile_run, capsys, tmp_path, monkeypatch):
+def test_nor_does_any_other_id_in_a_file(
+    command, env_id, hostile_run, capsys, tmp_path, monkeypatch
+):
     monkeypatch.syspath_prepend(tmp_path)
     hostile_run["env"]["id"] = env_id
     (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(hostile_run))
-    arguments = ["train", "--config", "run/config.yaml", "--run-dir", "new"] if command == "train" else [command, "run"]
+    arguments = (
+        ["train", "--config", "run/config.yaml", "--run-dir", "new"]
+        if command == "train"
+        else [command, "run"]
+    )
     failure(capsys, *arguments)
     assert "my_package" not in sys.modules and not (tmp_path / "imported").exists()
 
@@ -189,11 +280,16 @@ def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch
 @pytest.mark.process
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
-    """In processes of its own, as a user has it: workers import the module from the current directory themselves."""
+    """In processes of its own, as a user has it: workers import the module from the current
+    directory themselves.
+    """
     env = "my_package.walks:Walk5"
     arguments = ["--env-arguments", f'{{"vectorization": "{vectorization}", "size": 4}}']
     out = rlkit("train", "ppo", env, *TINY, *arguments)
-    assert f"rlkit evaluate run --env {env}" in out and f"rlkit resume run --env {env} --total-steps N" in out
+    assert (
+        f"rlkit evaluate run --env {env}" in out
+        and f"rlkit resume run --env {env} --total-steps N" in out
+    )
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["env"]["id"] == env
     processes = len(list(tmp_path.glob("process-*")))
     assert processes == 1 if vectorization == "sync" else processes >= 2
@@ -205,7 +301,9 @@ def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
 def rlkit(*arguments):
     command = [sys.executable, "-m", "rlkit.cli.main", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -226,5 +324,10 @@ def test_an_environment_that_fails_is_no_mistake_in_the_arguments(walks, capsys,
     env = ["my_package.walks:Walk5", "--env-arguments", '{"breaks": true}']
     assert main(["train", "ppo", *env, *TINY]) == 1
     said = capsys.readouterr().err
-    assert "rlkit: error: in evaluation, environment 0 raised RuntimeError: the floor is wet in step 2 (action " in said
-    assert f'\n  File "{tmp_path}/my_package/walks.py", line ' in said.partition("rlkit: error: ")[2]  # not run into one line
+    assert (
+        "rlkit: error: in evaluation, environment 0 raised RuntimeError: the floor is wet in step 2"
+        " (action " in said
+    )
+    assert (
+        f'\n  File "{tmp_path}/my_package/walks.py", line ' in said.partition("rlkit: error: ")[2]
+    )  # not run into one line

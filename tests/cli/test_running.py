@@ -35,7 +35,9 @@ def test_the_first_signal_asks_the_trainer_to_stop(number, capfd):
         os.kill(os.getpid(), number)
         assert trainer.reasons == [number.name]
         assert signals.received is number
-        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL] * 2  # so the second one ends the process
+        assert [signal.getsignal(each) for each in SIGNALS] == [
+            signal.SIG_DFL
+        ] * 2  # so the second one ends the process
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert "finishing this outer iteration" in capfd.readouterr().err
 
@@ -75,7 +77,9 @@ with StopSignals() as signals:
     os.kill(os.getpid(), {number.value})
 print("survived")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == -number
     assert done.stdout == ("asked\n" if has_trainer else "")
 
@@ -138,7 +142,9 @@ def evaluation(*seeds):
 @pytest.mark.fast
 class TestReport:
     def test_has_a_row_for_each_seed_and_one_for_all(self, tmp_path):
-        said = report([evaluation([0, 0], [0, 0]), evaluation([1, 3], [7, 9])], str(tmp_path)).splitlines()
+        said = report(
+            [evaluation([0, 0], [0, 0]), evaluation([1, 3], [7, 9])], str(tmp_path)
+        ).splitlines()
         rows = {line.split()[0]: line.split()[1:] for line in said if "±" in line}
         assert rows["0"] == ["2.00", "±", "1.00", "3.00", "±", "1.00"]
         assert rows["1"][:3] == ["8.00", "±", "1.00"]
@@ -167,7 +173,12 @@ class TestReport:
         ],
     )
     def test_tells_speed_and_picture(self, num_seeds, speed, tmp_path):
-        summary = {"env_steps": 512_000, "num_seeds": num_seeds, "wall_seconds": 64.0, "compile_seconds": 8.0}
+        summary = {
+            "env_steps": 512_000,
+            "num_seeds": num_seeds,
+            "wall_seconds": 64.0,
+            "compile_seconds": 8.0,
+        }
         (tmp_path / "summary.json").write_text(json.dumps(summary))
         (tmp_path / "learning_curve.png").touch()
         said = report([], str(tmp_path))
@@ -185,9 +196,18 @@ def test_evaluations_with_reports_of_the_environment_are_told_in_both_forms():
     from rlkit.cli.evaluate import _as_json, _as_table
 
     policy = SimpleNamespace(checkpoint_step=3, env_steps=1000)
-    values = {name: np.array([1.0, 3.0]) for name in ("return", "length", "sampled_return", "sampled_length")}
+    values = {
+        name: np.array([1.0, 3.0])
+        for name in ("return", "length", "sampled_return", "sampled_length")
+    }
     result = values | {"done_info": {"won": np.float32(0.5)}}
     told = json.loads(_as_json(policy, result))
-    assert told["return_mean"] == 2.0 and told["return"] == [1.0, 3.0] and told["done_info"] == {"won": 0.5}
+    assert (
+        told["return_mean"] == 2.0
+        and told["return"] == [1.0, 3.0]
+        and told["done_info"] == {"won": 0.5}
+    )
     assert json.loads(_as_json(policy, values))["done_info"] == {}
-    assert re.search(r"\nwon +0\.5$", _as_table(policy, result)) and "won" not in _as_table(policy, values)
+    assert re.search(r"\nwon +0\.5$", _as_table(policy, result)) and "won" not in _as_table(
+        policy, values
+    )

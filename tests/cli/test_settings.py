@@ -1,4 +1,6 @@
-"""Which settings `rlkit train` ends up with: preset or file below, flags above. Told by `--dry-run`."""
+"""Which settings `rlkit train` ends up with: preset or file below, flags above. Told by
+`--dry-run`.
+"""
 
 import os
 
@@ -37,7 +39,18 @@ def test_without_flags_it_is_the_preset(name, settings):
 def test_flags_override_the_preset_and_nothing_else(settings):
     plain = run_config.to_dict(run_config.preset("ppo", "gymnax/Acrobot-v1"))
     changed = run_config.to_dict(
-        settings(*ACROBOT, "--learning-rate", "3e-4", "--hidden-sizes", "32", "16", "--num-seeds", "4", "--wandb", "offline")
+        settings(
+            *ACROBOT,
+            "--learning-rate",
+            "3e-4",
+            "--hidden-sizes",
+            "32",
+            "16",
+            "--num-seeds",
+            "4",
+            "--wandb",
+            "offline",
+        )
     )
     plain["hyperparameters"]["learning_rate"] = 3e-4
     plain["network"]["hidden_sizes"] = [32, 16]
@@ -52,7 +65,11 @@ def test_flags_override_the_preset_and_nothing_else(settings):
         (["--num-envs", "8"], "env.num_envs", 8),
         (["--num_envs=8"], "env.num_envs", 8),
         (["--seed", "7"], "seed", 7),
-        (["--env-arguments", '{"params": {"max_steps_in_episode": 9}}'], "env.arguments.params.max_steps_in_episode", 9),
+        (
+            ["--env-arguments", '{"params": {"max_steps_in_episode": 9}}'],
+            "env.arguments.params.max_steps_in_episode",
+            9,
+        ),
         (["--gamma", "1"], "hyperparameters.gamma", 1.0),
         (["--max-grad-norm", "None"], "hyperparameters.max_grad_norm", None),
         (["--no-normalize-observations"], "hyperparameters.normalize_observations", False),
@@ -82,27 +99,42 @@ def test_a_file_takes_the_place_of_the_preset(settings, tmp_path):
     assert settings("train", "a2c", "gymnax/Catch-bsuite", "--config=mine.yaml") == mine
     changed = settings("train", "--config", "mine.yaml", "--gamma", "0.9")
     assert (changed.hyperparameters.gamma, changed.seed) == (0.9, 3)
-    assert settings("train", "a2c", "gymnax/CartPole-v1", "--config", "mine.yaml").env.id == "gymnax/CartPole-v1"
+    assert (
+        settings("train", "a2c", "gymnax/CartPole-v1", "--config", "mine.yaml").env.id
+        == "gymnax/CartPole-v1"
+    )
 
 
 def test_a_file_says_how_to_train_but_not_where(settings, tmp_path):
-    places = "run_dir: runs/old, restore_checkpoint: latest, logger_config: {jsonl: runs/old/rows.jsonl}"
-    text = f"trainer: {{{places}, checkpointer_config: {{directory: ./runs/old/states}}, total_steps: 99}}"
+    places = (
+        "run_dir: runs/old, restore_checkpoint: latest, logger_config: {jsonl: runs/old/rows.jsonl}"
+    )
+    text = (
+        f"trainer: {{{places}, checkpointer_config: {{directory: ./runs/old/states}}, total_steps:"
+        " 99}"
+    )
     (tmp_path / "mine.yaml").write_text(f"algorithm: ppo\nenv: {{id: gymnax/Catch-bsuite}}\n{text}")
     found = settings("train", "--config", "mine.yaml").trainer
     assert found == TrainerConfig(total_steps=99)
-    assert settings("train", "--config", "mine.yaml", "--run-dir", "runs/new").trainer.run_dir == "runs/new"
+    assert (
+        settings("train", "--config", "mine.yaml", "--run-dir", "runs/new").trainer.run_dir
+        == "runs/new"
+    )
 
 
 def test_a_file_of_a_run_from_a_key_needs_a_seed(settings, tmp_path, capsys):
-    (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null")
+    (tmp_path / "mine.yaml").write_text(
+        "algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null"
+    )
     assert main(["train", "--config", "mine.yaml", "--dry-run"]) == 2
     assert "choose one with --seed N" in capsys.readouterr().err
     assert settings("train", "--config", "mine.yaml", "--seed", "3").seed == 3
 
 
 def test_what_a_dry_run_prints_is_a_file_to_train_from(settings, tmp_path):
-    chosen = settings(*ACROBOT, "--seed", "5", "--env-arguments", '{"params": {"max_steps_in_episode": 9}}')
+    chosen = settings(
+        *ACROBOT, "--seed", "5", "--env-arguments", '{"params": {"max_steps_in_episode": 9}}'
+    )
     run_config.save(chosen, tmp_path / "mine.yaml")
     assert settings("train", "--config", "mine.yaml") == chosen
 
@@ -112,7 +144,9 @@ def test_deterministic_pins_the_threads_before_jax_starts(deterministic, monkeyp
     monkeypatch.chdir(tmp_path)
     pinned, started = [], []
     monkeypatch.setattr(train, "pin_threads", lambda: pinned.append(not started))
-    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: started.append(arguments) or 0)
+    monkeypatch.setattr(
+        train, "train_to_end", lambda make, **arguments: started.append(arguments) or 0
+    )
     assert main([*ACROBOT, *(["--deterministic"] if deterministic else [])]) == 0
     assert pinned == [True] * deterministic
     assert len(started) == 1
@@ -120,8 +154,13 @@ def test_deterministic_pins_the_threads_before_jax_starts(deterministic, monkeyp
 
 def test_every_run_has_a_directory_of_its_own(monkeypatch):
     started = []
-    monkeypatch.setattr(train, "train_to_end", lambda make, **arguments: started.append(arguments["run_dir"]) or 0)
+    monkeypatch.setattr(
+        train, "train_to_end", lambda make, **arguments: started.append(arguments["run_dir"]) or 0
+    )
     for _ in range(10):
         assert main([*ACROBOT, "--seed", "3"]) == 0
     assert len(set(started)) == 10
-    assert all(os.path.dirname(name) == "runs" and os.path.basename(name).startswith("ppo-Acrobot-v1-s3-2") for name in started)
+    assert all(
+        os.path.dirname(name) == "runs" and os.path.basename(name).startswith("ppo-Acrobot-v1-s3-2")
+        for name in started
+    )

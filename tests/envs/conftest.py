@@ -21,7 +21,8 @@ class Counted:
             self.traces += 1
             return self.function(*args)
 
-        # These programs run a few steps: compiling them without optimisation halves the time of the whole folder.
+        # These programs run a few steps: compiling them without optimisation halves the time of the
+        # whole folder.
         self.jitted = jax.jit(run, compiler_options={"xla_backend_optimization_level": 0})
 
     def __call__(self, *args):

@@ -1,4 +1,6 @@
-"""Small Gymnasium environments for the tests of host adapters. Worker processes import this by name, so no JAX here."""
+"""Small Gymnasium environments for the tests of host adapters. Worker processes import this by
+name, so no JAX here.
+"""
 
 import copy
 import os
@@ -12,12 +14,15 @@ from gymnasium import spaces
 
 
 class Clock(gymnasium.Env):
-    """Counts its steps: observation [t, 10 t], reward t. Terminates after `length` steps, or is cut by `max_episode_steps`.
+    """Counts its steps: observation [t, 10 t], reward t. Terminates after `length` steps, or is cut
+    by `max_episode_steps`.
 
     It returns the same array in every step and overwrites it in the next one, resets included.
     """
 
-    def __init__(self, length: int = 3, max_episode_steps: int | None = None, render_mode: str | None = None):
+    def __init__(
+        self, length: int = 3, max_episode_steps: int | None = None, render_mode: str | None = None
+    ):
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
         self.action_space = spaces.Discrete(2)
         self.length, self.render_mode = length, render_mode
@@ -34,7 +39,13 @@ class Clock(gymnasium.Env):
     def step(self, action: Any):
         self.buffer += (1.0, 10.0)
         t = int(self.buffer[0])
-        info = {"t": t, "half": t / 2, "parts": np.arange(2) + t, "text": "no number", "deep": {"no": 1}}
+        info = {
+            "t": t,
+            "half": t / 2,
+            "parts": np.arange(2) + t,
+            "text": "no number",
+            "deep": {"no": 1},
+        }
         truncated = t >= getattr(self, "max_episode_steps", t + 1)
         return self.buffer, float(t), t >= self.length, truncated, info
 
@@ -46,10 +57,15 @@ class Clock(gymnasium.Env):
 
 
 class Echo(gymnasium.Env):
-    """Shows the last action it was given, and ends by chance with probability 0.1. Any spaces; observations are random."""
+    """Shows the last action it was given, and ends by chance with probability 0.1. Any spaces;
+    observations are random.
+    """
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space):
-        self.observation_space, self.action_space = copy.deepcopy(observation_space), action_space  # each seeds its own
+        self.observation_space, self.action_space = (
+            copy.deepcopy(observation_space),
+            action_space,
+        )  # each seeds its own
         self.actions: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
@@ -59,7 +75,9 @@ class Echo(gymnasium.Env):
         return self.observation_space.sample(), {}
 
     def step(self, action: Any):
-        assert self.action_space.contains(action), f"{action!r} of {type(action)} is not in {self.action_space}"
+        assert self.action_space.contains(action), (
+            f"{action!r} of {type(action)} is not in {self.action_space}"
+        )
         self.actions.append(action)
         draw = self.np_random.random()
         return self.observation_space.sample(), draw, draw < 0.05, 0.05 < draw < 0.1, {}
@@ -68,7 +86,9 @@ class Echo(gymnasium.Env):
 NESTED = spaces.Dict(
     {
         "camera": spaces.Box(0, 255, (6, 5, 3), np.uint8),
-        "body": spaces.Dict({"joints": spaces.Box(-1.0, 1.0, (3,), np.float64), "contact": spaces.MultiBinary(2)}),
+        "body": spaces.Dict(
+            {"joints": spaces.Box(-1.0, 1.0, (3,), np.float64), "contact": spaces.MultiBinary(2)}
+        ),
         "both": spaces.Tuple((spaces.Discrete(4), spaces.Box(-1.0, 1.0, (), np.float32))),
     }
 )
@@ -82,7 +102,8 @@ class NestedEcho(Echo):
 
 
 class Faulty(gymnasium.Env):
-    """Misbehaves in the way `fault` names in the step whose action is 1; with `where` in a reset, in building, in closing.
+    """Misbehaves in the way `fault` names in the step whose action is 1; with `where` in a reset,
+    in building, in closing.
 
     `parent` is the id of the process in which building and resetting work.
     """
@@ -90,7 +111,13 @@ class Faulty(gymnasium.Env):
     observation_space = spaces.Box(-10.0, 10.0, (2,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, fault: str = "raise", where: str = "step", parent: int = 0, pid_file: str | None = None):
+    def __init__(
+        self,
+        fault: str = "raise",
+        where: str = "step",
+        parent: int = 0,
+        pid_file: str | None = None,
+    ):
         self.fault, self.where, self.parent = fault, where, parent
         if pid_file is not None and os.getpid() != parent:
             with open(pid_file, "a") as file:
@@ -149,7 +176,9 @@ class Unpicklable(Exception):
 
 
 class LateShape(gymnasium.Env):
-    """From its third step on it returns observations of another shape, which broadcasting would accept."""
+    """From its third step on it returns observations of another shape, which broadcasting would
+    accept.
+    """
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = spaces.Discrete(2)

@@ -1,6 +1,7 @@
 """One battery for every environment that ships: a new environment is a new row.
 
-Every row takes twelve steps with a time limit of five, so that each environment ends and restarts at least twice.
+Every row takes twelve steps with a time limit of five, so that each environment ends and restarts
+at least twice.
 """
 
 import functools
@@ -11,11 +12,19 @@ import numpy as np
 import pytest
 
 from rlkit import spaces
-from rlkit.envs import CastObservation, FlattenObservation, FrameStack, RescaleAction, TimeLimit, make_env, vectorize
-from rlkit.envs.gymnax import gymnax_env
+from rlkit.envs import (
+    CastObservation,
+    FlattenObservation,
+    FrameStack,
+    RescaleAction,
+    TimeLimit,
+    make_env,
+    vectorize,
+)
 from rlkit.envs.ids import GYMNAX_IDS, NEEDS_NETWORK, PROBE_IDS
-from rlkit.envs.probes import ValueByObservation
-from rlkit.envs.space_probes import ContinuousAction, Counter, DictObservation
+from rlkit.envs.jittable.gymnax import gymnax_env
+from rlkit.envs.probes.space_probes import ContinuousAction, Counter, DictObservation
+from rlkit.envs.probes.value_probes import ValueByObservation
 
 NUM_ENVS, NUM_STEPS, LIMIT = 3, 12, 5
 SHORT = {"max_steps_in_episode": LIMIT}
@@ -24,27 +33,48 @@ WRAPPED = {
     "TimeLimit(ValueByObservation)": lambda: TimeLimit(ValueByObservation(), LIMIT),
     "TimeLimit(CartPole)": lambda: TimeLimit(gymnax_env("CartPole-v1"), LIMIT),
     "RescaleAction(Pendulum)": lambda: RescaleAction(gymnax_env("Pendulum-v1", params=SHORT)),
-    "RescaleAction(ContinuousAction)": lambda: RescaleAction(ContinuousAction(), low=0.0, high=10.0),
+    "RescaleAction(ContinuousAction)": lambda: RescaleAction(
+        ContinuousAction(), low=0.0, high=10.0
+    ),
     "FlattenObservation(DictObservation)": lambda: FlattenObservation(DictObservation()),
-    "FlattenObservation(FrozenLake)": lambda: FlattenObservation(gymnax_env("FrozenLake-misc", params=SHORT)),
+    "FlattenObservation(FrozenLake)": lambda: FlattenObservation(
+        gymnax_env("FrozenLake-misc", params=SHORT)
+    ),
     "FrameStack(Catch)": lambda: FrameStack(gymnax_env("Catch-bsuite", params=SHORT), 3),
     "FrameStack(DeepSea)": lambda: FrameStack(gymnax_env("DeepSea-bsuite", params=SHORT), 2),
-    "CastObservation(Counter)": lambda: CastObservation(Counter(max_episode_steps=LIMIT), jnp.float32),
-    "FlattenObservation(DeepSea)": lambda: FlattenObservation(gymnax_env("DeepSea-bsuite", params=SHORT)),
+    "CastObservation(Counter)": lambda: CastObservation(
+        Counter(max_episode_steps=LIMIT), jnp.float32
+    ),
+    "FlattenObservation(DeepSea)": lambda: FlattenObservation(
+        gymnax_env("DeepSea-bsuite", params=SHORT)
+    ),
 }
-# Eager and single runs compile op by op, which is slow for the large games: the laws that need them run on these rows.
+# Eager and single runs compile op by op, which is slow for the large games: the laws that need them
+# run on these rows.
 SMALL = ("CartPole-v1", "Pendulum-v1", "Catch-bsuite", "DeepSea-bsuite", "FrozenLake-misc")
 
 ROWS = {
-    **{f"gymnax/{name}": functools.partial(make_env, f"gymnax/{name}", NUM_ENVS, params=SHORT) for name in GYMNAX_IDS},
-    **{f"probe/{name}": functools.partial(make_env, f"probe/{name}", NUM_ENVS) for name in PROBE_IDS},
+    **{
+        f"gymnax/{name}": functools.partial(make_env, f"gymnax/{name}", NUM_ENVS, params=SHORT)
+        for name in GYMNAX_IDS
+    },
+    **{
+        f"probe/{name}": functools.partial(make_env, f"probe/{name}", NUM_ENVS)
+        for name in PROBE_IDS
+    },
     **{name: (lambda make=make: vectorize(make(), NUM_ENVS)) for name, make in WRAPPED.items()},
 }
-ROWS = {name: make for name, make in ROWS.items() if name.removeprefix("gymnax/") not in NEEDS_NETWORK}
-SMALL_ROWS = [name for name in ROWS if not name.startswith("gymnax/") or name.removeprefix("gymnax/") in SMALL]
+ROWS = {
+    name: make for name, make in ROWS.items() if name.removeprefix("gymnax/") not in NEEDS_NETWORK
+}
+SMALL_ROWS = [
+    name for name in ROWS if not name.startswith("gymnax/") or name.removeprefix("gymnax/") in SMALL
+]
 
 SLOW_EAGERLY = [
-    name for name in ROWS if any(part in name for part in ("Catch", "DeepSea", "FrozenLake", "TimeLimit(CartPole)"))
+    name
+    for name in ROWS
+    if any(part in name for part in ("Catch", "DeepSea", "FrozenLake", "TimeLimit(CartPole)"))
 ]
 
 
@@ -56,7 +86,10 @@ class Run:
         self.reset, self.step = counted(self.env.reset), counted(self.env.step)
         key = jax.random.key(7)
         self.keys = jax.random.split(key, NUM_STEPS)
-        self.actions = [spaces.sample(self.env.action_space, k, NUM_ENVS) for k in jax.random.split(key, NUM_STEPS)]
+        self.actions = [
+            spaces.sample(self.env.action_space, k, NUM_ENVS)
+            for k in jax.random.split(key, NUM_STEPS)
+        ]
         self.start = self.reset(key)
         self.states, self.timesteps, state = [], [], self.start[0]
         for step_key, action in zip(self.keys, self.actions, strict=True):
@@ -76,7 +109,9 @@ def run(request, counted):
 
 
 every_row = pytest.mark.parametrize("run", ROWS, indirect=True)
-eager_rows = pytest.mark.parametrize("run", [name for name in SMALL_ROWS if name not in SLOW_EAGERLY], indirect=True)
+eager_rows = pytest.mark.parametrize(
+    "run", [name for name in SMALL_ROWS if name not in SLOW_EAGERLY], indirect=True
+)
 small_rows = pytest.mark.parametrize("run", SMALL_ROWS, indirect=True)
 
 
@@ -84,7 +119,12 @@ def assert_equal(a, b, **tolerance):
     """Integers and booleans bit-equal; floats too, unless a tolerance is given."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
-        x, y = (np.asarray(jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v) for v in (x, y))
+        x, y = (
+            np.asarray(
+                jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v
+            )
+            for v in (x, y)
+        )
         assert x.dtype == y.dtype, path
         if tolerance and np.issubdtype(x.dtype, np.floating):
             np.testing.assert_allclose(x, y, **tolerance, err_msg=str(path))
@@ -117,7 +157,9 @@ def test_one_trace_whatever_the_state(run):
 
 @every_row
 def test_time_limit_is_the_declared_one(run):
-    """Episodes never outlast the limit, and the step that reaches it is truncated, also where it terminates."""
+    """Episodes never outlast the limit, and the step that reaches it is truncated, also where it
+    terminates.
+    """
     age = np.zeros(NUM_ENVS, int)
     limit = run.env.max_episode_steps or np.inf
     for step in run.timesteps:
@@ -132,28 +174,40 @@ def test_time_limit_is_the_declared_one(run):
 def test_obs_and_next_obs_differ_only_where_an_episode_ends(run):
     for step in run.timesteps:
         running = np.asarray(~(step.terminated | step.truncated))
-        assert_equal(*(jax.tree.map(lambda x, r=running: x[r], o) for o in (step.obs, step.next_obs)))
+        assert_equal(
+            *(jax.tree.map(lambda x, r=running: x[r], o) for o in (step.obs, step.next_obs))
+        )
 
 
 @small_rows
 def test_batch_is_a_loop_over_single_environments(run):
-    """The whole adapter recomputed by hand: single steps with the same keys, the true successor, resets where it ended."""
+    """The whole adapter recomputed by hand: single steps with the same keys, the true successor,
+    resets where it ended.
+    """
     env = run.env.env
     reset, step, before = jax.jit(env.reset), jax.jit(env.step), run.start[0]
-    for key, action, after, timestep in zip(run.keys, run.actions, run.states, run.timesteps, strict=True):
+    for key, action, after, timestep in zip(
+        run.keys, run.actions, run.states, run.timesteps, strict=True
+    ):
         step_key, reset_key = jax.random.split(key)
         for i, k in enumerate(jax.random.split(step_key, NUM_ENVS)):
-            state, obs, reward, terminated, truncated, info = step(k, jax.tree.map(lambda x, i=i: x[i], before.envs), action[i])
+            state, obs, reward, terminated, truncated, info = step(
+                k, jax.tree.map(lambda x, i=i: x[i], before.envs), action[i]
+            )
             done, self_reset = bool(terminated | truncated), getattr(env, "auto_reset", False)
             successor = info.pop("final_observation") if self_reset else obs
             if done and not self_reset:
                 state, obs = reset(jax.random.fold_in(reset_key, i))
             mine = (obs, reward, terminated, truncated, successor, info)
             fields = ("obs", "reward", "terminated", "truncated", "next_obs", "info")
-            theirs = jax.tree.map(lambda x, i=i: x[i], tuple(getattr(timestep, name) for name in fields))
+            theirs = jax.tree.map(
+                lambda x, i=i: x[i], tuple(getattr(timestep, name) for name in fields)
+            )
             assert_equal(mine, theirs, rtol=1e-5, atol=1e-6)
             kept = jax.tree.map(
-                lambda new, old: jnp.asarray(new, old.dtype), state, jax.tree.map(lambda x, i=i: x[i], after.envs)
+                lambda new, old: jnp.asarray(new, old.dtype),
+                state,
+                jax.tree.map(lambda x, i=i: x[i], after.envs),
             )
             assert_equal(kept, jax.tree.map(lambda x, i=i: x[i], after.envs), rtol=1e-5, atol=1e-6)
         before = after
@@ -167,5 +221,7 @@ def test_compiled_is_eager(run):
 
 def test_gymnax_ids_that_are_left_out_say_why():
     assert set(NEEDS_NETWORK) == {
-        name.removeprefix("gymnax/") for name in (f"gymnax/{n}" for n in GYMNAX_IDS) if name not in ROWS
+        name.removeprefix("gymnax/")
+        for name in (f"gymnax/{n}" for n in GYMNAX_IDS)
+        if name not in ROWS
     }

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.envs import make_env, probes, registry, space_probes
+from rlkit.envs import make_env, registry
 from rlkit.envs.ids import PROBE_IDS
+from rlkit.envs.probes import space_probes
+from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import ConfigError
 
 GAMMA = 0.9
@@ -19,7 +21,11 @@ def probe(name):
 
 def defined_in(module):
     found = vars(module).items()
-    return [name for name, x in found if isinstance(x, type) and x.__module__ == module.__name__ and hasattr(x, "step")]
+    return [
+        name
+        for name, x in found
+        if isinstance(x, type) and x.__module__ == module.__name__ and hasattr(x, "step")
+    ]
 
 
 def test_the_table_lists_every_probe():
@@ -28,7 +34,9 @@ def test_the_table_lists_every_probe():
 
 
 def discounted(env, key, action, limit=200):
-    """(first observation, discounted return, return of the first episode); truncation goes on where it stopped."""
+    """(first observation, discounted return, return of the first episode); truncation goes on where
+    it stopped.
+    """
     state, first = env.reset(key)
     obs, total, plain, discount, over = first, 0.0, 0.0, 1.0, False
     for _ in range(limit):
@@ -66,7 +74,9 @@ def test_documented_values_and_actions_are_right(name):
 
 
 def test_a_learner_that_takes_the_limit_for_death_is_off_by_a_factor():
-    """What makes the time limit probe bite: with gamma 0.9 the value is 10, and 4.1 for those who stop at five steps."""
+    """What makes the time limit probe bite: with gamma 0.9 the value is 10, and 4.1 for those who
+    stop at five steps.
+    """
     env = probes.TimeLimitProbe()
     assert env.expected_value(0.9)[0] == pytest.approx(10.0)
     assert sum(0.9**k for k in range(env.max_episode_steps)) == pytest.approx(4.0951)
@@ -90,8 +100,16 @@ def test_counter_counts(key):
     for action in (1, 0, 2, 2):
         state, obs, reward, terminated, truncated, _ = env.step(key, state, jnp.int32(action))
         rows.append((obs.tolist(), float(reward), bool(terminated), bool(truncated)))
-    assert rows == [([1, 1], 1, False, False), ([2, 1], 0, False, False), ([3, 3], 2, False, False), ([4, 5], 2, True, True)]
-    assert env.best_return == 6.0 and space_probes.Counter(goal=100, max_episode_steps=4).best_return == 8.0
+    assert rows == [
+        ([1, 1], 1, False, False),
+        ([2, 1], 0, False, False),
+        ([3, 3], 2, False, False),
+        ([4, 5], 2, True, True),
+    ]
+    assert (
+        env.best_return == 6.0
+        and space_probes.Counter(goal=100, max_episode_steps=4).best_return == 8.0
+    )
 
 
 @pytest.mark.fast

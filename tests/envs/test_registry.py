@@ -28,7 +28,7 @@ from rlkit.envs import (
     registry,
     vectorize,
 )
-from rlkit.envs.space_probes import Counter
+from rlkit.envs.probes.space_probes import Counter
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 
 
@@ -40,8 +40,13 @@ def clean_registry(monkeypatch):
 
 def install(monkeypatch, **plugins):
     """Pretends that packages with these entry points (name=value, `__` for `/`) are installed."""
-    found = [importlib.metadata.EntryPoint(name.replace("__", "/"), value, "rlkit.envs") for name, value in plugins.items()]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: found if group == "rlkit.envs" else [])
+    found = [
+        importlib.metadata.EntryPoint(name.replace("__", "/"), value, "rlkit.envs")
+        for name, value in plugins.items()
+    ]
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: found if group == "rlkit.envs" else []
+    )
 
 
 def test_make_env_builds_an_adapter_that_knows_its_spec():
@@ -52,25 +57,60 @@ def test_make_env_builds_an_adapter_that_knows_its_spec():
 
 
 IDS = [
-    ("gymnax/CartPole-v2", UnknownNameError, "no environment 'gymnax/CartPole-v2'; did you mean 'gymnax/CartPole-v1'"),
+    (
+        "gymnax/CartPole-v2",
+        UnknownNameError,
+        "no environment 'gymnax/CartPole-v2'; did you mean 'gymnax/CartPole-v1'",
+    ),
     ("gymnax/cartpole-v1", UnknownNameError, "did you mean 'gymnax/CartPole-v1'"),
-    ("CartPole-v1", UnknownNameError, "'CartPole-v1' has no suite; did you mean 'gymnax/CartPole-v1'"),
+    (
+        "CartPole-v1",
+        UnknownNameError,
+        "'CartPole-v1' has no suite; did you mean 'gymnax/CartPole-v1'",
+    ),
     (
         "gymnx/CartPole-v1",
         UnknownNameError,
-        r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe\); did you mean 'gymnax/Cart",
+        (
+            r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe\); did you"
+            r" mean 'gymnax/Cart"
+        ),
     ),
     ("brax/ant", UnknownNameError, "no environment suite 'brax'"),
-    ("gymnasium/CartPole-v3", UnknownNameError, "no environment 'gymnasium/CartPole-v3'; did you mean 'gymnasium/CartPole-v1'"),
+    (
+        "gymnasium/CartPole-v3",
+        UnknownNameError,
+        "no environment 'gymnasium/CartPole-v3'; did you mean 'gymnasium/CartPole-v1'",
+    ),
     ("gymnasium/Cartpole-v1", UnknownNameError, "did you mean 'gymnasium/CartPole-v1'"),
     ("gymnasium/CartPole", UnknownNameError, "did you mean 'gymnasium/CartPole-v1'"),
     ("gymnasium/Breakout-v5", UnknownNameError, "did you mean 'gymnasium/ALE/Breakout-v5'"),
     ("gymnasium/ALE/Breakout-v4", UnknownNameError, "did you mean 'gymnasium/ALE/Breakout-v5'"),
-    ("gymnasium/HalfCheetah-v2", UnknownNameError, "did you mean 'gymnasium/HalfCheetah-v5'"),  # gymnasium has an error by it
-    ("gymnasium/zzzzz", UnknownNameError, "no environment 'gymnasium/zzzzz'; `rlkit list envs` names"),
-    ("gymnasium/antigravity:Foo-v0", ConfigError, "would import the module 'antigravity', which an id never does; import it"),
-    ("envpool/CartPole-v7", UnknownNameError, "no environment 'envpool/CartPole-v7'; did you mean 'envpool/CartPole-v1'"),
-    ("antigravity:Foo", UnknownNameError, "'antigravity:Foo' names a class, and ids have nothing imported; pass the class"),
+    (
+        "gymnasium/HalfCheetah-v2",
+        UnknownNameError,
+        "did you mean 'gymnasium/HalfCheetah-v5'",
+    ),  # gymnasium has an error by it
+    (
+        "gymnasium/zzzzz",
+        UnknownNameError,
+        "no environment 'gymnasium/zzzzz'; `rlkit list envs` names",
+    ),
+    (
+        "gymnasium/antigravity:Foo-v0",
+        ConfigError,
+        "would import the module 'antigravity', which an id never does; import it",
+    ),
+    (
+        "envpool/CartPole-v7",
+        UnknownNameError,
+        "no environment 'envpool/CartPole-v7'; did you mean 'envpool/CartPole-v1'",
+    ),
+    (
+        "antigravity:Foo",
+        UnknownNameError,
+        "'antigravity:Foo' names a class, and ids have nothing imported; pass the class",
+    ),
     ("antigravity:Foo-v0", UnknownNameError, "'antigravity:Foo-v0' has no suite"),
     ("zzzzz", UnknownNameError, "'zzzzz' has no suite; `rlkit list envs` names"),
     ("probe/ValueOnli", UnknownNameError, "did you mean 'probe/ValueOnly'"),
@@ -91,14 +131,19 @@ def test_wrong_ids_get_a_cure(env_id, error, message):
 
 
 def test_wrong_arguments_get_a_cure():
-    with pytest.raises(ConfigError, match=r"probe/Counter: got an unexpected keyword argument 'gaol'; it takes goal, max_epis"):
+    with pytest.raises(
+        ConfigError,
+        match=r"probe/Counter: got an unexpected keyword argument 'gaol'; it takes goal, max_epis",
+    ):
         make_env("probe/Counter", 2, gaol=3)
     with pytest.raises(ConfigError, match=r"probe/ValueOnly: .* it takes no arguments"):
         make_env("probe/ValueOnly", 2, goal=3)
     with pytest.raises(ConfigError, match="num_envs must be a positive integer, got 0"):
         make_env("probe/Counter", 0)
     register_env("mine/Needs", lambda size: Counter(goal=size))
-    with pytest.raises(ConfigError, match="mine/Needs: missing a required argument: 'size'; it takes size"):
+    with pytest.raises(
+        ConfigError, match="mine/Needs: missing a required argument: 'size'; it takes size"
+    ):
         make_env("mine/Needs", 2)
     assert make_env("mine/Needs", 2, size=7).env.goal == 7
 
@@ -118,13 +163,19 @@ def test_factories_of_adapters_take_num_envs():
     assert (env.num_envs, env.env.goal, env.spec) == (4, 5, ("mine/Batch", {"goal": 5}))
     register_env("mine/Fixed", lambda: vectorize(Counter(), 3))
     assert make_env("mine/Fixed", 3).spec == ("mine/Fixed", {})
-    with pytest.raises(EnvContractError, match="made 3 environments instead of 2; give the factory a parameter num_envs"):
+    with pytest.raises(
+        EnvContractError,
+        match="made 3 environments instead of 2; give the factory a parameter num_envs",
+    ):
         make_env("mine/Fixed", 2)
 
 
 def test_an_id_is_registered_once():
     register_env("mine/Counter", Counter)
-    with pytest.raises(ConfigError, match="'mine/Counter' is registered already; choose another id, or pass overwrite=True"):
+    with pytest.raises(
+        ConfigError,
+        match="'mine/Counter' is registered already; choose another id, or pass overwrite=True",
+    ):
         register_env("mine/Counter", Counter)
     with pytest.raises(ConfigError, match="registered already"):
         register_env("gymnax/CartPole-v1", Counter)
@@ -143,7 +194,11 @@ def test_what_is_no_environment_is_refused():
 
 
 def test_plugins_are_listed_and_loaded_when_made(monkeypatch):
-    install(monkeypatch, plug__Counter="rlkit.envs.space_probes:Counter", plug__Gone="no_such_module:Env")
+    install(
+        monkeypatch,
+        plug__Counter="rlkit.envs.probes.space_probes:Counter",
+        plug__Gone="no_such_module:Env",
+    )
     assert {"plug/Counter", "plug/Gone", "gymnax/CartPole-v1"} <= set(registry.list_envs())
     assert make_env("plug/Counter", 2, goal=3).spec == ("plug/Counter", {"goal": 3})
     assert make_env("probe/ValueOnly", 2).num_envs == 2
@@ -159,8 +214,15 @@ def test_plugins_may_be_gymnasium_environments(monkeypatch):
 
 
 def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
-    install(monkeypatch, plug__Gone="no_such_module:Env", plug__Empty="rlkit.envs.space_probes:Nothing")
-    message = re.escape("environment 'plug/Gone' of an unnamed package (no_such_module:Env) does not load: ModuleNotFoundError")
+    install(
+        monkeypatch,
+        plug__Gone="no_such_module:Env",
+        plug__Empty="rlkit.envs.probes.space_probes:Nothing",
+    )
+    message = re.escape(
+        "environment 'plug/Gone' of an unnamed package (no_such_module:Env) does not load:"
+        " ModuleNotFoundError"
+    )
     with pytest.raises(ConfigError, match=message + ".*; repair, upgrade or uninstall"):
         make_env("plug/Gone", 2)
     with pytest.raises(ConfigError, match=r"'plug/Empty'.*AttributeError"):
@@ -169,12 +231,18 @@ def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
 
 
 def test_badly_named_and_doubled_plugins(monkeypatch):
-    twice = [importlib.metadata.EntryPoint("plug/Counter", "rlkit.envs.space_probes:Counter", "rlkit.envs")] * 2
+    twice = [
+        importlib.metadata.EntryPoint(
+            "plug/Counter", "rlkit.envs.probes.space_probes:Counter", "rlkit.envs"
+        )
+    ] * 2
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: twice)
     with pytest.raises(ConfigError, match="'plug/Counter' is claimed by several packages"):
         make_env("plug/Counter", 2)
-    install(monkeypatch, Nameless="rlkit.envs.space_probes:Counter")
-    with pytest.warns(UserWarning, match="names an environment 'Nameless', not suite/name: ignored"):
+    install(monkeypatch, Nameless="rlkit.envs.probes.space_probes:Counter")
+    with pytest.warns(
+        UserWarning, match="names an environment 'Nameless', not suite/name: ignored"
+    ):
         assert "Nameless" not in registry.list_envs()
 
 
@@ -215,18 +283,19 @@ def test_other_adapters_get_their_spec():
 @pytest.mark.process
 def test_listing_and_mistyping_import_neither_jax_nor_gymnax():
     program = (
-        "import sys, rlkit.envs\n"
-        "assert 'gymnax/CartPole-v1' in rlkit.envs.list_envs()\n"
-        "assert 'gymnasium/ALE/Pong-v5' in rlkit.envs.list_envs() and 'gymnasium' not in sys.modules\n"
-        "for mistyped in ('CartPole', 'gymnasium/Hoper-v5', 'gymnasium/ALE/Pung-v5'):\n"
-        "    try: rlkit.envs.make_env(mistyped, 2)\n"
-        "    except rlkit.errors.UnknownNameError as error: print(error)\n"
-        "for known in ('gymnasium/Hopper-v5', 'gymnasium/ALE/Pong-v5', 'envpool/Ant-v5', 'gymnax/CartPole-v1'):\n"
-        "    rlkit.envs.registry.check_id(known)\n"
-        "print({'jax', 'gymnax', 'flax', 'mujoco', 'ale_py', 'envpool'} & sys.modules.keys())\n"
+        "import sys, rlkit.envs\nassert 'gymnax/CartPole-v1' in rlkit.envs.list_envs()\nassert"
+        " 'gymnasium/ALE/Pong-v5' in rlkit.envs.list_envs() and 'gymnasium' not in sys.modules\nfor"
+        " mistyped in ('CartPole', 'gymnasium/Hoper-v5', 'gymnasium/ALE/Pung-v5'):\n    try:"
+        " rlkit.envs.make_env(mistyped, 2)\n    except rlkit.errors.UnknownNameError as error:"
+        " print(error)\nfor known in ('gymnasium/Hopper-v5', 'gymnasium/ALE/Pong-v5',"
+        " 'envpool/Ant-v5', 'gymnax/CartPole-v1'):\n   "
+        " rlkit.envs.registry.check_id(known)\nprint({'jax', 'gymnax', 'flax', 'mujoco', 'ale_py',"
+        " 'envpool'} & sys.modules.keys())\n"
     )
     program = "import rlkit.errors\n" + program
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "set()" and "has no suite" in done.stdout
 
@@ -285,7 +354,11 @@ def ends(env, steps):
 def test_gymnasium_ids_make_host_adapters():
     env = make_env("gymnasium/CartPole-v1", 2)
     assert isinstance(env, GymnasiumAdapter) and not env.is_jittable
-    assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("gymnasium/CartPole-v1", {}), 500)
+    assert (env.num_envs, env.spec, env.max_episode_steps) == (
+        2,
+        ("gymnasium/CartPole-v1", {}),
+        500,
+    )
     env = make_env("gymnasium/Hopper-v5", 1, max_episode_steps=10, rescale_actions=True)
     assert env.spec == ("gymnasium/Hopper-v5", {"max_episode_steps": 10, "rescale_actions": True})
     assert env.max_episode_steps == 10 and env.action_space.high.max() == 1.0
@@ -316,10 +389,16 @@ def test_what_others_registered_with_gymnasium_is_found():
 def test_envpool_ids_make_host_adapters():
     env = make_env("envpool/CartPole-v1", 2, max_episode_steps=9)
     assert isinstance(env, EnvPoolAdapter)
-    assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("envpool/CartPole-v1", {"max_episode_steps": 9}), 9)
+    assert (env.num_envs, env.spec, env.max_episode_steps) == (
+        2,
+        ("envpool/CartPole-v1", {"max_episode_steps": 9}),
+        9,
+    )
 
 
-@pytest.mark.parametrize("factory", [Walk, lambda **kwargs: Walk(**kwargs)], ids=["class", "function"])
+@pytest.mark.parametrize(
+    "factory", [Walk, lambda **kwargs: Walk(**kwargs)], ids=["class", "function"]
+)
 def test_registered_gymnasium_environments_become_host_adapters(factory):
     register_env("mine/Walk", factory, max_episode_steps=2)
     env = make_env("mine/Walk", 3, goal=5)
@@ -327,7 +406,9 @@ def test_registered_gymnasium_environments_become_host_adapters(factory):
     assert env.spec == ("mine/Walk", {"goal": 5})
     assert env.max_episode_steps == 2  # the default of the registration
     assert ends(env, 2) == [(False, False), (False, True)]
-    env = make_env("mine/Walk", 1, goal=3, max_episode_steps=4, step_timeout=9.0, render_mode="rgb_array")
+    env = make_env(
+        "mine/Walk", 1, goal=3, max_episode_steps=4, step_timeout=9.0, render_mode="rgb_array"
+    )
     assert env.max_episode_steps == 4
     assert ends(env, 3) == [(False, False), (False, False), (True, False)]
     env.reset(jax.random.key(0))
@@ -336,7 +417,10 @@ def test_registered_gymnasium_environments_become_host_adapters(factory):
 
 
 def test_factories_of_host_adapters_take_num_envs():
-    register_env("mine/Batch", lambda num_envs, goal=3: GymnasiumAdapter(Walk, num_envs, goal=goal, max_episode_steps=2))
+    register_env(
+        "mine/Batch",
+        lambda num_envs, goal=3: GymnasiumAdapter(Walk, num_envs, goal=goal, max_episode_steps=2),
+    )
     env = make_env("mine/Batch", 2, goal=5)
     assert (env.num_envs, env.spec, env.max_episode_steps) == (2, ("mine/Batch", {"goal": 5}), 2)
     assert env.remake(3).spec == env.spec
@@ -361,12 +445,17 @@ def test_names_that_the_environment_takes_itself_are_its_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gaol": 3}, r"mine/Walk: got an unexpected keyword argument 'gaol'; it takes goal, render_mode"),
+        (
+            {"gaol": 3},
+            r"mine/Walk: got an unexpected keyword argument 'gaol'; it takes goal, render_mode",
+        ),
         ({"vectorization": "asink"}, "vectorization is 'asink'; did you mean 'async'"),
         ({"max_episode_steps": 0}, "max_episode_steps is 0"),
     ],
 )
-@pytest.mark.parametrize("factory", [Walk, lambda goal=3, render_mode=None: Walk(goal)], ids=["class", "function"])
+@pytest.mark.parametrize(
+    "factory", [Walk, lambda goal=3, render_mode=None: Walk(goal)], ids=["class", "function"]
+)
 def test_wrong_arguments_of_gymnasium_environments_get_a_cure(factory, arguments, message):
     register_env("mine/Walk", factory)
     with pytest.raises(ConfigError, match=message):
@@ -374,7 +463,10 @@ def test_wrong_arguments_of_gymnasium_environments_get_a_cure(factory, arguments
 
 
 def test_settings_of_the_host_are_refused_by_jax_environments():
-    with pytest.raises(ConfigError, match="probe/Counter: got an unexpected keyword argument 'vectorization'; it takes goal"):
+    with pytest.raises(
+        ConfigError,
+        match="probe/Counter: got an unexpected keyword argument 'vectorization'; it takes goal",
+    ):
         make_env("probe/Counter", 2, vectorization="async")
     with pytest.raises(ConfigError, match="vectorization"):
         make_env("gymnax/CartPole-v1", 2, vectorization="async")
@@ -390,9 +482,13 @@ def test_environments_in_place_of_an_id():
     assert make_env(Walk(), 1).num_envs == 1
     with pytest.raises(ConfigError, match=r"cannot be copied or changed; pass its class"):
         make_env(Walk(), 2)
-    with pytest.raises(ConfigError, match="Counter takes no arguments any more, got goal; pass its class"):
+    with pytest.raises(
+        ConfigError, match="Counter takes no arguments any more, got goal; pass its class"
+    ):
         make_env(Counter(), 2, goal=3)
-    with pytest.raises(ConfigError, match="VectorizedEnv is a batch of environments already; use it as it is"):
+    with pytest.raises(
+        ConfigError, match="VectorizedEnv is a batch of environments already; use it as it is"
+    ):
         make_env(vectorize(Counter(), 2), 2)
 
 
@@ -400,15 +496,27 @@ def test_class_ids_are_found_once_registered():
     register_env("my_package.envs:Walk", Walk)
     assert make_env("my_package.envs:Walk", 2, goal=2).spec == ("my_package.envs:Walk", {"goal": 2})
     assert "my_package.envs:Walk" in registry.list_envs()
-    with pytest.raises(UnknownNameError, match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe\)"):
+    with pytest.raises(
+        UnknownNameError,
+        match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe\)",
+    ):
         make_env("my/Walk", 2)
 
 
 @pytest.mark.parametrize(
-    "env_id", ["hostile:Env", "hostile:boom", "gymnasium/hostile:Env-v0", "gymnax/hostile:E", "probe/hostile:E"]
+    "env_id",
+    [
+        "hostile:Env",
+        "hostile:boom",
+        "gymnasium/hostile:Env-v0",
+        "gymnax/hostile:E",
+        "probe/hostile:E",
+    ],
 )
 def test_no_id_has_a_module_imported(env_id, tmp_path, monkeypatch):
-    (tmp_path / "hostile.py").write_text("import pathlib\npathlib.Path('ran').touch()\ndef boom(): pass\nclass Env: pass\n")
+    (tmp_path / "hostile.py").write_text(
+        "import pathlib\npathlib.Path('ran').touch()\ndef boom(): pass\nclass Env: pass\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError):
@@ -428,27 +536,50 @@ def test_no_id_has_a_module_imported(env_id, tmp_path, monkeypatch):
 )
 def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find_spec(name))
-    monkeypatch.setattr(gymnasium, "registry", {k: v for k, v in gymnasium.registry.items() if not k.startswith("ALE/")})
-    with pytest.raises(ConfigError, match=rf'{env_id} needs the package \'{package}\'.*; pip install "rlkit\[{extra}\]"'):
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else find_spec(name)
+    )
+    monkeypatch.setattr(
+        gymnasium,
+        "registry",
+        {k: v for k, v in gymnasium.registry.items() if not k.startswith("ALE/")},
+    )
+    with pytest.raises(
+        ConfigError,
+        match=rf'{env_id} needs the package \'{package}\'.*; pip install "rlkit\[{extra}\]"',
+    ):
         registry.check_id(env_id)
 
 
 def test_the_tables_name_what_there_is():
-    """Of gymnasium all that it has and can make, but for what ids.py says is left out; of Atari and EnvPool too."""
+    """Of gymnasium all that it has and can make, but for what ids.py says is left out; of Atari and
+    EnvPool too.
+    """
     gymnasium.register_envs(ale_py)
-    own = {name: spec.entry_point for name, spec in gymnasium.registry.items() if isinstance(spec.entry_point, str)}
+    own = {
+        name: spec.entry_point
+        for name, spec in gymnasium.registry.items()
+        if isinstance(spec.entry_point, str)
+    }
     kinds = ("classic_control", "toy_text", "box2d", "mujoco")
     tables = (ids.CLASSIC_IDS, ids.TOY_TEXT_IDS, ids.BOX2D_IDS, ids.MUJOCO_IDS)
     for kind, table in zip(kinds, tables, strict=True):
-        there = {name for name, entry_point in own.items() if entry_point.startswith(f"gymnasium.envs.{kind}.")}
+        there = {
+            name
+            for name, entry_point in own.items()
+            if entry_point.startswith(f"gymnasium.envs.{kind}.")
+        }
         assert set(table) == there - {"CartPole-v0", "Pusher-v4"}, kind
     assert set(ids.ATARI_IDS) == {name for name in own if name.startswith("ALE/")}
     assert set(ids.ENVPOOL_IDS) == set(ids.GYMNASIUM_IDS) & set(envpool.list_all_envs())
-    assert {"gymnasium/Ant-v5", "gymnasium/ALE/Pong-v5", "envpool/Ant-v5"} <= set(registry.list_envs())
+    assert {"gymnasium/Ant-v5", "gymnasium/ALE/Pong-v5", "envpool/Ant-v5"} <= set(
+        registry.list_envs()
+    )
 
 
-@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning", "ignore:builtin type:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*is out of date:DeprecationWarning", "ignore:builtin type:DeprecationWarning"
+)
 @pytest.mark.parametrize("suite", ["gymnasium", "envpool"])
 def test_every_listed_environment_can_be_made(suite, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # MuJoCo writes a log

@@ -1,4 +1,6 @@
-"""The maths is tested under strict settings; flax and gymnax break under them, so elsewhere they are off."""
+"""The maths is tested under strict settings; flax and gymnax break under them, so elsewhere they
+are off.
+"""
 
 import jax
 import pytest

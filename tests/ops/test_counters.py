@@ -30,14 +30,18 @@ def test_add_is_exact(start, amount, compiled):
 def test_add_across_the_carry_under_vmap_and_scan():
     starts = [2**32 - 2, 5, 2**33 - 1]
     counters = jax.tree.map(lambda *x: jnp.stack(x), *map(StepCounter.create, starts))
-    ended = jax.jit(jax.vmap(lambda c: jax.lax.scan(lambda c, _: (c.add(3), None), c, length=4)[0]))(counters)
+    ended = jax.jit(
+        jax.vmap(lambda c: jax.lax.scan(lambda c, _: (c.add(3), None), c, length=4)[0])
+    )(counters)
     for i, start in enumerate(starts):
         assert jax.tree.map(lambda x, i=i: x[i], ended).to_int() == start + 12
     assert ended.to_int() == starts[0] + 12  # of several seeds the first
 
 
 def test_ten_billion_steps_lose_none():
-    counter, _ = jax.lax.scan(lambda c, _: (c.add(1_000_000_007), None), StepCounter.create(), length=10)
+    counter, _ = jax.lax.scan(
+        lambda c, _: (c.add(1_000_000_007), None), StepCounter.create(), length=10
+    )
     assert counter.to_int() == 10_000_000_070
 
 

@@ -19,5 +19,10 @@ def test_examples_are_true(name):
 
 def test_there_are_examples():
     finder = doctest.DocTestFinder()
-    examples = [case for name in MODULES for case in finder.find(importlib.import_module(f"rlkit.ops.{name}")) if case.examples]
+    examples = [
+        case
+        for name in MODULES
+        for case in finder.find(importlib.import_module(f"rlkit.ops.{name}"))
+        if case.examples
+    ]
     assert len(examples) >= 3

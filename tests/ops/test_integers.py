@@ -17,7 +17,10 @@ def test_are_what_exact_arithmetic_makes_of_the_bits(limit):
     np.testing.assert_array_equal(drawn, ((high * 2**32 + low) * limit) >> 64)
 
 
-@pytest.mark.parametrize(("high", "low"), [(0, 0), (2**32 - 1, 2**32 - 1), (2**31, 0), (0, 2**32 - 1), (2**16, 2**16 - 1)])
+@pytest.mark.parametrize(
+    ("high", "low"),
+    [(0, 0), (2**32 - 1, 2**32 - 1), (2**31, 0), (0, 2**32 - 1), (2**16, 2**16 - 1)],
+)
 def test_at_the_ends_of_the_bits(high, low):
     for limit in (1, 3, 2**16, 2**31 - 1):
         drawn = as_integers(jnp.array([[high], [low]], jnp.uint32), limit)
@@ -27,7 +30,9 @@ def test_at_the_ends_of_the_bits(high, low):
 def test_uniform_floats_are_below_one():
     assert float(as_uniform(jnp.uint32(2**32 - 1))) == 1 - 2.0**-24  # rounding must not make it 1
     fractions = np.sort(as_uniform(jax.random.bits(jax.random.key(0), (10_000,), jnp.uint32)))
-    assert np.abs(fractions - np.arange(10_000) / 10_000).max() < 1.63 / np.sqrt(10_000)  # Kolmogorov-Smirnov, 1 %
+    assert np.abs(fractions - np.arange(10_000) / 10_000).max() < 1.63 / np.sqrt(
+        10_000
+    )  # Kolmogorov-Smirnov, 1 %
 
 
 @pytest.mark.parametrize("limit", [3, 7, 100])

@@ -27,7 +27,9 @@ def test_clipped_surrogate(ratio, advantage, wanted):
 
 
 def test_clipped_samples_have_no_gradient():
-    gradient = jax.grad(lambda x: losses.clipped_surrogate(x, jnp.array([1.0, 1.0, -1.0, -1.0]), 0.2).sum())
+    gradient = jax.grad(
+        lambda x: losses.clipped_surrogate(x, jnp.array([1.0, 1.0, -1.0, -1.0]), 0.2).sum()
+    )
     at = jnp.log(jnp.array([1.5, 0.5, 1.5, 0.5]))
     np.testing.assert_allclose(gradient(at), [0.0, -0.5, 1.5, 0.0], rtol=1e-6)
 
@@ -38,7 +40,9 @@ def test_outside_clip():
 
 
 def test_squared_error():
-    np.testing.assert_array_equal(losses.squared_error(jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])), [2.0, 0.5])
+    np.testing.assert_array_equal(
+        losses.squared_error(jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])), [2.0, 0.5]
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,12 @@ def test_clipped_squared_error_is_the_larger(prediction, old, target, wanted):
 
 
 def test_approximate_kl():
-    """(r - 1) - log r, never negative, and unbiased: its mean under the old policy is the KL divergence."""
-    np.testing.assert_allclose(losses.approximate_kl(jnp.log(jnp.array([1.0, 2.0]))), [0.0, 1.0 - np.log(2.0)], atol=1e-7)
+    """(r - 1) - log r, never negative, and unbiased: its mean under the old policy is the KL
+    divergence.
+    """
+    np.testing.assert_allclose(
+        losses.approximate_kl(jnp.log(jnp.array([1.0, 2.0]))), [0.0, 1.0 - np.log(2.0)], atol=1e-7
+    )
     assert np.all(np.asarray(losses.approximate_kl(jnp.linspace(-3.0, 3.0, 101))) >= 0)
     old, new = np.array([0.2, 0.5, 0.3]), np.array([0.4, 0.4, 0.2])
     found = (old * np.asarray(losses.approximate_kl(jnp.log(jnp.asarray(new / old))))).sum()
@@ -66,7 +74,9 @@ def test_approximate_kl():
 
 def test_approximate_kl_is_accurate_near_zero():
     """½x² to first order, where (exp(x) - 1) - x in float32 would be rounding noise."""
-    np.testing.assert_allclose(losses.approximate_kl(jnp.array([1e-2])), [0.5e-4 + 1e-6 / 6], rtol=1e-2)
+    np.testing.assert_allclose(
+        losses.approximate_kl(jnp.array([1e-2])), [0.5e-4 + 1e-6 / 6], rtol=1e-2
+    )
 
 
 def test_standardize():
@@ -79,7 +89,9 @@ def test_standardize():
 def test_explained_variance():
     target = jnp.array([0.0, 2.0, 4.0])
     assert float(losses.explained_variance(target, target)) == 1.0
-    assert float(losses.explained_variance(target + 5.0, target)) == 1.0  # an offset is not variance
+    assert (
+        float(losses.explained_variance(target + 5.0, target)) == 1.0
+    )  # an offset is not variance
     assert float(losses.explained_variance(jnp.zeros(3), target)) == 0.0
     assert float(losses.explained_variance(-target, target)) == pytest.approx(-3.0)
     assert float(losses.explained_variance(target, jnp.ones(3))) == 0.0  # nothing to explain
@@ -90,9 +102,13 @@ def test_explained_variance_of_rollouts(key):
     target = prediction + 0.5 * noise + 3.0
     for rows in (128, 5):
         wanted = 1.0 - np.var((target - prediction)[:rows]) / np.var(target[:rows])
-        np.testing.assert_allclose(losses.explained_variance(prediction[:rows], target[:rows]), wanted, rtol=1e-4)
+        np.testing.assert_allclose(
+            losses.explained_variance(prediction[:rows], target[:rows]), wanted, rtol=1e-4
+        )
     many = [jnp.tile(x, (10, 1)) for x in (prediction, target)]
-    np.testing.assert_allclose(losses.explained_variance(*many), losses.explained_variance(prediction, target), rtol=1e-4)
+    np.testing.assert_allclose(
+        losses.explained_variance(*many), losses.explained_variance(prediction, target), rtol=1e-4
+    )
     # A tenth is no binary number: its sum is rounded, and so is a mean of it.
     assert float(losses.explained_variance(prediction, jnp.full(prediction.shape, 0.1))) == 0.0
 
@@ -108,9 +124,13 @@ def test_means_are_means(key, num):
 
 
 def test_means_of_unlike_arrays_and_of_half_precision():
-    assert [x.item() for x in losses.means(jnp.arange(3.0), jnp.float32(4.0), jnp.ones((3, 1)))] == [1.0, 4.0, 1.0]
+    assert [
+        x.item() for x in losses.means(jnp.arange(3.0), jnp.float32(4.0), jnp.ones((3, 1)))
+    ] == [1.0, 4.0, 1.0]
     (half, _) = losses.means(jnp.ones(1000, jnp.bfloat16), jnp.zeros(1000, jnp.bfloat16))
-    assert half == 1.0 and half.dtype == jnp.bfloat16  # added up in bfloat16, they would be 256 / 1000
+    assert (
+        half == 1.0 and half.dtype == jnp.bfloat16
+    )  # added up in bfloat16, they would be 256 / 1000
 
 
 def test_gradient_of_means(key):
@@ -120,17 +140,35 @@ def test_gradient_of_means(key):
         squares, sines = means(jnp.square(x), jnp.sin(x))
         return 2.0 * squares - 3.0 * sines
 
-    wanted = [derive(weighted)(x, lambda *values: [v.mean() for v in values]) for derive in (jax.grad, jax.hessian)]
-    for found, one in zip([derive(weighted)(x, losses.means) for derive in (jax.grad, jax.hessian)], wanted, strict=True):
+    wanted = [
+        derive(weighted)(x, lambda *values: [v.mean() for v in values])
+        for derive in (jax.grad, jax.hessian)
+    ]
+    for found, one in zip(
+        [derive(weighted)(x, losses.means) for derive in (jax.grad, jax.hessian)],
+        wanted,
+        strict=True,
+    ):
         np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="what a kernel is depends on the device")
 def test_means_are_one_kernel():
     def kernels_and_arrays(means):
-        """The kernels that read the 128 numbers, so without those that divide sums, and the arrays of as many beside them."""
-        program = jax.jit(lambda x: means(jnp.expm1(x) - x, jnp.tanh(x), x * x)).lower(jnp.ones(128)).compile().as_text()
+        """The kernels that read the 128 numbers, so without those that divide sums, and the arrays
+        of as many beside them.
+        """
+        program = (
+            jax.jit(lambda x: means(jnp.expm1(x) - x, jnp.tanh(x), x * x))
+            .lower(jnp.ones(128))
+            .compile()
+            .as_text()
+        )
         body = program.split("ENTRY")[1].split("{\n", 1)[1]
         return body.count(" fusion(%x"), body.count("f32[128]") - 1
 
-    assert kernels_and_arrays(losses.means) == (1, 0) < kernels_and_arrays(lambda *values: [v.mean() for v in values])
+    assert (
+        kernels_and_arrays(losses.means)
+        == (1, 0)
+        < kernels_and_arrays(lambda *values: [v.mean() for v in values])
+    )

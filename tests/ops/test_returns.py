@@ -1,4 +1,6 @@
-"""Advantages and λ-returns: constants checked by hand, then a plain Python loop on random episodes."""
+"""Advantages and λ-returns: constants checked by hand, then a plain Python loop on random
+episodes.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +11,13 @@ from rlkit.ops.returns import discounted_sum, gae, lambda_returns
 
 pytestmark = pytest.mark.fast
 
-# Three steps, γ = ½, λ = ½. Values V(s_t) = 1, 2, 3; true successors V(s_{t+1}) = 2, 8, 4 (8: a final observation of its own,
-# as at the end of an episode). Rewards 1, 1, 1.
+# Three steps, γ = ½, λ = ½. Values V(s_t) = 1, 2, 3; true successors V(s_{t+1}) = 2, 8, 4 (8: a
+# final observation of its own, as at the end of an episode). Rewards 1, 1, 1.
 REWARD = jnp.array([1.0, 1.0, 1.0])
 VALUE = jnp.array([1.0, 2.0, 3.0])
 NEXT_VALUE = jnp.array([2.0, 8.0, 4.0])
-# δ = r + ½ V' - V = [1 + 1 - 1, 1 + 4 - 2, 1 + 2 - 3] = [1, 3, 0]; where step 1 is terminated δ_1 = 1 - 2 = -1.
+# δ = r + ½ V' - V = [1 + 1 - 1, 1 + 4 - 2, 1 + 2 - 3] = [1, 3, 0]; where step 1 is terminated δ_1 =
+# 1 - 2 = -1.
 CASES = {
     # name: (terminated, truncated, A) with A_t = δ_t + ¼ A_{t+1} unless the episode ended at t
     "neither": ([0, 0, 0], [0, 0, 0], [1.75, 3.0, 0.0]),
@@ -31,12 +34,16 @@ def flags(values) -> jax.Array:
 @pytest.mark.parametrize("case", CASES)
 def test_gae_by_hand(case):
     terminated, truncated, wanted = CASES[case]
-    found = gae(REWARD, VALUE, NEXT_VALUE, flags(terminated), flags(truncated), gamma=0.5, gae_lambda=0.5)
+    found = gae(
+        REWARD, VALUE, NEXT_VALUE, flags(terminated), flags(truncated), gamma=0.5, gae_lambda=0.5
+    )
     np.testing.assert_array_equal(found, wanted)
 
 
 def test_only_a_truncation_cuts_the_sum_and_keeps_the_bootstrap():
-    """With A_2 = 4 (last reward 5): a cut episode must not see it, an uncut one adds a quarter of it."""
+    """With A_2 = 4 (last reward 5): a cut episode must not see it, an uncut one adds a quarter of
+    it.
+    """
     reward = jnp.array([1.0, 1.0, 5.0])
     no, cut = flags([0, 0, 0]), flags([0, 1, 0])
     uncut = gae(reward, VALUE, NEXT_VALUE, no, no, gamma=0.5, gae_lambda=0.5)
@@ -68,7 +75,9 @@ def test_truncation_equals_adding_the_bootstrap_to_the_reward():
 )
 def test_gae_at_the_edges_of_gamma_and_lambda(gamma, gae_lambda, wanted):
     no = flags([0, 0, 0])
-    np.testing.assert_array_equal(gae(REWARD, VALUE, NEXT_VALUE, no, no, gamma=gamma, gae_lambda=gae_lambda), wanted)
+    np.testing.assert_array_equal(
+        gae(REWARD, VALUE, NEXT_VALUE, no, no, gamma=gamma, gae_lambda=gae_lambda), wanted
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +93,9 @@ def test_gae_at_the_edges_of_gamma_and_lambda(gamma, gae_lambda, wanted):
     ],
 )
 def test_lambda_returns_by_hand(terminated, truncated, td_lambda, wanted):
-    found = lambda_returns(REWARD, NEXT_VALUE, flags(terminated), flags(truncated), gamma=0.5, td_lambda=td_lambda)
+    found = lambda_returns(
+        REWARD, NEXT_VALUE, flags(terminated), flags(truncated), gamma=0.5, td_lambda=td_lambda
+    )
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -105,7 +116,9 @@ def loop_gae(reward, value, next_value, terminated, truncated, gamma, lam):
             elif truncated[t, n]:
                 following = reward[t, n] + gamma * next_value[t, n] - value[t, n]
             else:
-                following = reward[t, n] + gamma * next_value[t, n] - value[t, n] + gamma * lam * following
+                following = (
+                    reward[t, n] + gamma * next_value[t, n] - value[t, n] + gamma * lam * following
+                )
             advantage[t, n] = following
     return advantage
 
@@ -130,12 +143,21 @@ def loop_lambda_returns(reward, next_value, terminated, truncated, gamma, lam):
 def test_equal_to_a_python_loop(seed):
     reward, value, next_value, terminated, truncated = random_rollout(seed)
     gamma, lam = 0.97, 0.9
-    found = gae(*map(jnp.asarray, (reward, value, next_value, terminated, truncated)), gamma=gamma, gae_lambda=lam)
+    found = gae(
+        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
+        gamma=gamma,
+        gae_lambda=lam,
+    )
     wanted = loop_gae(reward, value, next_value, terminated, truncated, gamma, lam)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    found = lambda_returns(*map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma, td_lambda=lam)
+    found = lambda_returns(
+        *map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma, td_lambda=lam
+    )
     np.testing.assert_allclose(
-        found, loop_lambda_returns(reward, next_value, terminated, truncated, gamma, lam), rtol=1e-4, atol=1e-5
+        found,
+        loop_lambda_returns(reward, next_value, terminated, truncated, gamma, lam),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -143,7 +165,12 @@ def test_lambda_returns_are_gae_plus_value():
     """λ-return = A + V when the successor's value is the next row's, as within an episode."""
     reward, value, next_value, terminated, _ = random_rollout(7)
     consistent = np.concatenate([value[1:], next_value[-1:]])
-    arrays = jnp.asarray(reward), jnp.asarray(consistent), jnp.asarray(terminated), jnp.zeros(reward.shape, bool)
+    arrays = (
+        jnp.asarray(reward),
+        jnp.asarray(consistent),
+        jnp.asarray(terminated),
+        jnp.zeros(reward.shape, bool),
+    )
     advantage = gae(arrays[0], jnp.asarray(value), *arrays[1:], gamma=0.9, gae_lambda=0.8)
     returns = lambda_returns(*arrays, gamma=0.9, td_lambda=0.8)
     np.testing.assert_allclose(returns, advantage + value, rtol=1e-4, atol=1e-5)
@@ -153,7 +180,9 @@ def test_traced_gamma_and_lambda():
     """γ and λ may be traced, one of each per member of a sweep."""
     no = flags([0, 0, 0])
     gammas, lambdas = jnp.array([0.5, 1.0]), jnp.array([0.5, 1.0])
-    found = jax.vmap(lambda g, lam: gae(REWARD, VALUE, NEXT_VALUE, no, no, gamma=g, gae_lambda=lam))(gammas, lambdas)
+    found = jax.vmap(
+        lambda g, lam: gae(REWARD, VALUE, NEXT_VALUE, no, no, gamma=g, gae_lambda=lam)
+    )(gammas, lambdas)
     np.testing.assert_array_equal(found, [[1.75, 3.0, 0.0], [11.0, 9.0, 2.0]])
 
 
@@ -170,19 +199,24 @@ def test_discounted_sum_is_the_recursion_at_any_length(key, length, shape):
     discount = jax.random.uniform(discount_key, x.shape, minval=-0.5, maxval=1.2)
     wanted, following = np.zeros(x.shape), np.zeros(shape)
     for t in reversed(range(length)):
-        following = wanted[t] = np.asarray(x[t], np.float64) + np.asarray(discount[t], np.float64) * following
+        following = wanted[t] = (
+            np.asarray(x[t], np.float64) + np.asarray(discount[t], np.float64) * following
+        )
     np.testing.assert_allclose(jax.jit(discounted_sum)(x, discount), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_discounted_sum_over_a_constant_discount_is_a_geometric_series():
     found = discounted_sum(jnp.ones(2000), jnp.float32(0.99))
-    np.testing.assert_allclose(found, (1 - 0.99 ** np.arange(2000, 0, -1.0)) / (1 - 0.99), rtol=1e-5)
+    np.testing.assert_allclose(
+        found, (1 - 0.99 ** np.arange(2000, 0, -1.0)) / (1 - 0.99), rtol=1e-5
+    )
 
 
 def test_gradient_of_discounted_sum():
     gradient = jax.grad(lambda x: discounted_sum(x, jnp.full(5, 0.5))[1])(jnp.ones(5))
     np.testing.assert_allclose(gradient, [0.0, 1.0, 0.5, 0.25, 0.125])
-    # y_0 = 1 + d_0 (1 + d_1 (1 + d_2 (…))), of which the derivative by d_1 = 0 is d_0 y_2, and those behind it are 0.
+    # y_0 = 1 + d_0 (1 + d_1 (1 + d_2 (…))), of which the derivative by d_1 = 0 is d_0 y_2, and
+    # those behind it are 0.
     discount = jnp.array([0.5, 0.0, 0.5, 0.5, 0.5, 0.5, 2.0])
     gradient = jax.grad(lambda d: discounted_sum(jnp.ones(7), d)[0])(discount)
     np.testing.assert_allclose(gradient, [1.0, 0.5 * 1.9375, 0.0, 0.0, 0.0, 0.0, 0.0])

@@ -18,7 +18,9 @@ def batch(seed: int, size: int) -> dict[str, np.ndarray]:
 
 
 def empty():
-    return init_stats(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch(0, 1)))
+    return init_stats(
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), batch(0, 1))
+    )
 
 
 def assert_numpy(stats, data, rtol=1e-4):
@@ -86,7 +88,9 @@ def test_constant_data():
 
 
 def test_normalize_by_hand_and_clip():
-    stats = fold(init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0]))  # mean 2, variance 4
+    stats = fold(
+        init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0])
+    )  # mean 2, variance 4
     found = normalize(stats, jnp.array([2.0, 4.0, -2.0, 1e6, -1e6]))
     np.testing.assert_allclose(found, [0.0, 1.0, -2.0, 10.0, -10.0], rtol=1e-6)
     np.testing.assert_allclose(normalize(stats, jnp.array([1e6]), clip=3.0), [3.0])
@@ -111,5 +115,7 @@ def test_integers_pass_unchanged():
 def test_variance_is_never_negative(size):
     stats = init_stats(jax.ShapeDtypeStruct((), jnp.float32))
     for seed in range(20):
-        stats = fold(stats, jnp.asarray(1e6 + np.random.default_rng(seed).normal(size=size), jnp.float32))
+        stats = fold(
+            stats, jnp.asarray(1e6 + np.random.default_rng(seed).normal(size=size), jnp.float32)
+        )
         assert float(stats.variance) >= 0.0

@@ -1,4 +1,6 @@
-"""The sort-free shuffle: always a permutation, and as even as chance, against bounds from the statistic's own spread."""
+"""The sort-free shuffle: always a permutation, and as even as chance, against bounds from the
+statistic's own spread.
+"""
 
 from types import SimpleNamespace
 
@@ -10,19 +12,27 @@ import pytest
 from rlkit.ops import shuffle
 from rlkit.ops.shuffle import shuffled_indices
 
-SIGMAS = 5.0  # a fair shuffle passes both tests below with probability above 1 - 1e-5; keys are fixed, so the outcome is too
+# a fair shuffle passes both tests below with probability above 1 - 1e-5; keys are fixed, so the
+# outcome is too
+SIGMAS = 5.0
 
 
 def permutations(n: int, num: int) -> np.ndarray:
     """`num` shuffles of 0 … n-1, [num, n]."""
-    return np.asarray(jax.jit(jax.vmap(lambda k: shuffled_indices(k, n)))(jax.random.split(jax.random.key(n), num)))
+    return np.asarray(
+        jax.jit(jax.vmap(lambda k: shuffled_indices(k, n)))(
+            jax.random.split(jax.random.key(n), num)
+        )
+    )
 
 
 def position_excess(found: np.ndarray) -> float:
-    """Standard deviations by which Σ (count - K/n)² / (K/n), over values × positions, leaves its expectation.
+    """Standard deviations by which Σ (count - K/n)² / (K/n), over values × positions, leaves its
+    expectation.
 
-    K permutation matrices: every cell has variance K (n-1)/n², hence the mean n(n-1); their covariance lives on (n-1)²
-    dimensions of equal variance, hence n/(n-1) χ² with (n-1)² degrees of freedom and the standard deviation n√2.
+    K permutation matrices: every cell has variance K (n-1)/n², hence the mean n(n-1); their
+    covariance lives on (n-1)² dimensions of equal variance, hence n/(n-1) χ² with (n-1)² degrees of
+    freedom and the standard deviation n√2.
     """
     num, n = found.shape
     count = np.bincount((np.arange(n) * n + found).ravel(), minlength=n * n)
@@ -31,24 +41,35 @@ def position_excess(found: np.ndarray) -> float:
 
 
 def neighbour_excess(found: np.ndarray) -> float:
-    """The same for ordered pairs of neighbours: n(n-1) cells of mean K/n, variance K (n-1)/n² and so expectation (n-1)²."""
+    """The same for ordered pairs of neighbours: n(n-1) cells of mean K/n, variance K (n-1)/n² and
+    so expectation (n-1)².
+    """
     num, n = found.shape
-    count = np.bincount((found[:, :-1].astype(int) * n + found[:, 1:]).ravel(), minlength=n * n).reshape(n, n)
+    count = np.bincount(
+        (found[:, :-1].astype(int) * n + found[:, 1:]).ravel(), minlength=n * n
+    ).reshape(n, n)
     statistic = np.square(count[~np.eye(n, dtype=bool)] - num / n).sum() / (num / n)
     return float((statistic - (n - 1) ** 2) / (np.sqrt(2) * (n - 1)))
 
 
 def in_numpy(monkeypatch):
-    """Lets the body of `shuffled_indices` run on NumPy: 300 sizes would be 300 compilations (a minute)."""
+    """Lets the body of `shuffled_indices` run on NumPy: 300 sizes would be 300 compilations (a
+    minute).
+    """
 
     def while_loop(condition, body, x):
         while condition(x):
             x = body(x)
         return x
 
-    random = SimpleNamespace(bits=lambda key, shape, dtype: np.asarray(jax.random.bits(key, shape, dtype)), permutation=permute)
+    random = SimpleNamespace(
+        bits=lambda key, shape, dtype: np.asarray(jax.random.bits(key, shape, dtype)),
+        permutation=permute,
+    )
     monkeypatch.setattr(shuffle, "jnp", np)
-    monkeypatch.setattr(shuffle, "jax", SimpleNamespace(random=random, lax=SimpleNamespace(while_loop=while_loop)))
+    monkeypatch.setattr(
+        shuffle, "jax", SimpleNamespace(random=random, lax=SimpleNamespace(while_loop=while_loop))
+    )
 
 
 def permute(key, n):
@@ -98,7 +119,9 @@ def test_the_statistics_are_calibrated():
     z = np.array(
         [
             (position_excess(found), neighbour_excess(found))
-            for found in (rng.permuted(np.tile(np.arange(40), (2000, 1)), axis=1) for _ in range(30))
+            for found in (
+                rng.permuted(np.tile(np.arange(40), (2000, 1)), axis=1) for _ in range(30)
+            )
         ]
     )
     assert np.all(np.abs(z.mean(0)) < SIGMAS / np.sqrt(30))
@@ -114,7 +137,9 @@ def test_the_bounds_can_fail(monkeypatch):
 
 
 def test_minibatches_are_not_contiguous_blocks():
-    """What minibatches need: of two samples that lie side by side, about 1/4 share one of 4 minibatches."""
+    """What minibatches need: of two samples that lie side by side, about 1/4 share one of 4
+    minibatches.
+    """
     n, num = 512, 400
     found = permutations(n, num)
     where = np.argsort(found, axis=1) // (n // 4)  # the minibatch of every sample

@@ -95,4 +95,6 @@ def test_seeds_side_by_side_equal_a_loop():
     keys = jax.random.split(jax.random.key(5), 3)
     together = jax.vmap(run)(keys)
     for index, key in enumerate(keys):
-        jax.tree.map(lambda x, y, index=index: np.testing.assert_array_equal(x[index], y), together, run(key))
+        jax.tree.map(
+            lambda x, y, index=index: np.testing.assert_array_equal(x[index], y), together, run(key)
+        )

@@ -1,7 +1,8 @@
-"""What the contract tests need to know of an algorithm, derived from its row in the registry: a new one needs no row here.
+"""What the contract tests need to know of an algorithm, derived from its row in the registry: a new
+one needs no row here.
 
-Settings go by the names of fields: a config that has one gets the value. So a field of a known meaning should bear its known
-name (docs/new_algorithm.md lists them).
+Settings go by the names of fields: a config that has one gets the value. So a field of a known
+meaning should bear its known name (docs/new_algorithm.md lists them).
 """
 
 import dataclasses
@@ -15,7 +16,8 @@ from gymnasium import spaces
 
 from rlkit.agents.registry import agent_entry, make_agent
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
-from rlkit.envs import probes, space_probes
+from rlkit.envs.probes import space_probes
+from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import SpaceError
 
 NAMES = tuple(list_algorithms())
@@ -31,7 +33,8 @@ SMALL = {
     "updates_per_step": 0.25,
     "target_period": 40,
 }
-# Small, but enough to learn a probe in 400 iterations of 8 environments; every update moves the parameters visibly.
+# Small, but enough to learn a probe in 400 iterations of 8 environments; every update moves the
+# parameters visibly.
 LEARNING = SMALL | {
     "num_epochs": 4,
     "prefill_steps": 64,
@@ -55,7 +58,10 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "multi_discrete": spaces.MultiDiscrete([2, 3]),
 }
 # One environment for each kind of action space that the training loop is tested in.
-TRAINING_ENVS = {"probe/Counter": space_probes.Counter(), "probe/ContinuousAction": space_probes.ContinuousAction()}
+TRAINING_ENVS = {
+    "probe/Counter": space_probes.Counter(),
+    "probe/ContinuousAction": space_probes.ContinuousAction(),
+}
 
 
 def fields(name: str) -> set[str]:
@@ -92,9 +98,13 @@ def small_agent(agent: str, **settings: Any) -> Any:
 
 
 def agent_of(name: str, env: Any, **settings: Any) -> Any:
-    """The agent that the algorithm learns by default, small, for the spaces of `env`. Raises `SpaceError`."""
+    """The agent that the algorithm learns by default, small, for the spaces of `env`. Raises
+    `SpaceError`.
+    """
     agent = algorithm_entry(name).agent
-    return make_agent(agent, env.observation_space, env.action_space, small_agent(agent, **settings))
+    return make_agent(
+        agent, env.observation_space, env.action_space, small_agent(agent, **settings)
+    )
 
 
 def acts_in(name: str, space: Any) -> bool:
@@ -135,7 +145,9 @@ def sharing(name: str) -> list[str]:
 
 
 def law_space(name: str) -> Any:
-    """The action space that the laws are checked in: algorithms with the same agent take turns over those that it acts in."""
+    """The action space that the laws are checked in: algorithms with the same agent take turns over
+    those that it acts in.
+    """
     fitting = action_spaces(name)
     assert fitting, f"{name}: its agent acts in none of {', '.join(ACTION_SPACES)}"
     return ACTION_SPACES[fitting[sharing(name).index(name) % len(fitting)]]
@@ -147,7 +159,9 @@ def training_env(name: str) -> str:
 
 
 def updates_per_iteration(config: Any, num_steps: int) -> int:
-    """Gradient steps that an iteration of `num_steps` environment steps makes, by the meaning of the settings."""
+    """Gradient steps that an iteration of `num_steps` environment steps makes, by the meaning of
+    the settings.
+    """
     if hasattr(config, "updates_per_step"):
         return round(config.updates_per_step * num_steps)
     return getattr(config, "num_epochs", 1) * getattr(config, "num_minibatches", 1)
@@ -170,27 +184,37 @@ PROBES = LOSS_PROBES | AGENT_PROBES
 
 
 def probe_cases() -> list[tuple[str, str]]:
-    """(algorithm, probe): those of the loss for every algorithm that acts in them, those of an agent once for each agent.
+    """(algorithm, probe): those of the loss for every algorithm that acts in them, those of an
+    agent once for each agent.
 
     A probe in which actions do not matter tells something only of agents whose values can be read.
     """
     cases = []
     for name in NAMES:
         for probe, (env, _) in PROBES.items():
-            fits = acts_in(name, env.action_space) and (probe in LOSS_PROBES or sharing(name)[0] == name)
-            if fits and (env.best_action() is not None or values_of(agent_of(name, env)) is not None):
+            fits = acts_in(name, env.action_space) and (
+                probe in LOSS_PROBES or sharing(name)[0] == name
+            )
+            if fits and (
+                env.best_action() is not None or values_of(agent_of(name, env)) is not None
+            ):
                 cases.append((name, probe))
     return cases
 
 
 def values_of(agent: Any) -> Any:
-    """`values(params, obs)`, [B]: of states, or of the best actions; None where the agent tells neither.
+    """`values(params, obs)`, [B]: of states, or of the best actions; None where the agent tells
+    neither.
 
-    An agent tells by `value(params, obs)` or `q_values(params, obs)`, from all of its parameters; `q_values` of a part of them
-    (`critic_params`), or of given actions, are an affair of its own losses.
+    An agent tells by `value(params, obs)` or `q_values(params, obs)`, from all of its parameters;
+    `q_values` of a part of them (`critic_params`), or of given actions, are an affair of its own
+    losses.
     """
     if hasattr(agent, "value"):
         return agent.value
-    if list(inspect.signature(getattr(agent, "q_values", lambda: None)).parameters) == ["params", "obs"]:
+    if list(inspect.signature(getattr(agent, "q_values", lambda: None)).parameters) == [
+        "params",
+        "obs",
+    ]:
         return lambda params, obs: agent.q_values(params, obs).max(-1)
     return None

@@ -1,4 +1,6 @@
-"""The integer dynamics of `probe/Counter` as a `gymnasium.Env`, and a recurrent agent that counts the steps of an episode."""
+"""The integer dynamics of `probe/Counter` as a `gymnasium.Env`, and a recurrent agent that counts
+the steps of an episode.
+"""
 
 import dataclasses
 
@@ -9,17 +11,23 @@ import numpy as np
 from algorithm_rows import agent_of
 from gymnasium import spaces
 
-from rlkit.envs.space_probes import Counter
+from rlkit.envs.probes.space_probes import Counter
 
 
 class HostCounter(gymnasium.Env):
-    """`rlkit.envs.space_probes.Counter`, step for step; with `floats` its observations are float32."""
+    """`rlkit.envs.probes.space_probes.Counter`, step for step; with `floats` its observations are
+    float32.
+    """
 
     def __init__(self, floats: bool = False):
         self.twin = Counter()
         self.max_episode_steps = self.twin.max_episode_steps
         space = self.twin.observation_space
-        self.observation_space = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32)) if floats else space
+        self.observation_space = (
+            spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32))
+            if floats
+            else space
+        )
         self.action_space = self.twin.action_space
 
     def reset(self, *, seed=None, options=None):
@@ -38,7 +46,9 @@ class HostCounter(gymnasium.Env):
 
 @dataclasses.dataclass(frozen=True)
 class CountingAgent:
-    """An actor-critic that also carries the number of steps since its episode began, and hands it over in `extras`."""
+    """An actor-critic that also carries the number of steps since its episode began, and hands it
+    over in `extras`.
+    """
 
     inner: object
     spec: None = None
@@ -68,11 +78,15 @@ class CountingAgent:
 
 @dataclasses.dataclass(frozen=True)
 class Stairs:
-    """Up or down a stair by the sign of a continuous action; ends on the second stair, or after eight steps. A `JaxEnv`."""
+    """Up or down a stair by the sign of a continuous action; ends on the second stair, or after
+    eight steps. A `JaxEnv`.
+    """
 
     max_episode_steps = 8
     observation_space = spaces.Box(-8.0, 8.0, (2,))
-    action_space = spaces.Box(np.float32([-1.0, -3.0]), np.float32([1.0, 2.0]))  # the second one does nothing
+    action_space = spaces.Box(
+        np.float32([-1.0, -3.0]), np.float32([1.0, 2.0])
+    )  # the second one does nothing
 
     def reset(self, key):
         return (jnp.int32(0), jnp.int32(0)), jnp.zeros(2)
@@ -82,7 +96,14 @@ class Stairs:
         up = jnp.where(action[0] > 0, 1, -1)
         time, stair = time + 1, stair + up
         obs = jnp.stack([time, stair]).astype(jnp.float32)
-        return (time, stair), obs, up.astype(jnp.float32), stair >= 2, time >= self.max_episode_steps, {}
+        return (
+            (time, stair),
+            obs,
+            up.astype(jnp.float32),
+            stair >= 2,
+            time >= self.max_episode_steps,
+            {},
+        )
 
 
 class HostStairs(gymnasium.Env):
@@ -109,6 +130,10 @@ def agent_for(env, *, counting=False, algorithm="ppo"):
 
 def keys_as_data(tree):
     def plain(x):
-        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x)
+        return (
+            jax.random.key_data(x)
+            if jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+            else np.asarray(x)
+        )
 
     return jax.tree.map(plain, tree)

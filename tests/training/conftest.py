@@ -1,4 +1,6 @@
-"""Tiny trainers for the tests of the training loop: two environments, eight steps, eight hidden units."""
+"""Tiny trainers for the tests of the training loop: two environments, eight steps, eight hidden
+units.
+"""
 
 import dataclasses
 import hashlib
@@ -29,8 +31,10 @@ class Tiny:
 
         return make_env(env_id, num_envs, **arguments)
 
-    def module(self, algorithm: Any = None, *, env: Any = None, eval_env: Any = None, **settings: Any) -> Any:
-        from rlkit.training.module import RLModule
+    def module(
+        self, algorithm: Any = None, *, env: Any = None, eval_env: Any = None, **settings: Any
+    ) -> Any:
+        from rlkit.training.core.module import RLModule
 
         env = env or self.env()
         return RLModule(
@@ -46,37 +50,68 @@ class Tiny:
 
         if "total_steps" not in settings:
             settings = {"num_checkpoints": 3, "epochs_per_checkpoint": 2} | settings
-        silent = {"debug": False, "evaluation_episodes": 3, "logger_config": LoggerConfig(console=False)}
+        silent = {
+            "debug": False,
+            "evaluation_episodes": 3,
+            "logger_config": LoggerConfig(console=False),
+        }
         return TrainerConfig(**(silent | settings))
 
     def trainer(
-        self, algorithm: Any = "ppo", *, hyper: Any = None, env: Any = None, share: bool = True, **settings: Any
+        self,
+        algorithm: Any = "ppo",
+        *,
+        hyper: Any = None,
+        env: Any = None,
+        share: bool = True,
+        **settings: Any,
     ) -> Any:
-        """`settings` of the trainer (eval_env, logger, callbacks ...) or of its config. Trainers that `share` and have equal
-        parts use the same compiled functions; `env` is a registry id, or an adapter (not shared).
+        """`settings` of the trainer (eval_env, logger, callbacks ...) or of its config. Trainers
+        that `share` and have equal parts use the same compiled functions; `env` is a registry id,
+        or an adapter (not shared).
         """
         from rlkit.training.trainer import Trainer
 
-        share = share and (env is None or isinstance(env, str)) and isinstance(algorithm, str) and "eval_env" not in settings
+        share = (
+            share
+            and (env is None or isinstance(env, str))
+            and isinstance(algorithm, str)
+            and "eval_env" not in settings
+        )
         names = ("eval_env", "logger", "checkpointer", "callbacks", "eval_fn")
         own = {"eval_env": None} | {name: settings.pop(name) for name in names if name in settings}
         made = self.env(env or "probe/Counter") if env is None or isinstance(env, str) else env
-        learns = self.algorithm(algorithm, **(hyper or {})) if isinstance(algorithm, str) else algorithm
+        learns = (
+            self.algorithm(algorithm, **(hyper or {})) if isinstance(algorithm, str) else algorithm
+        )
         config = self.config(**settings)
         agent = self.agent(made, algorithm if isinstance(algorithm, str) else "ppo")
         trainer = Trainer(made, own.pop("eval_env"), agent, learns, config, **own)
         if share:
-            parts = (algorithm, repr(hyper), env, config.num_seeds, config.evaluation_episodes, config.enable_evaluation)
+            parts = (
+                algorithm,
+                repr(hyper),
+                env,
+                config.num_seeds,
+                config.evaluation_episodes,
+                config.enable_evaluation,
+            )
             copied = config.checkpointer_config.save_replay, "eval_fn" in own
             self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint), copied)
         return trainer
 
     def share(self, trainer: Any, parts: tuple[Any, ...], copied: Any = None) -> None:
-        """Gives a trainer the functions that an equal one compiled before; `copied` is what its copies depend on beside."""
+        """Gives a trainer the functions that an equal one compiled before; `copied` is what its
+        copies depend on beside.
+        """
         for name in ("init", "refill", "outer", "single", "copy"):
             key = (name, *parts, {"init": trainer.plan.total_steps, "copy": copied}.get(name))
-            setattr(trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name)))
-        trainer._planned_evaluation = self.compiled.setdefault(("evaluate", *parts), trainer._planned_evaluation)
+            setattr(
+                trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name))
+            )
+        trainer._planned_evaluation = self.compiled.setdefault(
+            ("evaluate", *parts), trainer._planned_evaluation
+        )
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +124,12 @@ def hashes():
     """`hashes(directory)`: SHA-256 of every file in it (the lock apart), by path."""
 
     def hashes(directory: pathlib.Path) -> dict[str, str]:
-        files = (path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != ".lock")
-        return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+        files = (
+            path for path in sorted(directory.rglob("*")) if path.is_file() and path.name != ".lock"
+        )
+        return {
+            str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+        }
 
     return hashes

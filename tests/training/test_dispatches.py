@@ -1,15 +1,17 @@
-"""How many programs of its own an outer iteration calls: exact numbers, for each call costs what a small update costs."""
+"""How many programs of its own an outer iteration calls: exact numbers, for each call costs what a
+small update costs.
+"""
 
 import collections
 
 import pytest
 from host_twins import HostCounter
 
-from rlkit.envs.gymnasium import GymnasiumAdapter
-from rlkit.training import seed_groups
-from rlkit.training.compiling import Compiled
-from rlkit.training.host_loop import HostLoop
-from rlkit.training.seed_groups import InGroups
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.training.compile import parallel_seeds as seed_groups
+from rlkit.training.compile.aot_compile import Compiled
+from rlkit.training.compile.parallel_seeds import ParallelSeeds
+from rlkit.training.programs.host_loop import HostLoop
 
 OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
 
@@ -22,8 +24,12 @@ def count(monkeypatch):
         calls = collections.Counter()
         names = {}
         for name, value in vars(trainer.program).items():
-            if isinstance(value, InGroups):
-                names |= {id(value._part): "part", id(value.function): name, id(value._join): "join"}
+            if isinstance(value, ParallelSeeds):
+                names |= {
+                    id(value._part): "part",
+                    id(value.function): name,
+                    id(value._join): "join",
+                }
             elif isinstance(value, HostLoop):
                 names[id(value._program)] = "loop"
             elif isinstance(value, Compiled):
@@ -41,7 +47,9 @@ def count(monkeypatch):
 
 
 def run(tiny, count, **settings):
-    trainer = tiny.trainer(num_checkpoints=OUTER, epochs_per_checkpoint=EPOCHS, share=False, **settings)
+    trainer = tiny.trainer(
+        num_checkpoints=OUTER, epochs_per_checkpoint=EPOCHS, share=False, **settings
+    )
     trainer.init(0)
     calls = count(trainer)
     trainer.run()
@@ -57,12 +65,19 @@ def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, monkeypatch, 
     assert found == {"outer": OUTER, "evaluate": 1 + OUTER}
 
 
-def test_groups_of_seeds_are_a_call_each_and_those_that_part_and_join_them(tiny, count, monkeypatch):
+def test_groups_of_seeds_are_a_call_each_and_those_that_part_and_join_them(
+    tiny, count, monkeypatch
+):
     monkeypatch.setattr(seed_groups, "cores", lambda: 2)
     found = run(tiny, count, num_seeds=3)
     groups = 2
     evaluated = (1 + OUTER) * (groups + groups + 1)
-    assert found == {"part": groups * OUTER, "outer": groups * OUTER, "join": OUTER, "evaluate": evaluated}
+    assert found == {
+        "part": groups * OUTER,
+        "outer": groups * OUTER,
+        "join": OUTER,
+        "evaluate": evaluated,
+    }
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
@@ -73,19 +88,32 @@ def test_a_checkpoint_is_one_more_call(tiny, count, monkeypatch, tmp_path, num_s
 
 
 @pytest.mark.parametrize(("overlap", "acted"), [("none", 1), ("acting", 2), ("update", 1)])
-def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(tiny, count, overlap, acted):
+def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(
+    tiny, count, overlap, acted
+):
     env = GymnasiumAdapter(HostCounter, 2, floats=True)
     found = run(tiny, count, env=env, overlap=overlap, enable_evaluation=False)
     iterations = OUTER * EPOCHS
-    expected = {"keys_of_rollout": iterations, "pack": iterations, "act": acted * NUM_STEPS * iterations, "learn": iterations}
+    expected = {
+        "keys_of_rollout": iterations,
+        "pack": iterations,
+        "act": acted * NUM_STEPS * iterations,
+        "learn": iterations,
+    }
     assert found == expected | ({"copy_policy": iterations} if overlap == "update" else {})
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
 @pytest.mark.parametrize("overlap", ["none", "update"])
-def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(tiny, count, overlap, num_seeds):
+def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(
+    tiny, count, overlap, num_seeds
+):
     env = GymnasiumAdapter(HostCounter, 2, floats=True)
-    settings = {"algorithm": "dqn", "hyper": {"num_steps": 1, "updates_per_step": 0.5}, "enable_evaluation": False}
+    settings = {
+        "algorithm": "dqn",
+        "hyper": {"num_steps": 1, "updates_per_step": 0.5},
+        "enable_evaluation": False,
+    }
     found = run(tiny, count, env=env, overlap=overlap, num_seeds=num_seeds, **settings)
     expected = {"keys_of_rollout": OUTER, "act": OUTER, "loop": OUTER}
     assert found == expected | ({"copy_policy": OUTER} if overlap == "update" else {})
@@ -94,7 +122,14 @@ def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(tiny
 def test_on_the_host_a_single_step_on_its_own_is_three_calls(tiny, count):
     env = GymnasiumAdapter(HostCounter, 2, floats=True)
     hyper = {"num_steps": 1, "updates_per_step": 0.5}
-    trainer = tiny.trainer(num_checkpoints=1, algorithm="dqn", hyper=hyper, env=env, enable_evaluation=False, share=False)
+    trainer = tiny.trainer(
+        num_checkpoints=1,
+        algorithm="dqn",
+        hyper=hyper,
+        env=env,
+        enable_evaluation=False,
+        share=False,
+    )
     trainer.init(0)
     calls = count(trainer)
     trainer.train_step()

@@ -1,4 +1,6 @@
-"""The Trainer on environments of the host: what it makes and closes, resuming, saved policies, errors."""
+"""The Trainer on environments of the host: what it makes and closes, resuming, saved policies,
+errors.
+"""
 
 import shutil
 import signal
@@ -15,12 +17,12 @@ from gymnasium import spaces
 from host_twins import HostCounter, agent_for
 
 from rlkit.envs.base import EnvAdapter
-from rlkit.envs.gymnasium import GymnasiumAdapter
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
-from rlkit.training.leaves import tree_digest
-from rlkit.training.module import fit
+from rlkit.training.core.module import fit
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
-from rlkit.training.records import read_records
 from rlkit.training.trainer import Trainer
 
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
@@ -32,9 +34,13 @@ def host(num_envs=2, env=HostCounter, **arguments):
 
 def trainer_of(tiny, env=None, *, hyper=None, eval_env=None, agent=None, **settings):
     env = host() if env is None else env
-    own = {name: settings.pop(name) for name in ("callbacks", "logger", "eval_fn") if name in settings}
+    own = {
+        name: settings.pop(name) for name in ("callbacks", "logger", "eval_fn") if name in settings
+    }
     agent = agent or agent_for(env() if isinstance(env, type) else env)
-    return Trainer(env, eval_env, agent, tiny.algorithm(**(hyper or {})), tiny.config(**settings), **own)
+    return Trainer(
+        env, eval_env, agent, tiny.algorithm(**(hyper or {})), tiny.config(**settings), **own
+    )
 
 
 class Faulty(HostCounter):
@@ -60,9 +66,9 @@ def test_a_run_evaluates_logs_and_saves(tiny, tmp_path):
     assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 3 * 2 * 8 * 2
     records = read_records(tmp_path / "run" / "metrics.jsonl")
     assert [record.env_steps for record in records if record.kind == "eval"] == [0, 32, 64, 96]
-    assert {"train/avg_return", "train/loss", "train/steps_per_second"} <= [r for r in records if r.kind == "train"][
-        -1
-    ].metrics.keys()
+    assert {"train/avg_return", "train/loss", "train/steps_per_second"} <= [
+        r for r in records if r.kind == "train"
+    ][-1].metrics.keys()
     assert "eval/done_info/total" in [r for r in records if r.kind == "eval"][-1].metrics
     assert summary["env_steps"] == 96 and summary["env_steps_per_second"] > 0
     assert (tmp_path / "run" / "learning_curve.png").is_file()
@@ -71,7 +77,9 @@ def test_a_run_evaluates_logs_and_saves(tiny, tmp_path):
 def test_two_runs_of_a_seed_are_equal_and_of_another_are_not(tiny):
     digests = []
     for seed in (0, 0, 1):
-        with trainer_of(tiny, host(env=HostCounter, floats=True), hyper=NORMALIZED, enable_evaluation=False) as trainer:
+        with trainer_of(
+            tiny, host(env=HostCounter, floats=True), hyper=NORMALIZED, enable_evaluation=False
+        ) as trainer:
             trainer.run(seed)
             digests.append(tree_digest(trainer.state.learner))
     assert digests[0] == digests[1] != digests[2]
@@ -107,7 +115,9 @@ def test_rollout_records_whole_episodes(tiny):
     assert played["obs"].shape == (5, played["length"].max(), 2)
     for episode, length in enumerate(played["length"]):
         total = np.cumsum(played["action"][episode, :length])
-        np.testing.assert_array_equal(played["reward"][episode, :length], played["action"][episode, :length])
+        np.testing.assert_array_equal(
+            played["reward"][episode, :length], played["action"][episode, :length]
+        )
         np.testing.assert_array_equal(played["obs"][episode, 1:length, 1], total[:-1])
         assert (played["terminated"] | played["truncated"])[episode, length - 1]
         assert not played["reward"][episode, length:].any()
@@ -175,34 +185,57 @@ def test_going_on_after_close_starts_new_episodes(tiny):
 
 
 def state_of(tiny, run_dir, **settings):
-    with trainer_of(tiny, host(env=HostCounter, floats=True), hyper=NORMALIZED, run_dir=run_dir, **settings) as trainer:
+    with trainer_of(
+        tiny, host(env=HostCounter, floats=True), hyper=NORMALIZED, run_dir=run_dir, **settings
+    ) as trainer:
         ts = trainer.init(0)
-        return jax.device_get(ts.learner), ts.local, [trainer.env_steps, trainer.outer_iteration], trainer.history
+        return (
+            jax.device_get(ts.learner),
+            ts.local,
+            [trainer.env_steps, trainer.outer_iteration],
+            trainer.history,
+        )
 
 
 def test_resume_restores_the_learner_and_restarts_the_environments(tiny, tmp_path):
-    """Learner, normalisers, counters and keys to the bit; episodes anew, from seeds that depend on the resumed step."""
+    """Learner, normalisers, counters and keys to the bit; episodes anew, from seeds that depend on
+    the resumed step.
+    """
     run_dir = str(tmp_path / "run")
-    with trainer_of(tiny, host(floats=True), hyper=NORMALIZED, run_dir=run_dir, num_checkpoints=2) as trainer:
+    with trainer_of(
+        tiny, host(floats=True), hyper=NORMALIZED, run_dir=run_dir, num_checkpoints=2
+    ) as trainer:
         trainer.run(0)
         wanted, local = jax.device_get(trainer.state.learner), trainer.state.local
-    learner, resumed, counts, _ = state_of(tiny, run_dir, num_checkpoints=2, restore_checkpoint="latest")
+    learner, resumed, counts, _ = state_of(
+        tiny, run_dir, num_checkpoints=2, restore_checkpoint="latest"
+    )
     jax.tree.map(np.testing.assert_array_equal, learner, wanted)
     assert learner.obs_stats.count == learner.env_steps.to_int() == counts[0] == 16 + 2 * 32
     np.testing.assert_array_equal(*(jax.random.key_data(part.key) for part in (local, resumed)))
     assert local.episodes.length_so_far.any() and not resumed.episodes.length_so_far.any()
     assert not resumed.discounted_return.any() and not resumed.obs.any()
-    texts = [record.text for record in read_records(tmp_path / "run" / "metrics.jsonl") if record.kind == "event"]
+    texts = [
+        record.text
+        for record in read_records(tmp_path / "run" / "metrics.jsonl")
+        if record.kind == "event"
+    ]
     assert any("cannot be restored" in text for text in texts)
 
 
 def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
-    with trainer_of(tiny, host(floats=True), hyper=NORMALIZED, run_dir=str(tmp_path / "one"), num_checkpoints=2) as trainer:
+    with trainer_of(
+        tiny, host(floats=True), hyper=NORMALIZED, run_dir=str(tmp_path / "one"), num_checkpoints=2
+    ) as trainer:
         trainer.run(0)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     ends = []
     for name in ("one", "two"):
-        longer = {"num_checkpoints": 4, "restore_checkpoint": "latest", "run_dir": str(tmp_path / name)}
+        longer = {
+            "num_checkpoints": 4,
+            "restore_checkpoint": "latest",
+            "run_dir": str(tmp_path / name),
+        }
         with trainer_of(tiny, host(floats=True), hyper=NORMALIZED, **longer) as trainer:
             trainer.run(0)
             ends.append(tree_digest(trainer.state.learner))
@@ -211,7 +244,9 @@ def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
 
 
 def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
-    """The replay comes back whole, but for the newest row of each environment, whose episode ended with the process."""
+    """The replay comes back whole, but for the newest row of each environment, whose episode ended
+    with the process.
+    """
     run_dir = str(tmp_path / "run")
 
     def made(**settings):
@@ -242,11 +277,18 @@ def test_episodes_after_resuming_depend_on_the_step(tiny, tmp_path):
     for outer in (1, 2):
         run_dir = str(tmp_path / f"run-{outer}")
         env = host(env="CartPole-v1")
-        with trainer_of(tiny, env, run_dir=run_dir, num_checkpoints=outer, enable_evaluation=False) as trainer:
+        with trainer_of(
+            tiny, env, run_dir=run_dir, num_checkpoints=outer, enable_evaluation=False
+        ) as trainer:
             starts.append(np.array(trainer.init(0).local.obs))
             trainer.run()
         with trainer_of(
-            tiny, env, run_dir=run_dir, num_checkpoints=outer, enable_evaluation=False, restore_checkpoint="latest"
+            tiny,
+            env,
+            run_dir=run_dir,
+            num_checkpoints=outer,
+            enable_evaluation=False,
+            restore_checkpoint="latest",
         ) as trainer:
             starts.append(np.array(trainer.init(0).local.obs))
         env.close()
@@ -264,7 +306,9 @@ def test_the_saved_policy_acts_and_evaluates(tiny, tmp_path):
     policy = load_policy(run_dir, "latest", env=host(4, floats=True), agent=agent_for(env))
     np.testing.assert_array_equal(policy.state.obs_stats.mean, trainer.state.learner.obs_stats.mean)
     found = policy.evaluate(4)
-    np.testing.assert_array_equal(found["return"], wanted["return"])  # nothing in the environment is random
+    np.testing.assert_array_equal(
+        found["return"], wanted["return"]
+    )  # nothing in the environment is random
     actions = policy(np.zeros((2, 2), np.float32))
     assert actions.shape == (2,) and actions[0] == actions[1]
     policy.env.close()
@@ -282,7 +326,9 @@ def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_p
     assert "the motor is on fire" in str(caught.value)
     assert read_records(tmp_path / "run" / "metrics.jsonl")[-1].kind == "error"
     monkeypatch.setattr(Faulty, "is_broken", False)
-    with trainer_of(tiny, env, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="latest") as trainer:
+    with trainer_of(
+        tiny, env, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="latest"
+    ) as trainer:
         trainer.init(0)
         assert trainer.outer_iteration == 1 and trainer.env_steps == 16
         trainer.run()
@@ -291,20 +337,33 @@ def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_p
 
 
 def test_an_interrupted_run_keeps_what_it_learned(tiny, monkeypatch):
-    """Stopped in the middle of an outer iteration, the state is that of the last finished update, and the run can go on."""
+    """Stopped in the middle of an outer iteration, the state is that of the last finished update,
+    and the run can go on.
+    """
     for overlap in ("none", "update"):
         env = host(1, env=Faulty)
-        trainer = trainer_of(tiny, env, epochs_per_checkpoint=5, num_checkpoints=1, enable_evaluation=False, overlap=overlap)
+        trainer = trainer_of(
+            tiny,
+            env,
+            epochs_per_checkpoint=5,
+            num_checkpoints=1,
+            enable_evaluation=False,
+            overlap=overlap,
+        )
         with pytest.raises(EnvFailedError):
             trainer.run(0)
-        finished = {"none": 3, "update": 3}[overlap]  # of 8 steps each; the 30th fails in the fourth rollout
+        finished = {"none": 3, "update": 3}[
+            overlap
+        ]  # of 8 steps each; the 30th fails in the fourth rollout
         assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8
         assert trainer.state.learner.updates.to_int() == finished * 2
         monkeypatch.setattr(Faulty, "is_broken", False)
         trainer.run()
         assert trainer.state.learner.env_steps.to_int() == finished * 8 + 40
 
-        monkeypatch.setattr(Faulty, "is_broken", True)  # once more, in a single step: nothing of the first failure is left
+        monkeypatch.setattr(
+            Faulty, "is_broken", True
+        )  # once more, in a single step: nothing of the first failure is left
         with pytest.raises(EnvFailedError):
             trainer.train_step()
         assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8 + 40
@@ -339,7 +398,9 @@ class Endless(HostCounter):
 
 
 class Plain:
-    """A host adapter of the user's own, with the least that the contract asks for: no `remake`, no halves of a step."""
+    """A host adapter of the user's own, with the least that the contract asks for: no `remake`, no
+    halves of a step.
+    """
 
     num_envs, is_jittable, max_episode_steps, spec = 2, False, 8, None
     observation_space, action_space = HostCounter().observation_space, spaces.Discrete(3)
@@ -371,12 +432,18 @@ def test_an_adapter_with_the_least_of_the_contract_trains(tiny):
 
 def test_mistakes_are_told_before_anything_compiles(tiny):
     env = host()
-    with pytest.raises(ConfigError, match="eval_env is env, but an environment on the host has one state"):
+    with pytest.raises(
+        ConfigError, match="eval_env is env, but an environment on the host has one state"
+    ):
         trainer_of(tiny, env, eval_env=env)
     one = HostCounter()
-    with pytest.raises(ConfigError, match="eval_env is env, but an environment on the host has one state"):
+    with pytest.raises(
+        ConfigError, match="eval_env is env, but an environment on the host has one state"
+    ):
         trainer_of(tiny, one, eval_env=one, agent=agent_for(one))
-    with pytest.raises(ConfigError, match="overlap='acting' is about stepping environments on the host"):
+    with pytest.raises(
+        ConfigError, match="overlap='acting' is about stepping environments on the host"
+    ):
         tiny.trainer(overlap="acting", share=False)
     with pytest.raises(ConfigError, match="needs an even number of environments, got 3"):
         trainer_of(tiny, host(3), overlap="acting")
@@ -408,7 +475,9 @@ def test_one_environment_cannot_serve_two_adapters(tiny):
 
 
 def test_evaluation_averages_what_was_reported(tiny):
-    """Some episodes report a number and others do not: those that did count, whichever end together."""
+    """Some episodes report a number and others do not: those that did count, whichever end
+    together.
+    """
 
     class Sometimes(HostCounter):
         def step(self, action):
@@ -419,7 +488,9 @@ def test_evaluation_averages_what_was_reported(tiny):
         trainer.init(0)
         policy = trainer.state.learner.policy
         player, evaluator = trainer._planned_evaluation._player, trainer.module.evaluator()
-        sampled, info = player._play(policy, jax.random.key(0), 16, evaluator.max_steps, deterministic=False)
+        sampled, info = player._play(
+            policy, jax.random.key(0), 16, evaluator.max_steps, deterministic=False
+        )
     assert 0 < (sampled["return"] >= 10).sum() < 16
     assert info["won"] == 100.0
 
@@ -437,8 +508,11 @@ def test_no_orphans_when_the_run_is_killed(tmp_path, number):
         if __name__ == "__main__":
             env = rlkit.make_env("gymnasium/CartPole-v1", num_envs=2, vectorization="async")
             agent = rlkit.actor_critic(env.observation_space, env.action_space)
-            config = rlkit.TrainerConfig(total_steps=10**9, num_checkpoints=10**6, enable_evaluation=False, debug=False)
-            trainer = rlkit.Trainer(env, None, agent, rlkit.ppo(rlkit.PPOConfig(num_steps=8)), config)
+            algorithm = rlkit.ppo(rlkit.PPOConfig(num_steps=8))
+            config = rlkit.TrainerConfig(
+                total_steps=10**9, num_checkpoints=10**6, enable_evaluation=False, debug=False
+            )
+            trainer = rlkit.Trainer(env, None, agent, algorithm, config)
             trainer.init(0)
             trainer.train_epoch()
             print(*(process.pid for process in multiprocessing.active_children()), flush=True)
@@ -447,7 +521,9 @@ def test_no_orphans_when_the_run_is_killed(tmp_path, number):
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(program), encoding="utf-8")
     command = [sys.executable, "script.py"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
         try:
             assert run.stdout is not None
             pids = [int(pid) for pid in run.stdout.readline().split()]

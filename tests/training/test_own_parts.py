@@ -1,4 +1,6 @@
-"""Runs with parts built in Python: what their config.yaml tells, what a resume compares, and how their policies are loaded."""
+"""Runs with parts built in Python: what their config.yaml tells, what a resume compares, and how
+their policies are loaded.
+"""
 
 import dataclasses
 
@@ -14,11 +16,11 @@ from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.ppo import ppo
+from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.registry import make_env
-from rlkit.envs.vectorized import vectorize
 from rlkit.errors import CheckpointError, RunDirectoryError
-from rlkit.training.building import reopen
 from rlkit.training.config import TrainerConfig
+from rlkit.training.from_config import reopen
 from rlkit.training.policy import load_policy
 from rlkit.training.trainer import Trainer
 
@@ -50,7 +52,9 @@ class Torso(nnx.Module):
         return nnx.tanh(self.layer(obs))
 
 
-def trainer(run_dir, *, env=None, target=0.5, config=SMALL, torso=Torso, optimizer=None, restore="auto"):
+def trainer(
+    run_dir, *, env=None, target=0.5, config=SMALL, torso=Torso, optimizer=None, restore="auto"
+):
     env = env or vectorize(Push(target), 2)
     network = ActorCriticConfig(hidden_sizes=(4,), initial_std=5.0)
     agent = actor_critic(env.observation_space, env.action_space, network, torso=torso)
@@ -78,7 +82,10 @@ def test_the_config_tells_what_it_can(own):
     stored = yaml.safe_load((own[0] / "config.yaml").read_text())
     assert stored["custom"] == ["env", "agent.torso", "eval_env"] and stored["seed"] == 3
     assert stored["algorithm"][0] == "ppo" and stored["algorithm"][1]["gamma"] == 0.99
-    assert stored["env"]["env"] == {"type": "Push", "target": 0.5} and stored["agent"][1]["initial_std"] == 5.0
+    assert (
+        stored["env"]["env"] == {"type": "Push", "target": 0.5}
+        and stored["agent"][1]["initial_std"] == 5.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,10 @@ def test_another_seed_does_not_resume(own):
 def test_policies_of_own_parts_are_loaded_with_them(own):
     path, learner = own
     with pytest.raises(
-        CheckpointError, match=r"its own env, which config\.yaml cannot rebuild; pass it: load_policy\(run_dir, env="
+        CheckpointError,
+        match=(
+            r"its own env, which config\.yaml cannot rebuild; pass it: load_policy\(run_dir, env="
+        ),
     ):
         load_policy(path)
     env = vectorize(Push(), 4)
@@ -115,7 +125,9 @@ def test_policies_of_own_parts_are_loaded_with_them(own):
     network = ActorCriticConfig(hidden_sizes=(4,), initial_std=5.0)
     agent = actor_critic(env.observation_space, env.action_space, network, torso=Torso)
     policy = load_policy(path, "latest", env=env, agent=agent)
-    for ours, theirs in zip(jax.tree.leaves(policy.state.params), jax.tree.leaves(learner.params), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(policy.state.params), jax.tree.leaves(learner.params), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     assert policy.evaluate(6)["return"].shape == (6,)
 
@@ -127,15 +139,24 @@ def test_policies_stay_within_the_action_space(own):
     policy = load_policy(own[0], env=env, agent=agent)
     actions = policy(np.zeros((256, 2), np.float32), deterministic=False)
     assert np.abs(actions).max() == 1.0  # with a standard deviation of 5 most samples lie outside
-    with pytest.raises(ValueError, match=r"takes a batch of observations .* got shape \(2,\); add an axis"):
+    with pytest.raises(
+        ValueError, match=r"takes a batch of observations .* got shape \(2,\); add an axis"
+    ):
         policy(np.zeros(2, np.float32))
 
 
 def probe_trainer(run_dir, **settings):
     env = make_env("probe/ObservationDependentAction", 2)
-    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(4,)))
+    agent = actor_critic(
+        env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(4,))
+    )
     config = TrainerConfig(
-        epochs_per_checkpoint=1, evaluation_episodes=4, max_evaluation_steps=4, run_dir=str(run_dir), debug=False, **settings
+        epochs_per_checkpoint=1,
+        evaluation_episodes=4,
+        max_evaluation_steps=4,
+        run_dir=str(run_dir),
+        debug=False,
+        **settings,
     )
     return Trainer(env, None, agent, ppo(SMALL), config)
 
@@ -169,7 +190,9 @@ def test_saving_twice_by_hand_says_what_to_do(tmp_path):
         by_hand.init(0)
         by_hand.save_checkpoint()
         by_hand.train_step()
-        with pytest.raises(CheckpointError, match=r"outer iteration 0 is saved already.*save_checkpoint\(path\)"):
+        with pytest.raises(
+            CheckpointError, match=r"outer iteration 0 is saved already.*save_checkpoint\(path\)"
+        ):
             by_hand.save_checkpoint()
         assert by_hand.save_checkpoint(tmp_path / "aside") == 0
 
@@ -196,10 +219,23 @@ def test_an_algorithm_that_was_never_registered_trains(tmp_path):
     """Its name and settings are told, but do not rebuild it; its policy loads all the same."""
     nameless = dataclasses.replace(ppo(SMALL), spec=("mine", SMALL))
     env = make_env("probe/ObservationDependentAction", 2)
-    agent = actor_critic(env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(4,)))
-    config = TrainerConfig(num_checkpoints=1, epochs_per_checkpoint=1, max_evaluation_steps=4, run_dir=str(tmp_path / "run"))
-    with Trainer(env, None, agent, nameless, dataclasses.replace(config, evaluation_episodes=2, debug=False)) as built:
+    agent = actor_critic(
+        env.observation_space, env.action_space, ActorCriticConfig(hidden_sizes=(4,))
+    )
+    config = TrainerConfig(
+        num_checkpoints=1,
+        epochs_per_checkpoint=1,
+        max_evaluation_steps=4,
+        run_dir=str(tmp_path / "run"),
+    )
+    with Trainer(
+        env, None, agent, nameless, dataclasses.replace(config, evaluation_episodes=2, debug=False)
+    ) as built:
         built.run(0)
     stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert stored["custom"] == ["algorithm"] and stored["algorithm"][0] == "mine" and stored["algorithm"][1]["num_steps"] == 8
+    assert (
+        stored["custom"] == ["algorithm"]
+        and stored["algorithm"][0] == "mine"
+        and stored["algorithm"][1]["num_steps"] == 8
+    )
     assert load_policy(tmp_path / "run").env_steps == 16

@@ -30,7 +30,11 @@ pytestmark = pytest.mark.fast
 )
 def test_rounding(settings, outer, epochs, total):
     plan = make_plan(TrainerConfig(**settings), steps_per_iteration=16)
-    assert (plan.num_checkpoints, plan.epochs_per_checkpoint, plan.total_steps) == (outer, epochs, total)
+    assert (plan.num_checkpoints, plan.epochs_per_checkpoint, plan.total_steps) == (
+        outer,
+        epochs,
+        total,
+    )
     assert plan.steps_per_checkpoint == epochs * 16
 
 
@@ -45,7 +49,10 @@ def test_prefill_counts_into_total_steps():
     ("settings", "match"),
     [
         ({}, "length of training is not set; give total_steps"),
-        ({"total_steps": 10, "num_checkpoints": 2, "epochs_per_checkpoint": 2}, "leave out one of the three"),
+        (
+            {"total_steps": 10, "num_checkpoints": 2, "epochs_per_checkpoint": 2},
+            "leave out one of the three",
+        ),
         ({"total_steps": 30}, "does not go beyond the 30 random steps"),
     ],
 )
@@ -56,7 +63,13 @@ def test_contradictions(settings, match):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"total_steps": 0}, {"num_checkpoints": -1}, {"total_steps": 1.5}, {"evaluation_episodes": 0}, {"restore_checkpoint": -1}],
+    [
+        {"total_steps": 0},
+        {"num_checkpoints": -1},
+        {"total_steps": 1.5},
+        {"evaluation_episodes": 0},
+        {"restore_checkpoint": -1},
+    ],
 )
 def test_sizes_out_of_range(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):

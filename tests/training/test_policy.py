@@ -8,10 +8,10 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, ConfigError
-from rlkit.training.building import build
 from rlkit.training.config import CheckpointerConfig
-from rlkit.training.evaluator import EVALUATION_SEED
-from rlkit.training.leaves import tree_digest
+from rlkit.training.core.evaluator import EVALUATION_SEED
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.from_config import build
 from rlkit.training.policy import _best_seed, load_policy
 from rlkit.training.run_config import EnvConfig, RunConfig
 
@@ -29,7 +29,11 @@ def run(tiny, tmp_path_factory):
     config = RunConfig(
         algorithm="ppo",
         hyperparameters=PPOConfig(
-            num_steps=8, num_epochs=1, num_minibatches=2, learning_rate=0.01, normalize_observations=True
+            num_steps=8,
+            num_epochs=1,
+            num_minibatches=2,
+            learning_rate=0.01,
+            normalize_observations=True,
         ),
         env=EnvConfig(id="probe/ObservationDependentAction", num_envs=2),
         network=ActorCriticConfig(hidden_sizes=(8,)),
@@ -50,7 +54,9 @@ def test_latest_best_and_steps(run, policies):
     path, history, learner = run
     assert [policy.checkpoint_step for policy in policies] == [3, 3]
     for index, policy in enumerate(policies):
-        assert tree_digest(policy.state) == tree_digest(jax.tree.map(lambda x, i=index: x[i], learner.policy))
+        assert tree_digest(policy.state) == tree_digest(
+            jax.tree.map(lambda x, i=index: x[i], learner.policy)
+        )
         assert policy.env_steps == 16 + 3 * 32
     zero = load_policy(path, 0, seed_index=0)
     assert zero.checkpoint_step == 0 and zero.env_steps == 16
@@ -73,8 +79,12 @@ def test_of_a_run_without_evaluations_it_is_the_latest(tiny, tmp_path):
     with build(config) as trainer:
         trainer.run(0)
     assert load_policy(tmp_path / "run").checkpoint_step == 3
-    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0  # as the end of `rlkit train` suggests
-    with pytest.raises(CheckpointError, match=r"no step .* has a finite score.*; restore the latest"):
+    assert (
+        main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
+    )  # as the end of `rlkit train` suggests
+    with pytest.raises(
+        CheckpointError, match=r"no step .* has a finite score.*; restore the latest"
+    ):
         load_policy(tmp_path / "run", "best")
 
 
@@ -98,7 +108,9 @@ def test_acting_on_numpy_observations(policies):
     many = np.ones((64, 1), np.float32)
     sampled = policy(many, deterministic=False, key=key)
     np.testing.assert_array_equal(sampled, policy(many, deterministic=False, key=key))
-    assert (policy(many, deterministic=False) != policy(many, deterministic=False)).any()  # its own stream moves on
+    assert (
+        policy(many, deterministic=False) != policy(many, deterministic=False)
+    ).any()  # its own stream moves on
 
 
 def test_errors(run, tmp_path):

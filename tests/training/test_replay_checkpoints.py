@@ -1,4 +1,6 @@
-"""Checkpoints with and without the replay memory; what is not saved is filled anew, and counted, before anything is learned."""
+"""Checkpoints with and without the replay memory; what is not saved is filled anew, and counted,
+before anything is learned.
+"""
 
 import dataclasses
 
@@ -12,22 +14,25 @@ import rlkit.training.trainer as trainer_module
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
 from rlkit.cli.main import main
-from rlkit.envs.gymnasium import GymnasiumAdapter
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training import run_config
-from rlkit.training.building import build, reopen
 from rlkit.training.callbacks import Callback, ProgressBar
-from rlkit.training.checkpointer import Checkpointer
-from rlkit.training.compiling import Compiler
+from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig
-from rlkit.training.leaves import tree_digest
-from rlkit.training.program import DeviceProgram
-from rlkit.training.records import read_records
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.from_config import build, reopen
+from rlkit.training.logs.records import read_records
+from rlkit.training.programs.program import DeviceProgram
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 ITERATION, PREFILL, OUTER = 16, 32, 32  # environment steps; a refill takes as many as the prefill
 TOTAL = PREFILL + 3 * OUTER
-REFILLED = f"the replay buffer was not saved: {PREFILL} steps by the restored policy fill it anew, on top of total_steps"
+REFILLED = (
+    f"the replay buffer was not saved: {PREFILL} steps by the restored policy fill it anew, on top"
+    " of total_steps"
+)
 
 
 class StopAt(Callback):
@@ -41,9 +46,11 @@ class StopAt(Callback):
 
 @pytest.fixture
 def make(tiny):
-    """`make(run_dir, save_replay, kind="device", stop=…, **settings)`: a trainer of DQN whose memory is watched.
+    """`make(run_dir, save_replay, kind="device", stop=…, **settings)`: a trainer of DQN whose
+    memory is watched.
 
-    It has three outer iterations, goes on where there is something to go on with, and stops after outer iteration `stop`.
+    It has three outer iterations, goes on where there is something to go on with, and stops after
+    outer iteration `stop`.
     """
     made = []
 
@@ -52,7 +59,12 @@ def make(tiny):
         env = GymnasiumAdapter(HostCounter, 2, floats=True) if kind == "host" else None
         if run_dir is not None:
             settings |= {"run_dir": str(run_dir), "restore_checkpoint": "auto"}
-        settings = {"enable_evaluation": False, "max_queued": 1, "callbacks": [StopAt(stop)], **settings}
+        settings = {
+            "enable_evaluation": False,
+            "max_queued": 1,
+            "callbacks": [StopAt(stop)],
+            **settings,
+        }
         trainer = tiny.trainer("dqn", env=env, checkpointer_config=config, **settings)
         made.append(trainer)
         watch(trainer)
@@ -64,7 +76,9 @@ def make(tiny):
 
 
 def watch(trainer):
-    """Notes for each call that learns whether the memories of all seeds hold a batch, for each copy whether it has any."""
+    """Notes for each call that learns whether the memories of all seeds hold a batch, for each copy
+    whether it has any.
+    """
     buffer, program = trainer.module.algorithm.replay_buffer, trainer.program
     can_sample = buffer.can_sample if trainer.config.num_seeds == 1 else jax.vmap(buffer.can_sample)
     trainer.could_sample, trainer.copied = [], []
@@ -81,11 +95,17 @@ def watch(trainer):
         return program.copy(ts)
 
     trainer.program = type("Watched", (), {"__getattr__": lambda _, name: getattr(program, name)})()
-    trainer.program.outer, trainer.program.single, trainer.program.copy = watched(program.outer), watched(program.single), copy
+    trainer.program.outer, trainer.program.single, trainer.program.copy = (
+        watched(program.outer),
+        watched(program.single),
+        copy,
+    )
 
 
 def texts(run_dir):
-    return [record.text for record in read_records(run_dir / "metrics.jsonl") if record.kind == "event"]
+    return [
+        record.text for record in read_records(run_dir / "metrics.jsonl") if record.kind == "event"
+    ]
 
 
 def holds_memory(step_dir):
@@ -101,7 +121,13 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
         trainer.run(0)
         before = tree_digest(trainer.state.learner)
         assert trainer.copied == [False] * 3  # what is not saved is not copied either
-    assert sum("checkpoints leave out the replay buffer, as save_replay=False says" in text for text in texts(run)) == 1
+    assert (
+        sum(
+            "checkpoints leave out the replay buffer, as save_replay=False says" in text
+            for text in texts(run)
+        )
+        == 1
+    )
     with make(run, kind=kind, num_seeds=num_seeds) as resumed:
         state = resumed.init(0)
         assert tree_digest(state.learner) == before and state.local.memory == ()
@@ -109,13 +135,22 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
         assert len(resumed.run()) == 1 and resumed.could_sample == [True]
         counted = resumed.state.learner.env_steps
         assert resumed.env_steps == counted.to_int() == TOTAL + PREFILL
-        assert np.shape(counted.low) == (() if num_seeds == 1 else (2,)) and set(np.ravel(counted.low)) == {TOTAL + PREFILL}
-    assert [record.env_steps for record in read_records(run / "metrics.jsonl") if record.kind == "train"][-1] == TOTAL + PREFILL
+        assert np.shape(counted.low) == (() if num_seeds == 1 else (2,)) and set(
+            np.ravel(counted.low)
+        ) == {TOTAL + PREFILL}
+    assert [
+        record.env_steps for record in read_records(run / "metrics.jsonl") if record.kind == "train"
+    ][-1] == TOTAL + PREFILL
     said = [text for text in texts(run) if "was not saved" in text]
     assert said == [f"{REFILLED}; the run does not equal an uninterrupted one bit for bit"]
-    assert any(text.startswith(f"training from step {TOTAL} to {TOTAL + OUTER} environment steps") for text in texts(run))
+    assert any(
+        text.startswith(f"training from step {TOTAL} to {TOTAL + OUTER} environment steps")
+        for text in texts(run)
+    )
     with make(run, kind=kind, num_seeds=num_seeds) as again:
-        assert again.run(0) == [] and again.env_steps == TOTAL + PREFILL and again.could_sample == []
+        assert (
+            again.run(0) == [] and again.env_steps == TOTAL + PREFILL and again.could_sample == []
+        )
         assert again.state.local.memory == ()  # nothing is left to learn, hence nothing to fill
     assert sum("was not saved" in text for text in texts(run)) == 1
 
@@ -140,7 +175,9 @@ def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
     assert progress == 1.0
 
 
-@pytest.mark.parametrize(("kind", "save_replay"), [("device", None), ("device", True), ("host", None)])
+@pytest.mark.parametrize(
+    ("kind", "save_replay"), [("device", None), ("device", True), ("host", None)]
+)
 def test_a_memory_that_is_saved_comes_back(make, tmp_path, kind, save_replay):
     run = tmp_path / "run"
     with make(run, save_replay, kind, stop=2) as trainer:
@@ -150,9 +187,14 @@ def test_a_memory_that_is_saved_comes_back(make, tmp_path, kind, save_replay):
     with make(run, save_replay, kind) as resumed:
         state = resumed.init(0)
         assert jax.tree.leaves(state.local.memory)
-        assert kind == "host" or tree_digest(state.local.memory) == memory  # on the host, cut where the episodes were
+        assert (
+            kind == "host" or tree_digest(state.local.memory) == memory
+        )  # on the host, cut where the episodes were
         resumed.run()
-        assert resumed.could_sample == [True] and resumed.env_steps == resumed.state.learner.env_steps.to_int() == TOTAL
+        assert (
+            resumed.could_sample == [True]
+            and resumed.env_steps == resumed.state.learner.env_steps.to_int() == TOTAL
+        )
     assert not any("leave out" in text or "was not saved" in text for text in texts(run))
 
 
@@ -161,7 +203,13 @@ def test_old_checkpoints_have_a_memory(make, tmp_path, monkeypatch):
     save = Checkpointer.save
 
     def as_before(self, step, items, *, score, metadata):
-        save(self, step, items, score=score, metadata={name: value for name, value in metadata.items() if name != "replay"})
+        save(
+            self,
+            step,
+            items,
+            score=score,
+            metadata={name: value for name, value in metadata.items() if name != "replay"},
+        )
 
     monkeypatch.setattr(Checkpointer, "save", as_before)
     with make(tmp_path / "run", None) as trainer:
@@ -171,7 +219,9 @@ def test_old_checkpoints_have_a_memory(make, tmp_path, monkeypatch):
 
 
 def test_the_option_may_change_on_the_way(make, tmp_path):
-    """Saved, then not, then saved again; a checkpoint that holds the memory is used whatever is saved from then on."""
+    """Saved, then not, then saved again; a checkpoint that holds the memory is used whatever is
+    saved from then on.
+    """
     run, steps = tmp_path / "run", tmp_path / "run" / "checkpoints"
     with make(tmp_path / "whole", True) as trainer:
         trainer.run(0)
@@ -180,7 +230,9 @@ def test_the_option_may_change_on_the_way(make, tmp_path):
         trainer.run(0)
     with make(run, False, stop=2) as trainer:
         trainer.run(0)
-        assert tree_digest(trainer.state) == tree_digest(make(None).load_checkpoint(tmp_path / "whole", 2))  # to the bit
+        assert tree_digest(trainer.state) == tree_digest(
+            make(None).load_checkpoint(tmp_path / "whole", 2)
+        )  # to the bit
     assert not any("was not saved" in text for text in texts(run))
     assert holds_memory(steps / "1") and not holds_memory(steps / "2")
     with make(run, True) as trainer:
@@ -199,7 +251,9 @@ def test_the_step_before_a_damaged_one_may_hold_something_else(make, tmp_path):
     with make(run, False) as trainer:
         trainer.run(0)
     newest = run / "checkpoints" / "3" / "learner"
-    data = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data = max(
+        (path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
+    )
     data.write_bytes(b"\0" * data.stat().st_size)
     assert tree_digest(make(run, False).init(0)) == before
 
@@ -228,7 +282,11 @@ def test_another_run_takes_any_step_over(make, tmp_path):
         assert branch.state.local.memory == () and branch.evaluate()["return"].shape == (2,)
         branch.run()
         assert branch.could_sample == [True] * left
-        assert branch.env_steps == branch.state.learner.env_steps.to_int() == TOTAL + (PREFILL if left else 0)
+        assert (
+            branch.env_steps
+            == branch.state.learner.env_steps.to_int()
+            == TOTAL + (PREFILL if left else 0)
+        )
 
 
 def test_single_steps_and_epochs_fill_it_first(make, tmp_path):
@@ -237,10 +295,14 @@ def test_single_steps_and_epochs_fill_it_first(make, tmp_path):
     for step, taken in (("train_step", ITERATION), ("train_epoch", OUTER)):
         other = make(None)
         other.load_checkpoint(tmp_path / "run", 1)
-        assert other.save_checkpoint(tmp_path / f"{step}-before") == 1  # nothing was filled yet, and nothing is saved
+        assert (
+            other.save_checkpoint(tmp_path / f"{step}-before") == 1
+        )  # nothing was filled yet, and nothing is saved
         getattr(other, step)()
         assert other.could_sample == [True]
-        assert other.env_steps == other.state.learner.env_steps.to_int() == 2 * PREFILL + OUTER + taken
+        assert (
+            other.env_steps == other.state.learner.env_steps.to_int() == 2 * PREFILL + OUTER + taken
+        )
         third = make(None, True)
         third.load_checkpoint(tmp_path / f"{step}-before")
         third.train_step()
@@ -257,7 +319,11 @@ def test_saving_by_hand_asks_the_same(make, tmp_path):
 def test_a_function_of_the_users_sees_the_memory(make, tmp_path):
     seen = []
     settings = {"enable_evaluation": True, "evaluation_episodes": 2, "stop": 1}
-    trainer = make(tmp_path / "run", eval_fn=lambda state: seen.append(bool(jax.tree.leaves(state.local.memory))), **settings)
+    trainer = make(
+        tmp_path / "run",
+        eval_fn=lambda state: seen.append(bool(jax.tree.leaves(state.local.memory))),
+        **settings,
+    )
     trainer.run(0)
     assert seen == [True] * 2
     assert make(None).load_checkpoint(tmp_path / "run").local.memory == ()
@@ -275,7 +341,9 @@ def test_another_capacity_matters_only_where_the_memory_was_saved(make, tmp_path
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize(("prefill_steps", "batch_size", "rollouts"), [(20, 8, 2), (0, ITERATION, 1), (ITERATION, 20, 2)])
+@pytest.mark.parametrize(
+    ("prefill_steps", "batch_size", "rollouts"), [(20, 8, 2), (0, ITERATION, 1), (ITERATION, 20, 2)]
+)
 def test_it_takes_the_prefill_and_a_batch_at_least(tiny, prefill_steps, batch_size, rollouts):
     algorithm = tiny.algorithm("dqn", prefill_steps=prefill_steps, batch_size=batch_size)
     assert algorithm.refill_collects(tiny.env()) == rollouts
@@ -305,7 +373,13 @@ def test_a_refill_that_fails_leaves_nothing_to_learn_from(make, tmp_path, monkey
 
 
 def test_reopened_as_it_was_configured(tiny, tmp_path):
-    small = {"num_steps": 8, "prefill_steps": 20, "capacity": 60, "batch_size": 8, "updates_per_step": 0.25}
+    small = {
+        "num_steps": 8,
+        "prefill_steps": 20,
+        "capacity": 60,
+        "batch_size": 8,
+        "updates_per_step": 0.25,
+    }
     run = tmp_path / "run"
     config = RunConfig(algorithm="dqn", env=EnvConfig(id="probe/Counter", num_envs=2))
     config = dataclasses.replace(
@@ -333,7 +407,10 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
         assert longer.state.local.memory == () and longer.env_steps == 96 + PREFILL + OUTER
     assert main(["resume", str(run), "--total-steps", "160", "--save-replay", "True"]) == 0
     with reopen(run) as saved:
-        assert jax.tree.leaves(saved.state.local.memory) and saved.env_steps == 96 + PREFILL + OUTER + PREFILL + OUTER
+        assert (
+            jax.tree.leaves(saved.state.local.memory)
+            and saved.env_steps == 96 + PREFILL + OUTER + PREFILL + OUTER
+        )
     assert run_config.load(run / "config.yaml").trainer.checkpointer_config.save_replay is False
 
 
@@ -342,11 +419,15 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
-    """Greedy actions where it explores no more, which random ones would not all be; others where it still does."""
+    """Greedy actions where it explores no more, which random ones would not all be; others where it
+    still does.
+    """
     env = tiny.env()
     network = QNetworkConfig(hidden_sizes=(8,), epsilon_start=epsilon, epsilon_end=epsilon)
     agent = q_network(env.observation_space, env.action_space, network)
-    module = dataclasses.replace(tiny.module(), env=env, agent=agent, algorithm=tiny.algorithm("dqn", batch_size=32))
+    module = dataclasses.replace(
+        tiny.module(), env=env, agent=agent, algorithm=tiny.algorithm("dqn", batch_size=32)
+    )
     program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
     state = program.init(key)
     params = state.learner.params
@@ -357,10 +438,14 @@ def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
 
 
 def test_targets_are_renewed_while_it_is_filled(tiny, key):
-    """Of those that follow the environment steps, and a refill is as many as from one renewal to the next."""
+    """Of those that follow the environment steps, and a refill is as many as from one renewal to
+    the next.
+    """
     env = tiny.env()
     algorithm = tiny.algorithm("dqn", target_period=PREFILL)
-    module = dataclasses.replace(tiny.module(), env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm)
+    module = dataclasses.replace(
+        tiny.module(), env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm
+    )
     program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
     state = trainer_module.without_replay(program.init(key))
     moved = jax.tree.map(lambda x: x + 1.0, state.learner.params)

@@ -1,4 +1,6 @@
-"""A run that was stopped, killed or extended ends as the one that was not; and nothing that exists is overwritten."""
+"""A run that was stopped, killed or extended ends as the one that was not; and nothing that exists
+is overwritten.
+"""
 
 import dataclasses
 import functools
@@ -23,23 +25,24 @@ from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
-from rlkit.training.building import build, reopen
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import TrainerConfig
-from rlkit.training.leaves import tree_digest
-from rlkit.training.records import read_records
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.from_config import build, reopen
+from rlkit.training.logs.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
 from rlkit.types import LearnerState, LocalState
 
-# Runs each job of the JSON list in argv[1]; prints the outer iteration and the digest of every leaf at its end, or the error.
-# Jobs that differ only in where they write and when they stop are compiled once.
+# Runs each job of the JSON list in argv[1]; prints the outer iteration and the digest of every leaf
+# at its end, or the error. Jobs that differ only in where they write and when they stop are
+# compiled once.
 WORKER = """
 import json, sys, traceback
 import jax
 from rlkit.training import run_config
-from rlkit.training.building import build
+from rlkit.training.from_config import build
 from rlkit.training.callbacks import Callback
-from rlkit.training.leaves import tree_digest
+from rlkit.training.files.checkpoint_leaves import tree_digest
 
 class Stop(Callback):
     def on_iteration_end(self, trainer, iteration, metrics):
@@ -56,7 +59,8 @@ def run(job):
         trainer.program, trainer._planned_evaluation = compiled.setdefault(job["program"], own)
         trainer.run(trainer.seed)
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
-        return trainer.outer_iteration, {jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}
+        digests = {jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}
+        return trainer.outer_iteration, digests
 
 for job in json.loads(sys.argv[1]):
     try:
@@ -65,20 +69,29 @@ for job in json.loads(sys.argv[1]):
     except Exception:
         print(json.dumps({"error": traceback.format_exc()}), flush=True)
 """
-# Every algorithm: with one seed; with two, the statistics of normalisation and prioritised replay. The ring goes round.
+# Every algorithm: with one seed; with two, the statistics of normalisation and prioritised replay.
+# The ring goes round.
 SEEDS = (1, 2)
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6}
 OUTER = 4
-# A process takes seconds to start, so a few algorithms share one; not all, for the time that a test may take is limited.
-GROUPS = {name: algorithm_rows.NAMES[i // 4 * 4 :][:4] for i, name in enumerate(algorithm_rows.NAMES)}
+# A process takes seconds to start, so a few algorithms share one; not all, for the time that a test
+# may take is limited.
+GROUPS = {
+    name: algorithm_rows.NAMES[i // 4 * 4 :][:4] for i, name in enumerate(algorithm_rows.NAMES)
+}
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
     """`name`: algorithm-seeds."""
     algorithm, num_seeds = name.rsplit("-", 1)[0], int(name.rsplit("-", 1)[1])
     hyper = algorithm_rows.config_of(algorithm, WITH_TWO_SEEDS if num_seeds > 1 else RESUMED)
-    trainer = {"num_checkpoints": outer, "epochs_per_checkpoint": 1, "num_seeds": num_seeds, "evaluation_episodes": 2}
+    trainer = {
+        "num_checkpoints": outer,
+        "epochs_per_checkpoint": 1,
+        "num_seeds": num_seeds,
+        "evaluation_episodes": 2,
+    }
     trainer |= {
         "run_dir": str(run_dir),
         "restore_checkpoint": restore,
@@ -100,7 +113,9 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
 def start(jobs):
     environment = os.environ | {"NPROC": "1", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", WORKER, json.dumps(jobs)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def work(jobs):
@@ -117,8 +132,15 @@ def digests(result):
 
 def rows(run_dir):
     """What was logged, without what names times and the parts of a run."""
-    found = [record for record in read_records(run_dir / "metrics.jsonl") if record.kind in ("train", "eval")]
-    timeless = [{n: v for n, v in record.metrics.items() if n != "train/steps_per_second"} for record in found]
+    found = [
+        record
+        for record in read_records(run_dir / "metrics.jsonl")
+        if record.kind in ("train", "eval")
+    ]
+    timeless = [
+        {n: v for n, v in record.metrics.items() if n != "train/steps_per_second"}
+        for record in found
+    ]
     return [
         (record.kind, record.env_steps, record.updates, record.seed, metrics)
         for record, metrics in zip(found, timeless, strict=True)
@@ -131,7 +153,8 @@ def summary(run_dir):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """finished(group): where its runs are, and the results of those not stopped, stopped and resumed, each by the job's name.
+    """finished(group): where its runs are, and the results of those not stopped, stopped and
+    resumed, each by the job's name.
 
     One process makes the uninterrupted runs and those that are stopped, another one resumes these.
     """
@@ -139,7 +162,9 @@ def finished(tmp_path_factory):
     @functools.cache
     def finish(group):
         root, names = tmp_path_factory.mktemp("runs"), [f"{a}-{s}" for a in group for s in SEEDS]
-        jobs = [job(name, root / f"{name}-whole") for name in names] + [job(name, root / name, stop=1) for name in names]
+        jobs = [job(name, root / f"{name}-whole") for name in names] + [
+            job(name, root / name, stop=1) for name in names
+        ]
         before = work(jobs)
         resumed = work([job(name, root / name, restore="auto") for name in names])
         parts = before[: len(names)], before[len(names) :], resumed
@@ -161,7 +186,13 @@ def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
     assert {leaf for leaf in whole if whole[leaf] != resumed.get(leaf)} == set()
     assert rows(one) == rows(other)
     ours, theirs = summary(one), summary(other)
-    for field in ("params_sha256", "env_steps", "eval_return_mean", "eval_return_std", "outer_iterations"):
+    for field in (
+        "params_sha256",
+        "env_steps",
+        "eval_return_mean",
+        "eval_return_std",
+        "outer_iterations",
+    ):
         assert ours[field] == theirs[field], field
 
 
@@ -182,7 +213,12 @@ def test_killed_at_random_moments(tmp_path):
         process.send_signal(signal.SIGKILL)
         out, err = process.communicate()
         assert process.returncode == -signal.SIGKILL, (out, err[-2000:])
-    resumed, whole = work([job("a2c-1", run, restore="auto", outer=outer), job("a2c-1", tmp_path / "whole", outer=outer)])
+    resumed, whole = work(
+        [
+            job("a2c-1", run, restore="auto", outer=outer),
+            job("a2c-1", tmp_path / "whole", outer=outer),
+        ]
+    )
     assert digests(resumed) == digests(whole)
     assert summary(run)["params_sha256"] == summary(tmp_path / "whole")["params_sha256"]
     assert rows(run) == rows(tmp_path / "whole")
@@ -206,7 +242,10 @@ def make(tiny):
     def make(run_dir, *, callbacks=(), hyper=None, **settings):
         hyperparameters = dataclasses.replace(SMALL.hyperparameters, **(hyper or {}))
         config = tiny.config(run_dir=str(run_dir), **settings)
-        trainer = build(dataclasses.replace(SMALL, trainer=config, hyperparameters=hyperparameters), callbacks=callbacks)
+        trainer = build(
+            dataclasses.replace(SMALL, trainer=config, hyperparameters=hyperparameters),
+            callbacks=callbacks,
+        )
         made.append(trainer)
         share(trainer)
         return trainer
@@ -239,7 +278,9 @@ class LastMetrics(Callback):
     """The training metrics of the last outer iteration: where episodes in flight show."""
 
     def on_iteration_end(self, trainer, iteration, metrics):
-        self.metrics = {name: value for name, value in metrics.items() if name != "steps_per_second"}
+        self.metrics = {
+            name: value for name, value in metrics.items() if name != "steps_per_second"
+        }
 
 
 FIELDS = [f"learner.{f.name}" for f in dataclasses.fields(LearnerState)] + [
@@ -269,18 +310,26 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
             return state
         part, name = field.split(".")
         half = getattr(state, part)
-        other = jax.random.key(0) if name == "key" else jax.tree.map(lambda x: x + jnp.ones((), x.dtype), getattr(half, name))
+        other = (
+            jax.random.key(0)
+            if name == "key"
+            else jax.tree.map(lambda x: x + jnp.ones((), x.dtype), getattr(half, name))
+        )
         return state.replace(**{part: half.replace(**{name: other})})
 
     monkeypatch.setattr(trainer_module, "from_items", altered)
     last = LastMetrics()
     trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, callbacks=[last])
     state = trainer.load_checkpoint(folder, 2)
-    empty = field is not None and not jax.tree.leaves(getattr(getattr(state, field.split(".")[0]), field.split(".")[1]))
+    empty = field is not None and not jax.tree.leaves(
+        getattr(getattr(state, field.split(".")[0]), field.split(".")[1])
+    )
     trainer.run()
     assert trainer.outer_iteration == 3
     assert ((tree_digest(trainer.state), last.metrics) == end) == (field is None or empty)
-    assert empty == (field in ("learner.target_params", "local.carry", "local.memory"))  # on-policy and feed-forward: nothing
+    assert empty == (
+        field in ("learner.target_params", "local.carry", "local.memory")
+    )  # on-policy and feed-forward: nothing
 
 
 @pytest.mark.filterwarnings("ignore:.*is damaged:RuntimeWarning")
@@ -292,7 +341,10 @@ def test_a_damaged_newest_checkpoint_is_set_aside(make, tmp_path):
     stopped.run(0)
     stopped.close()
     newest = run / "checkpoints" / "2"
-    data = max((path for path in (newest / "learner").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    data = max(
+        (path for path in (newest / "learner").rglob("*") if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
     data.write_bytes(b"\0" * data.stat().st_size)
     resumed = make.again(run)
     assert resumed.outer_iteration == 1 and (run / "checkpoints" / "damaged-2").is_dir()
@@ -305,14 +357,24 @@ def test_extension_continues_with_outer_iterations_of_the_same_size(make, tmp_pa
     whole = make(tmp_path / "run", num_checkpoints=None, total_steps=96, epochs_per_checkpoint=2)
     whole.run(0)
     whole.close()
-    longer = make.again(tmp_path / "run", total_steps=160)  # 96 steps were 3 outer iterations of 2 x 16
+    longer = make.again(
+        tmp_path / "run", total_steps=160
+    )  # 96 steps were 3 outer iterations of 2 x 16
     assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (5, 2)
     assert float(longer.state.learner.total_steps) == 160
     compiled = longer.compiler.count
-    assert len(longer.run()) == 2 and longer.env_steps == longer.state.learner.env_steps.to_int() == 160
-    assert longer.compiler.count == compiled  # the functions that the shorter run compiled still fit
+    assert (
+        len(longer.run()) == 2
+        and longer.env_steps == longer.state.learner.env_steps.to_int() == 160
+    )
+    assert (
+        longer.compiler.count == compiled
+    )  # the functions that the shorter run compiled still fit
     longer.close()
-    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["total_steps"] == 160
+    assert (
+        yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["total_steps"]
+        == 160
+    )
     again = make.again(tmp_path / "run")  # without total_steps: as it was extended
     assert again.plan == longer.plan and again.run() == []
     with pytest.raises(ConfigError, match="less than the 160"):
@@ -340,10 +402,15 @@ def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
         trainer.run(0)
     before = hashes(tmp_path / "run")
     finished = make.again(tmp_path / "run")
-    assert finished.run() == [] and finished.summary()["eval_return_mean"] == summary(tmp_path / "run")["eval_return_mean"]
+    assert (
+        finished.run() == []
+        and finished.summary()["eval_return_mean"] == summary(tmp_path / "run")["eval_return_mean"]
+    )
     finished.close()
     after = hashes(tmp_path / "run")
-    assert {name for name in before if before[name] != after.get(name)} == {"metrics.jsonl"}  # says so, in one row
+    assert {name for name in before if before[name] != after.get(name)} == {
+        "metrics.jsonl"
+    }  # says so, in one row
     assert "is finished" in read_records(tmp_path / "run" / "metrics.jsonl")[-1].text
 
 
@@ -375,14 +442,20 @@ def test_a_run_cut_after_step_zero(make, tmp_path):
     assert len(resumed.run(0)) == 3
     with make(tmp_path / "whole") as whole:
         whole.run(0)
-    assert rows(run) == rows(tmp_path / "whole") and tree_digest(resumed.state) == tree_digest(whole.state)
+    assert rows(run) == rows(tmp_path / "whole") and tree_digest(resumed.state) == tree_digest(
+        whole.state
+    )
 
 
 @pytest.mark.parametrize(
     ("which", "error", "match"),
     [
         (7, CheckpointError, r"no step 7; its steps are: .*3"),
-        (1, CheckpointError, r"step 1 is older than the latest, 3.*use a new run_dir, and load_checkpoint"),
+        (
+            1,
+            CheckpointError,
+            r"step 1 is older than the latest, 3.*use a new run_dir, and load_checkpoint",
+        ),
     ],
 )
 def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, match):
@@ -400,7 +473,10 @@ def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, matc
 def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
-        best, latest = trainer._open().checkpointer.best_step(), trainer._open().checkpointer.latest_step()
+        best, latest = (
+            trainer._open().checkpointer.best_step(),
+            trainer._open().checkpointer.latest_step(),
+        )
     other = make(tmp_path / "run", restore_checkpoint="best")
     if best == latest:
         assert other.run(0) == []
@@ -437,7 +513,9 @@ def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
     two = tiny.trainer(num_seeds=2)
-    with pytest.raises(CheckpointError, match=r"is of another shape.*use the settings that it was saved with"):
+    with pytest.raises(
+        CheckpointError, match=r"is of another shape.*use the settings that it was saved with"
+    ):
         two.load_checkpoint(tmp_path / "run")
 
 

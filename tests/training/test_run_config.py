@@ -26,7 +26,12 @@ def write(tmp_path, text):
 
 def test_the_four_environments_of_the_readme_have_presets():
     ids = {env_id for algorithm, env_id in PRESETS if algorithm == "ppo"}
-    assert {"gymnax/CartPole-v1", "gymnax/Acrobot-v1", "gymnax/Pendulum-v1", "gymnax/Breakout-MinAtar"} <= ids
+    assert {
+        "gymnax/CartPole-v1",
+        "gymnax/Acrobot-v1",
+        "gymnax/Pendulum-v1",
+        "gymnax/Breakout-MinAtar",
+    } <= ids
 
 
 @pytest.mark.parametrize(("algorithm", "env_id"), PRESETS)
@@ -50,7 +55,9 @@ class TestPresets:
 
     def test_says_what_it_departs_from(self, algorithm, env_id):
         file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
-        assert file.read_text().startswith(("# Defaults are CleanRL's", "# Defaults are Stable-Baselines3's"))
+        assert file.read_text().startswith(
+            ("# Defaults are CleanRL's", "# Defaults are Stable-Baselines3's")
+        )
 
 
 def test_without_a_preset_the_defaults_hold():
@@ -62,7 +69,9 @@ def test_without_a_preset_the_defaults_hold():
 def test_unusual_values_survive_yaml(tmp_path):
     config = RunConfig(
         algorithm="ppo",
-        env=EnvConfig(id="gymnax/CartPole-v1", num_envs=8, arguments={"params": {"max_steps_in_episode": 20}}),
+        env=EnvConfig(
+            id="gymnax/CartPole-v1", num_envs=8, arguments={"params": {"max_steps_in_episode": 20}}
+        ),
         hyperparameters=PPOConfig(max_grad_norm=None, learning_rate=3e-5),
         trainer=TrainerConfig(num_checkpoints=3, restore_checkpoint=0, run_dir="runs/ü"),
         seed=2**32 - 1,
@@ -78,18 +87,31 @@ def test_saving_never_overwrites(tmp_path):
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize(("path", "kept"), [("runs/old/a", False), ("runs/older/a", True), ("elsewhere/a", True), (None, True)])
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [("runs/old/a", False), ("runs/older/a", True), ("elsewhere/a", True), (None, True)],
+)
 def test_settings_for_another_run_name_nothing_inside_the_old_one(path, kept):
-    places = {"logger_config": LoggerConfig(jsonl=path), "checkpointer_config": CheckpointerConfig(directory=path)}
+    places = {
+        "logger_config": LoggerConfig(jsonl=path),
+        "checkpointer_config": CheckpointerConfig(directory=path),
+    }
     trainer = TrainerConfig(num_checkpoints=3, run_dir="runs/old", restore_checkpoint=0, **places)
     config = RunConfig(algorithm="ppo", env=EnvConfig(id="x/y"), trainer=trainer)
     expected = TrainerConfig(num_checkpoints=3, **(places if kept else {}))
     assert run_config.for_another_run(config) == dataclasses.replace(config, trainer=expected)
 
 
-@pytest.mark.parametrize(("written", "value"), [("3e-4", 3e-4), ("1E-3", 1e-3), ("2.5e-4", 2.5e-4), ("1", 1.0), ("1e+0", 1.0)])
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("3e-4", 3e-4), ("1E-3", 1e-3), ("2.5e-4", 2.5e-4), ("1", 1.0), ("1e+0", 1.0)],
+)
 def test_numbers_may_be_written_as_people_write_them(tmp_path, written, value):
-    path = write(tmp_path, f"algorithm: ppo\nenv: {{id: gymnax/CartPole-v1}}\nhyperparameters: {{learning_rate: {written}}}")
+    path = write(
+        tmp_path,
+        "algorithm: ppo\nenv: {id: gymnax/CartPole-v1}\nhyperparameters: {learning_rate:"
+        f" {written}}}",
+    )
     assert run_config.load(path).hyperparameters.learning_rate == value
 
 
@@ -144,7 +166,9 @@ def test_presets_of_an_unknown_algorithm():
         run_config.preset("pp0", "gymnax/CartPole-v1")
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: !!python/object/apply:os.getcwd []", "\0", "a: 1\n---\nb: 2"])
+@pytest.mark.parametrize(
+    "text", ["a: [", "a: !!python/object/apply:os.getcwd []", "\0", "a: 1\n---\nb: 2"]
+)
 def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match=r"cannot read .*run\.yaml"):
         run_config.load(write(tmp_path, text))
@@ -168,7 +192,15 @@ def test_every_field_of_every_config_is_documented():
     for module in (agents, algorithms, training, run_config):
         for node in ast.parse(inspect.getsource(module)).body:
             kind = getattr(module, getattr(node, "name", ""), None)
-            if isinstance(node, ast.ClassDef) and dataclasses.is_dataclass(kind) and node.name.endswith("Config"):
+            if (
+                isinstance(node, ast.ClassDef)
+                and dataclasses.is_dataclass(kind)
+                and node.name.endswith("Config")
+            ):
                 for field, following in zip(node.body, [*node.body[1:], None], strict=True):
-                    documented = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-                    assert documented or not isinstance(field, ast.AnnAssign), f"{node.name}: {ast.unparse(field)}"
+                    documented = isinstance(following, ast.Expr) and isinstance(
+                        following.value, ast.Constant
+                    )
+                    assert documented or not isinstance(field, ast.AnnAssign), (
+                        f"{node.name}: {ast.unparse(field)}"
+                    )

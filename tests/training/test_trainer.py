@@ -1,9 +1,12 @@
-"""What `Trainer` promises to those who call it: results, counters, callbacks, logs, files, errors."""
+"""What `Trainer` promises to those who call it: results, counters, callbacks, logs,
+files, errors.
+"""
 
 import collections
 import dataclasses
 import json
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +15,15 @@ import pytest
 import yaml
 from gymnasium import spaces
 
-from rlkit.envs.vectorized import vectorize
+from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirectoryError
 from rlkit.ops.counters import StepCounter
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
-from rlkit.training.checkpointer import Checkpointer
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
-from rlkit.training.leaves import tree_digest
-from rlkit.training.records import read_records
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.logs.records import read_records
 from rlkit.training.run_config import hparams_to_dict
 
 
@@ -87,7 +90,12 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
     history = trainer.run(0)
     assert len(history) == 3 and history == trainer.history
     for row in history:
-        assert set(row) == {"return", "length", "sampled_return", "sampled_length"}  # Counter reports nothing: no done_info
+        assert set(row) == {
+            "return",
+            "length",
+            "sampled_return",
+            "sampled_length",
+        }  # Counter reports nothing: no done_info
         assert all(type(x) is np.ndarray and x.shape == (3,) for x in row.values())
     evaluated = [record.env_steps for record in logger.of("eval")]
     assert evaluated == [0, 32, 64, 96]  # the initial one is logged, not listed
@@ -107,8 +115,9 @@ def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
         assert tree_digest(single.init(5 + i)) == firsts[i]  # equal exactly at the start
         for ours, theirs in zip(history, single.run(), strict=True):
             np.testing.assert_allclose(ours["sampled_return"][i], theirs["sampled_return"])
-        close = lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-6)  # noqa: E731
-        jax.tree.map(close, trainer.state.learner.params, single.state.learner.params)
+        ours = jax.tree.map(lambda x, i=i: x[i], trainer.state.learner.params)
+        close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+        jax.tree.map(close, ours, single.state.learner.params)
     mean, rows = logger.of("eval")[-1], [logger.of("eval", seed)[-1] for seed in (0, 1)]
     for name, value in mean.metrics.items():
         assert value == pytest.approx(np.mean([row.metrics[name] for row in rows])), name
@@ -120,12 +129,22 @@ def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
 def test_evaluation_off_or_not_due_is_an_empty_dict(tiny, enabled):
     logger = Memory()
     trainer = tiny.trainer(
-        enable_evaluation=enabled, eval_every=2, skip_initial_evaluation=True, logger=logger, callbacks=[diary := Diary()]
+        enable_evaluation=enabled,
+        eval_every=2,
+        skip_initial_evaluation=True,
+        logger=logger,
+        callbacks=[diary := Diary()],
     )
     history = trainer.run(0)
-    assert [bool(row) for row in history] == [False, enabled, enabled]  # the last one is always evaluated
+    assert [bool(row) for row in history] == [
+        False,
+        enabled,
+        enabled,
+    ]  # the last one is always evaluated
     assert [record.env_steps for record in logger.of("eval")] == ([64, 96] if enabled else [])
-    assert [call[1] for call in diary.calls if call[0] == "evaluation"] == ([2, 3] if enabled else [])
+    assert [call[1] for call in diary.calls if call[0] == "evaluation"] == (
+        [2, 3] if enabled else []
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +167,10 @@ def test_done_info_holds_averages_where_the_environment_gives_any(tiny):
     logger = Memory()
     trainer = tiny.trainer(env=vectorize(Telling(), 2), num_checkpoints=1, logger=logger)
     (row,) = trainer.run(0)
-    assert {name: float(value) for name, value in row["done_info"].items()} == {"odd": 0.0, "p": 0.5}
+    assert {name: float(value) for name, value in row["done_info"].items()} == {
+        "odd": 0.0,
+        "p": 0.5,
+    }
     assert logger.of("eval")[-1].metrics["eval/done_info/p"] == 0.5
 
 
@@ -156,7 +178,12 @@ def test_run_without_a_state(tiny):
     trainer = tiny.trainer()
     with pytest.raises(ConfigError, match=r"there is none yet; call run\(key\)"):
         trainer.run()
-    for call in (trainer.train_step, trainer.train_epoch, trainer.evaluate, trainer.save_checkpoint):
+    for call in (
+        trainer.train_step,
+        trainer.train_epoch,
+        trainer.evaluate,
+        trainer.save_checkpoint,
+    ):
         with pytest.raises(ConfigError, match=r"call init\(key\) or run\(key\) first"):
             call()
     with pytest.raises(ConfigError, match="typed key or a seed"):
@@ -181,7 +208,9 @@ def test_a_second_run_starts_afresh(tiny):
     first, rows = tree_digest(trainer.state), [(r.env_steps, r.updates) for r in logger.of("train")]
     logger.records.clear()
     trainer.run(0)
-    assert tree_digest(trainer.state) == first and rows == [(r.env_steps, r.updates) for r in logger.of("train")]
+    assert tree_digest(trainer.state) == first and rows == [
+        (r.env_steps, r.updates) for r in logger.of("train")
+    ]
     assert len(trainer.history) == 3
 
 
@@ -202,7 +231,9 @@ def test_training_by_hand_is_run(tiny):
     for _ in range(6):
         trainer.train_step()
     counted = trainer.state.learner.env_steps.to_int()
-    assert trainer.env_steps == counted == 96 and trainer.outer_iteration == 0  # outside the plan, but counted
+    assert (
+        trainer.env_steps == counted == 96 and trainer.outer_iteration == 0
+    )  # outside the plan, but counted
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
     jax.tree.map(close, trainer.evaluate(), last)
 
@@ -240,13 +271,18 @@ def test_rollout_plays_whole_episodes(tiny):
     before = tree_digest(trainer.state)
     played = trainer.rollout(3, jax.random.key(1), deterministic=False)
     longest = played["length"].max()
-    assert played["obs"].shape == (3, longest, 2) and played["action"].shape == played["reward"].shape == (3, longest)
+    assert played["obs"].shape == (3, longest, 2) and played["action"].shape == played[
+        "reward"
+    ].shape == (3, longest)
     for i, length in enumerate(played["length"]):
         done = played["terminated"][i] | played["truncated"][i]
         assert done[length - 1] and not done[: length - 1].any()
-        np.testing.assert_array_equal(played["obs"][i, :length, 0], np.arange(length))  # Counter observes the time
         np.testing.assert_array_equal(
-            played["obs"][i, :length, 1], np.cumsum(played["action"][i, :length]) - played["action"][i, :length]
+            played["obs"][i, :length, 0], np.arange(length)
+        )  # Counter observes the time
+        np.testing.assert_array_equal(
+            played["obs"][i, :length, 1],
+            np.cumsum(played["action"][i, :length]) - played["action"][i, :length],
         )
         assert not played["reward"][i, length:].any()
     assert tree_digest(trainer.state) == before
@@ -255,7 +291,7 @@ def test_rollout_plays_whole_episodes(tiny):
 
 
 def test_evaluate_and_rollout_use_eval_env_although_evaluation_is_off(tiny):
-    from rlkit.envs.probes import TimeLimitProbe
+    from rlkit.envs.probes.value_probes import TimeLimitProbe
 
     env, eval_env = (vectorize(TimeLimitProbe(max_episode_steps=n), n) for n in (5, 3))
     trainer = tiny.trainer(env=env, eval_env=eval_env, enable_evaluation=False)
@@ -268,11 +304,13 @@ def test_evaluate_and_rollout_use_eval_env_although_evaluation_is_off(tiny):
 
 
 def test_one_compilation_of_each_function_per_run(tiny, monkeypatch):
-    import rlkit.training.program as program
+    import rlkit.training.programs.program as program
 
     traces = collections.Counter()
     original = program.outer_iteration
-    monkeypatch.setattr(program, "outer_iteration", lambda *a: (traces.update(["outer"]), original(*a))[1])
+    monkeypatch.setattr(
+        program, "outer_iteration", lambda *a: (traces.update(["outer"]), original(*a))[1]
+    )
     trainer = tiny.trainer(share=False, checkpointer=None, num_checkpoints=5)
     trainer.run(0)
     assert traces["outer"] == 1 and trainer.compiler.count == 3  # init, outer, evaluate
@@ -293,7 +331,11 @@ def test_a_bounded_number_of_iterations_in_flight(tiny, max_queued):
 def test_a_stop_ends_one_outer_iteration_late_at_most_and_saves(tiny, tmp_path, max_queued):
     diary = Diary({2: lambda trainer: trainer.request_stop("enough")})
     with tiny.trainer(
-        num_checkpoints=9, max_queued=max_queued, run_dir=str(tmp_path / "run"), callbacks=[diary], checkpoint_every=5
+        num_checkpoints=9,
+        max_queued=max_queued,
+        run_dir=str(tmp_path / "run"),
+        callbacks=[diary],
+        checkpoint_every=5,
     ) as trainer:
         history = trainer.run(0)
         assert len(history) == trainer.outer_iteration == 1 + max_queued
@@ -313,7 +355,9 @@ def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
 
 def test_callbacks_in_order(tiny, tmp_path):
     diary = Diary()
-    with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[diary], checkpoint_every=2) as trainer:
+    with tiny.trainer(
+        run_dir=str(tmp_path / "run"), callbacks=[diary], checkpoint_every=2
+    ) as trainer:
         trainer.run(0)
     names = {
         1: ["iteration", "evaluation"],
@@ -334,9 +378,15 @@ def test_callbacks_in_order(tiny, tmp_path):
 def test_log_every_and_checkpoint_every(tiny, tmp_path):
     logger = Memory()
     config = CheckpointerConfig(directory=str(tmp_path / "steps"), max_to_keep=9)
-    trainer = tiny.trainer(num_checkpoints=5, log_every=2, checkpoint_every=3, logger=logger, checkpointer=config)
+    trainer = tiny.trainer(
+        num_checkpoints=5, log_every=2, checkpoint_every=3, logger=logger, checkpointer=config
+    )
     trainer.run(0)
-    assert [record.env_steps // 32 for record in logger.of("train")] == [2, 4, 5]  # the last one always
+    assert [record.env_steps // 32 for record in logger.of("train")] == [
+        2,
+        4,
+        5,
+    ]  # the last one always
     assert steps(tmp_path / "steps") == [0, 3, 5]
     trainer.close()
 
@@ -344,10 +394,30 @@ def test_log_every_and_checkpoint_every(tiny, tmp_path):
 def test_logged_names(tiny):
     logger = Memory()
     tiny.trainer(logger=logger).run(0)
-    names = ["policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm"]
-    wanted = {f"train/{name}" for name in [*names, "learning_rate", "steps_per_second", "avg_return", "avg_length", "episodes"]}
+    names = [
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "approx_kl",
+        "clip_fraction",
+        "explained_variance",
+        "grad_norm",
+    ]
+    wanted = {
+        f"train/{name}"
+        for name in [
+            *names,
+            "learning_rate",
+            "steps_per_second",
+            "avg_return",
+            "avg_length",
+            "episodes",
+        ]
+    }
     assert wanted <= logger.of("train")[-1].metrics.keys()
-    assert {"eval/avg_return", "eval/avg_length", "eval/sampled_avg_return"} <= logger.of("eval")[-1].metrics.keys()
+    assert {"eval/avg_return", "eval/avg_length", "eval/sampled_avg_return"} <= logger.of("eval")[
+        -1
+    ].metrics.keys()
     assert logger.info["hyperparameters.gamma"] == 0.99 and logger.info["env.id"] == "probe/Counter"
     assert all(np.isfinite(value) for record in logger.records for value in record.metrics.values())
     seconds = [record.wall_seconds for record in logger.records]
@@ -364,8 +434,16 @@ def test_eval_fn(tiny):
 
     tiny.trainer(logger=logger, eval_fn=eval_fn).run(0)
     assert shapes == [0, 32, 64, 96]  # the state of that evaluation, not of the one already running
-    assert [(record.text, record.env_steps) for record in logger.of("text")] == [("look", 0), ("bye", 96)]
-    assert [record.metrics.get("eval/extra") for record in logger.of("eval")] == [None, 2.0, None, None]
+    assert [(record.text, record.env_steps) for record in logger.of("text")] == [
+        ("look", 0),
+        ("bye", 96),
+    ]
+    assert [record.metrics.get("eval/extra") for record in logger.of("eval")] == [
+        None,
+        2.0,
+        None,
+        None,
+    ]
 
 
 def test_counters_are_exact_beyond_their_words(tiny):
@@ -382,10 +460,16 @@ def test_counters_are_exact_beyond_their_words(tiny):
 
 def test_prefill_is_counted_and_announced(tiny):
     trainer = tiny.trainer(
-        hyper={"normalize_observations": True}, total_steps=48, num_checkpoints=1, logger=(logger := Memory())
+        hyper={"normalize_observations": True},
+        total_steps=48,
+        num_checkpoints=1,
+        logger=(logger := Memory()),
     )
     trainer.run(0)
-    assert trainer.plan.prefill_steps == 16 and trainer.env_steps == trainer.state.learner.env_steps.to_int() == 48
+    assert (
+        trainer.plan.prefill_steps == 16
+        and trainer.env_steps == trainer.state.learner.env_steps.to_int() == 48
+    )
     assert logger.of("eval")[0].env_steps == 16
     assert "48 environment steps, of them 16 random ones" in logger.of("event")[0].text
 
@@ -400,12 +484,20 @@ def test_off_policy_settings_on_an_on_policy_algorithm(tiny, name):
 
 
 def test_instances_are_the_users_to_close(tiny, tmp_path):
-    logger, checkpointer = Memory(), Checkpointer(CheckpointerConfig(directory=str(tmp_path / "steps")))
-    with tiny.trainer(logger=logger, checkpointer=checkpointer, run_dir=str(tmp_path / "run")) as trainer:
+    logger, checkpointer = (
+        Memory(),
+        Checkpointer(CheckpointerConfig(directory=str(tmp_path / "steps"))),
+    )
+    with tiny.trainer(
+        logger=logger, checkpointer=checkpointer, run_dir=str(tmp_path / "run")
+    ) as trainer:
         trainer.run(0)
     assert not logger.closed and checkpointer.latest_step() == 3  # not closed: still answers
     checkpointer.close()
-    assert not (tmp_path / "run" / "metrics.jsonl").exists() and (tmp_path / "run" / "summary.json").exists()
+    assert (
+        not (tmp_path / "run" / "metrics.jsonl").exists()
+        and (tmp_path / "run" / "summary.json").exists()
+    )
 
 
 def test_paths_and_configs(tiny, tmp_path):
@@ -413,7 +505,9 @@ def test_paths_and_configs(tiny, tmp_path):
         trainer.run(0)
     assert len(read_records(tmp_path / "a.jsonl")) >= 7 and steps(tmp_path / "steps")[-1] == 3
     files = LoggerConfig(jsonl=str(tmp_path / "b.jsonl"), console=False)
-    with tiny.trainer(logger=files, checkpointer=CheckpointerConfig(directory=str(tmp_path / "more"))) as trainer:
+    with tiny.trainer(
+        logger=files, checkpointer=CheckpointerConfig(directory=str(tmp_path / "more"))
+    ) as trainer:
         trainer.run(0)
     assert len(read_records(tmp_path / "b.jsonl")) >= 7 and steps(tmp_path / "more")[-1] == 3
     with pytest.raises(ConfigError, match="cannot log to 5"):
@@ -423,7 +517,9 @@ def test_paths_and_configs(tiny, tmp_path):
 def test_checkpoints_of_another_run_are_not_mixed_in(tiny, tmp_path):
     with tiny.trainer(checkpointer=tmp_path / "steps") as trainer:
         trainer.run(0)
-        with pytest.raises(CheckpointError, match=r"checkpoints of another run already \(up to step 3\)"):
+        with pytest.raises(
+            CheckpointError, match=r"checkpoints of another run already \(up to step 3\)"
+        ):
             trainer.run(1)
 
 
@@ -465,7 +561,10 @@ def test_a_crash_is_logged_with_its_traceback_and_all_is_kept(tiny, tmp_path):
             trainer.run(0)
         assert diary.calls[-1] == "end"
         records = read_records(run / "metrics.jsonl")  # before anything is closed
-        assert records[-1].kind == "error" and 'raise ZeroDivisionError("in a callback")' in records[-1].text
+        assert (
+            records[-1].kind == "error"
+            and 'raise ZeroDivisionError("in a callback")' in records[-1].text
+        )
         assert [record.env_steps for record in records if record.kind == "train"] == [32, 64]
         assert steps(run / "checkpoints") == [0, 1] and not (run / "summary.json").exists()
     with tiny.trainer(run_dir=str(run), restore_checkpoint="auto") as trainer:
@@ -518,13 +617,23 @@ def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
         return jnp.nan * value.mean(), {"policy_loss": jnp.float32(0), "value_loss": value.mean()}
 
     run = tmp_path / "run"
-    trainer = tiny.trainer(a2c(A2CConfig(num_steps=4), loss=loss), run_dir=str(run), epochs_per_checkpoint=1, num_checkpoints=3)
-    with pytest.raises(NonFiniteError, match="every update of outer iteration 1 had a loss or gradient that is not finite"):
+    trainer = tiny.trainer(
+        a2c(A2CConfig(num_steps=4), loss=loss),
+        run_dir=str(run),
+        epochs_per_checkpoint=1,
+        num_checkpoints=3,
+    )
+    with pytest.raises(
+        NonFiniteError,
+        match="every update of outer iteration 1 had a loss or gradient that is not finite",
+    ):
         trainer.run(0)
     trainer.close()
     assert steps(run / "checkpoints") == [0]
     assert "NonFiniteError" in read_records(run / "metrics.jsonl")[-1].text
-    assert "custom" in yaml.safe_load((run / "config.yaml").read_text())  # a loss of one's own is no RunConfig
+    assert "custom" in yaml.safe_load(
+        (run / "config.yaml").read_text()
+    )  # a loss of one's own is no RunConfig
 
 
 # Files
@@ -551,7 +660,12 @@ def test_summary_and_config(tiny, tmp_path):
             r"[0-9a-f]{64}", summary["params_sha256"]
         )
         stored = run_config.load(run / "config.yaml")
-        assert (stored.seed, stored.algorithm, stored.env.id, stored.env.num_envs) == (4, "ppo", "probe/Counter", 2)
+        assert (stored.seed, stored.algorithm, stored.env.id, stored.env.num_envs) == (
+            4,
+            "ppo",
+            "probe/Counter",
+            2,
+        )
         assert stored.trainer == trainer.config and stored.network.hidden_sizes == (8,)
         assert yaml.safe_load((run / "config.yaml").read_text()) == run_config.to_dict(stored)
         assert (run / "learning_curve.png").stat().st_size > 1000
@@ -560,9 +674,12 @@ def test_summary_and_config(tiny, tmp_path):
 
 
 def test_another_evaluation_environment_is_no_run_config(tiny):
-    from rlkit.envs.probes import TimeLimitProbe
+    from rlkit.envs.probes.value_probes import TimeLimitProbe
 
-    trainer = tiny.trainer(env=tiny.env("probe/TimeLimitProbe"), eval_env=vectorize(TimeLimitProbe(max_episode_steps=3), 2))
+    trainer = tiny.trainer(
+        env=tiny.env("probe/TimeLimitProbe"),
+        eval_env=vectorize(TimeLimitProbe(max_episode_steps=3), 2),
+    )
     trainer.seed = 0
     assert "custom" in trainer.description()
 

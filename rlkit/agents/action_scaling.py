@@ -1,0 +1,85 @@
+"""Unit actions, in [-1, 1] whatever the bounds of the environment: the maps to and fro, and critics
+that value them.
+
+What agents of bounded continuous actions share.
+"""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.networks import Network, Torso, Twins, WithHead, acts_elsewhere, make_network
+from rlkit.errors import SpaceError, require
+from rlkit.spaces import Space, check_action_space
+from rlkit.types import Action
+
+# from here on bounds only say that there are none (such as the largest float32), and scaling by
+# them fails
+UNBOUNDED = 1e30
+
+
+def to_unit(box: spaces.Box, action: Action) -> Action:
+    """From the bounds of `box` to [-1, 1]; anything outside is clipped."""
+    center, half_width = _center_and_half_width(box)
+    return jnp.clip((action - center) / half_width, -1.0, 1.0)
+
+
+def from_unit(box: spaces.Box, unit_action: Action) -> Action:
+    """From [-1, 1] to the bounds of `box`, which rounding does not overstep."""
+    center, half_width = _center_and_half_width(box)
+    low, high = (np.asarray(bound, np.float32) for bound in (box.low, box.high))
+    return jnp.clip(center + half_width * unit_action, low, high)
+
+
+def bounded_box(space: Space, agent: str) -> spaces.Box:
+    """`space`, if it is a Box of floats with finite bounds; else raises `SpaceError` in the name of
+    `agent`.
+    """
+    if not isinstance(space, spaces.Box):
+        raise acts_elsewhere(agent, "a Box of continuous", space)
+    check_action_space(space)
+    require(
+        bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),
+        f"{agent} squashes its actions and needs finite bounds, got {space}",
+        "declare bounds that matter, such as spaces.Box(-1.0, 1.0, shape), or use actor_critic"
+        " (PPO, A2C)",
+        SpaceError,
+    )
+    return space
+
+
+def twin_critic(
+    observation_space: Space,
+    box: spaces.Box,
+    hidden_sizes: tuple[int, ...],
+    activation: str,
+    image_encoder: str,
+) -> Network:
+    """Two critics as one network, `apply(params, obs, unit_action)` -> [2, B]."""
+    size = math.prod(box.shape)
+    seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
+
+    def critic(rngs: nnx.Rngs) -> nnx.Module:
+        torso = Torso(seen, hidden_sizes, activation, image_encoder=image_encoder, rngs=rngs)
+        return WithHead(torso, hidden_sizes[-1], 1, 1.0, rngs=rngs)
+
+    return make_network(lambda rngs: TwinCritic(critic(rngs), critic(rngs)))
+
+
+class TwinCritic(Twins):
+    """Two critics: obs [B, ...], actions [B, ...] -> values [2, B]."""
+
+    def __call__(self, *inputs: Any) -> Array:
+        obs, action = inputs
+        return jnp.squeeze(super().__call__((obs, action.reshape(action.shape[0], -1))), -1)
+
+
+def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    """Float32 arrays of the box's shape."""
+    low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)
+    return np.asarray((low + high) / 2, np.float32), np.asarray((high - low) / 2, np.float32)

@@ -1,0 +1,345 @@
+"""`check_env`: finds the mistakes in an environment and says what to do about each."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.checking.gymnasium_env import host_findings
+from rlkit.envs.checking.gymnasium_rollout import raised
+from rlkit.envs.checking.host_batch import host_adapter_findings
+from rlkit.envs.checking.jax_rollout import (
+    limit_findings,
+    plain,
+    record,
+    record_adapter,
+    reset_findings,
+    same,
+    value_findings,
+)
+from rlkit.envs.jittable.contract import (
+    Finding,
+    TraceFailure,
+    finding_of,
+    space_findings,
+    trace,
+    trace_findings,
+)
+from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
+from rlkit.envs.registry import make_env
+from rlkit.errors import (
+    ConfigError,
+    EnvContractError,
+    EnvFailedError,
+    RlkitError,
+    SpaceError,
+    require,
+)
+from rlkit.spaces import abstract, example
+from rlkit.types import Key, PyTree, TimeStep
+
+LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
+
+OF_GYM = "import gymnasium as gym instead of gym; reset then returns (obs, info), step five values"
+PURE = "draw all randomness from the key (jax.random), and keep all memory in the state"
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckReport:
+    """What `check_env` found; printing it tells the story."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    measured: dict[str, float] = dataclasses.field(
+        default_factory=dict
+    )  # of host environments: steps, episodes, speed
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that break training."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that may be meant."""
+        return tuple(finding for finding in self.findings if finding.severity == "warning")
+
+    @property
+    def infos(self) -> tuple[Finding, ...]:
+        """Advice."""
+        return tuple(finding for finding in self.findings if finding.severity == "info")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors; warnings may remain."""
+        return not self.errors
+
+    def __str__(self) -> str:
+        mistakes = (
+            f"{len(self.errors)} error(s), {len(self.warnings)} warning(s)"
+            if self.errors or self.warnings
+            else ""
+        )
+        lines = [f"{self.name}: {mistakes or 'no mistakes found'}"]
+        for finding in (*self.errors, *self.warnings, *self.infos):
+            lines.append(f"  {finding.severity:7} {finding.what}")
+            lines += [f"          why: {finding.why}"] if finding.why else []
+            lines.append(f"          cure: {finding.cure}")
+        if self.measured:
+            lines.append(
+                "  "
+                + ", ".join(
+                    f"{name.replace('_', ' ')} {value:,g}" for name, value in self.measured.items()
+                )
+            )
+        return "\n".join(lines)
+
+
+def check_env(
+    env: "JaxEnv | EnvAdapter | gymnasium.Env | type[gymnasium.Env] | Callable[..., Any] | str",
+    *,
+    num_steps: int = 200,
+    raise_on_error: bool = True,
+    seed: int = 0,
+    env_arguments: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Runs `env` for `num_steps` random steps (past a declared time limit of up to 1000), and
+    reports mistakes.
+
+    Takes what `make_env` does, an id, a class or a function, called with `env_arguments`; or an
+    object: a `JaxEnv`, which is traced too, a `gymnasium.Env`, on which Gymnasium's own checker
+    runs as well, or an adapter (of one made by `vectorize` the environment inside is checked). What
+    runs on the host is closed afterwards, so train on another one. With `raise_on_error` raises
+    `EnvContractError` with the whole report if there is an error; warnings and infos never raise.
+    Raises `ConfigError` for an unknown id or arguments that it does not take.
+    """
+    require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
+    made = _made(env, dict(env_arguments or {}))
+    name = _name(env if isinstance(made, Finding) else made)
+    findings, measured = (
+        ([made], {}) if isinstance(made, Finding) else _check(made, name, num_steps, seed)
+    )
+    report = CheckReport(name, tuple(findings), measured)
+    if raise_on_error and not report.ok:
+        raise EnvContractError(str(report))
+    return report
+
+
+def _made(env: Any, arguments: dict[str, Any]) -> Any:
+    """The object to check of an id, a class or an object; a `Finding` where making it fails by its
+    own fault.
+    """
+    maker: Any = env
+    is_function = callable(env) and not hasattr(env, "step")
+    is_class = isinstance(env, type) and issubclass(env, gymnasium.Env)
+    if isinstance(env, type) and not is_class:
+        raise EnvContractError(
+            f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))"
+        )
+    if not (is_class or is_function or isinstance(env, str)):
+        require(
+            not arguments,
+            f"env_arguments are for an id or a class, got {_name(env)} made already",
+            "leave them out",
+        )
+        return env
+    try:
+        for_the_batch = (
+            not isinstance(env, str)
+            and arguments.keys() - inspect.signature(maker).parameters.keys()
+        )
+        return (
+            make_env(maker, 2, **arguments)
+            if isinstance(env, str) or for_the_batch
+            else maker(**arguments)
+        )
+    except (SpaceError, EnvContractError, EnvFailedError) as error:
+        return finding_of(error)
+    except Exception as error:
+        if isinstance(env, str) or isinstance(error, ConfigError):
+            raise
+        given, called = (
+            ", ".join(f"{name}={value!r}" for name, value in arguments.items()),
+            _name(env),
+        )
+        found = raised(f"{called}({given})", error)
+        cure = (
+            f"correct it, or pass what it needs: check_env({called}, env_arguments={{...}}) or"
+            f" {called}(...)"
+        )
+        return Finding("error", found.what, cure)
+
+
+def _name(env: Any) -> str:
+    """The id where there is one, else the class."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, type) or inspect.isfunction(env):
+        return env.__name__
+    if isinstance(env, gymnasium.Env):
+        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    spec, name = getattr(env, "spec", None), getattr(env, "name", None)
+    if isinstance(env, EnvAdapter) and not isinstance(spec, tuple) and isinstance(name, str):
+        return name
+    return (
+        spec[0]
+        if isinstance(spec, tuple)
+        else type(env.env if isinstance(env, VectorizedEnv) else env).__name__
+    )
+
+
+def _check(
+    env: Any, name: str, num_steps: int, seed: int
+) -> tuple[list[Finding], dict[str, float]]:
+    """(findings, what was measured) of an object."""
+    if isinstance(env, gymnasium.Env):
+        return host_findings(env, name, num_steps, seed)
+    inner = env.env if isinstance(env, VectorizedEnv) else env
+    if any(kind.__module__.partition(".")[0] == "gym" for kind in type(inner).__mro__):
+        why = "Gym is its unmaintained ancestor, with other results of reset and step"
+        return [Finding("error", f"{name} is an environment of the package gym", OF_GYM, why)], {}
+    if isinstance(inner, EnvAdapter) and not inner.is_jittable:
+        return host_adapter_findings(inner, name, num_steps, seed)
+    key = jax.random.key(seed)
+    if isinstance(inner, EnvAdapter):
+        return _adapter_findings(inner, key, num_steps), {}
+    return _env_findings(inner, key, num_steps), {}
+
+
+def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
+    """Each stage needs what the one before it found in order."""
+    missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
+    found = [
+        Finding("error", f"{type(env).__name__} has no method {name}", "write it (see JaxEnv)")
+        for name in missing
+    ]
+    found += space_findings(env)
+    for stage in (_trace_findings, _run_findings):
+        if any(finding.severity == "error" for finding in found):
+            break
+        found += stage(env, key, num_steps)
+    return found
+
+
+def _trace_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
+    before = _attributes(env)
+    found = list(trace_findings(env))
+    yield from found
+    changed = [name for name, value in _attributes(env).items() if before.get(name) != value]
+    if changed:
+        what = (
+            f"{type(env).__name__} writes to itself in reset or step ({', '.join(changed)});"
+            " compiled code does so only once"
+        )
+        yield Finding("error", what, "keep what changes in the state that step returns")
+    elif all(finding.severity == "warning" for finding in found):
+        yield from _batch_findings(env)
+
+
+def _batch_findings(env: JaxEnv) -> Iterator[Finding]:
+    name = type(env).__name__
+    try:
+        batch = vectorize(env, 2)
+        state, _ = trace(f"{name}.reset under vmap", batch.reset, jax.random.key(0))
+        trace(
+            f"{name}.step under vmap",
+            batch.step,
+            jax.random.key(0),
+            state,
+            example(env.action_space, (2,)),
+        )
+    except TraceFailure as failure:
+        yield failure.finding
+    except RlkitError as error:
+        yield finding_of(error)
+
+
+def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
+    name, limit = type(env).__name__, getattr(env, "max_episode_steps", None)
+    keys = jax.random.split(key, 8)
+    starts, obs = jax.lax.map(env.reset, keys)
+    if not same((starts, obs), jax.lax.map(lambda k: env.reset(k), keys)):
+        yield Finding("error", f"{name}.reset gives two results for one key", PURE)
+    if all((x == x[0]).all() for x in map(np.asarray, jax.tree.leaves(obs))):
+        what = f"{name}.reset gives the same observation for 8 different keys"
+        yield Finding(
+            "warning", what, "draw the start from the key, unless it is meant to be fixed"
+        )
+    seen = record(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
+    if not seen.repeatable.all():
+        yield Finding("error", f"{name}.step gives two results for one key, state and action", PURE)
+    yield from value_findings(name, env.observation_space, seen)
+    yield from limit_findings(name, limit, seen)
+    starts = jax.tree.map(np.asarray, plain(starts))
+    yield from reset_findings(name, getattr(env, "auto_reset", False), seen, starts)
+
+
+def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding]:
+    found = list(space_findings(env))
+    if found:
+        return found
+    name = type(env).__name__
+    try:
+        state, obs = trace(f"{name}.reset", env.reset, key)
+        action = example(env.action_space, (env.num_envs,))
+        after, step = trace(f"{name}.step", env.step, key, state, action)
+    except TraceFailure as failure:
+        return [failure.finding]
+    found += _adapter_shapes(env, state, obs, after, step)
+    if not found:
+        seen = record_adapter(env, key, _steps(num_steps, env.max_episode_steps))
+        found += value_findings(name, env.observation_space, seen)
+        found += limit_findings(name, env.max_episode_steps, seen)
+    return found
+
+
+def _adapter_shapes(
+    env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: Any
+) -> Iterator[Finding]:
+    name, wanted = type(env).__name__, abstract(env.observation_space, (env.num_envs,))
+    if not isinstance(step, TimeStep):
+        yield Finding(
+            "error", f"{name}.step returned {type(step).__name__}", "return (state, TimeStep(...))"
+        )
+        return
+    parts = (("reset obs", obs), ("step obs", step.obs), ("step next_obs", step.next_obs))
+    flags = jax.ShapeDtypeStruct((env.num_envs,), bool)
+    pairs = [(label, wanted, part) for label, part in parts]
+    pairs += [
+        ("step terminated", flags, step.terminated),
+        ("step truncated", flags, step.truncated),
+    ]
+    pairs += [("step reward", jax.ShapeDtypeStruct((env.num_envs,), np.float32), step.reward)]
+    for label, expected, got in pairs:
+        if _types(expected) != _types(got):
+            yield Finding(
+                "error",
+                f"{name} {label} is {_types(got)}, not {_types(expected)}",
+                "return arrays [num_envs, ...]",
+            )
+    old, new = _types(state, weak=True), _types(after, weak=True)
+    if old != new:
+        yield Finding(
+            "error",
+            f"{name}.step turns the state from {old} into {new}",
+            "keep structure, shapes and (strong) dtypes",
+        )
+
+
+def _types(tree: PyTree, *, weak: bool = False) -> Any:
+    return jax.tree.map(
+        lambda x: f"{x.dtype}{list(x.shape)}{'*' if weak and x.weak_type else ''}", tree
+    )
+
+
+def _steps(num_steps: int, limit: int | None) -> int:
+    return max(num_steps, limit + 1) if limit is not None and limit <= LONGEST_LIMIT else num_steps
+
+
+def _attributes(env: Any) -> dict[str, str]:
+    return {name: repr(value) for name, value in getattr(env, "__dict__", {}).items()}

@@ -1,0 +1,124 @@
+"""What EnvPool declares and returns, as `rlkit.envs` has it: 32-bit types, frames [H, W, C], bounds
+that mean what they say.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.errors import SpaceError, require
+from rlkit.spaces import Space, jax_dtype
+from rlkit.types import Obs
+
+OWN_INFO = {"env_id", "players", "elapsed_step"}  # bookkeeping of EnvPool, not of the environment
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without Gymnasium's remark that bounds lose digits: EnvPool writes them as float64."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)
+        yield
+
+
+def convert(space: Any) -> Any:
+    """`space` with Boxes in 32-bit types, frames [H, W, C], and infinite bounds where EnvPool means
+    that.
+
+    Its unbounded float spaces often reach from the smallest POSITIVE number to the largest (C++'s
+    numeric_limits).
+    """
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: convert(part) for name, part in space.spaces.items()})
+    if not isinstance(space, spaces.Box):
+        return space
+    low, high, dtype = space.low, space.high, jax_dtype(space)
+    if np.issubdtype(space.dtype, np.floating):
+        finfo = np.finfo(low.dtype)
+        low = np.where((low == finfo.tiny) | (low <= finfo.min), -np.inf, low)
+        high = np.where(high >= finfo.max, np.inf, high)
+    if _is_channels_first(space):
+        low, high = np.moveaxis(low, 0, -1), np.moveaxis(high, 0, -1)
+    return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+
+
+def _is_channels_first(space: Space) -> bool:
+    """Whether `space` holds frames [C, H, W], which not all of EnvPool do: bytes, fewer channels
+    than rows and columns.
+    """
+    shape = space.shape or ()
+    return (
+        isinstance(space, spaces.Box)
+        and space.dtype == np.uint8
+        and len(shape) == 3
+        and shape[0] < min(shape[1:])
+    )
+
+
+def observation(space: Space, raw: Any) -> Obs:
+    """Observations [N, ...] of EnvPool's `space` as those of `convert(space)`."""
+    if isinstance(space, spaces.Dict):
+        return {name: observation(part, raw[name]) for name, part in space.spaces.items()}
+    if _is_channels_first(space):
+        raw = np.ascontiguousarray(np.moveaxis(raw, 1, -1))
+    return raw.astype(jax_dtype(space), copy=False)  # EnvPool's arrays are fresh in every step
+
+
+def rescaled(space: Space) -> spaces.Box:
+    """The space of actions in [-1, 1] that stand for those of `space`; `SpaceError` unless that is
+    a bounded Box.
+    """
+    bounded = isinstance(space, spaces.Box) and space.is_bounded()
+    require(
+        bounded,
+        f"rescale_actions needs a Box with finite bounds, not {space}",
+        "leave it out",
+        SpaceError,
+    )
+    return spaces.Box(-1.0, 1.0, space.shape, np.float32)
+
+
+def action_range(space: Space) -> tuple[Any, Any]:
+    """(lowest action, number of actions) of a Discrete or MultiDiscrete space, for each
+    dimension.
+    """
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.nvec
+    assert isinstance(space, spaces.Discrete)
+    return space.start, space.n
+
+
+def replaced(obs: Obs, rows: np.ndarray, fresh: Obs) -> Obs:
+    """A copy of `obs` with `rows` taken from `fresh`."""
+
+    def put(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        out = old.copy()
+        out[rows] = new
+        return out
+
+    return jax.tree.map(put, obs, fresh)
+
+
+def final_info(info: dict[str, Any], done: np.ndarray) -> dict[str, Any]:
+    """The numbers of the infos of episodes that ended, [N, ...]; 0 in other rows."""
+    final = {}
+    for name, value in _flat(info):
+        if value.dtype.kind in "biuf" and len(value) == len(done):
+            final[name] = np.zeros(value.shape, jax.dtypes.canonicalize_dtype(value.dtype))
+            final[name][done] = value[done]
+    return final
+
+
+def _flat(info: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    for name, value in info.items():
+        if prefix + name in OWN_INFO:
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

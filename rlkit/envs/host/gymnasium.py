@@ -1,0 +1,523 @@
+"""Gymnasium environments on the host: any `gymnasium.Env`, one after the other in this process or
+one process for each.
+"""
+
+import contextlib
+import copy
+import inspect
+import os
+import select
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import CloudpickleWrapper
+
+from rlkit.envs.host.base import (
+    HostState,
+    check_finite,
+    check_num_envs,
+    check_state,
+    compute_inline,
+    seeds,
+)
+from rlkit.envs.host.gymnasium_vector import InProcess, Watchdog, Workers, close
+from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Pulse, Recipe
+from rlkit.errors import (
+    ConfigError,
+    EnvContractError,
+    EnvFailedError,
+    RlkitError,
+    UnknownNameError,
+    did_you_mean,
+    require,
+)
+from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
+from rlkit.types import Key, Obs, TimeStep
+
+VECTORIZATIONS = ("sync", "async")
+CONTEXTS = ("forkserver", "spawn")
+# Which adapter an environment that was given as an object serves; two that step it would mix their
+# episodes.
+_owners: weakref.WeakKeyDictionary[gymnasium.Env[Any, Any], object] = weakref.WeakKeyDictionary()
+EXTRAS = {
+    "mujoco": "mujoco",
+    "box2d": "box2d",
+    "ale": "atari",
+    "cv2": "atari",
+    "opencv": "atari",
+    "pygame": "render",
+}
+
+
+class GymnasiumAdapter:
+    """`num_envs` copies of a Gymnasium environment as a `HostAdapter`.
+
+    `env` is an id ("HalfCheetah-v5", "ALE/Breakout-v5"), a `gymnasium.Env` class, a callable that
+    returns an environment, or one environment (then `num_envs` is 1, in this process, and closing
+    it is left to you). Other keyword arguments go to `gymnasium.make` or the callable.
+
+    - `vectorization`: "sync" steps them one after the other here, "async" gives each a process of
+      its own, which pays off where a step takes much longer than the 0.1 ms of talking to a
+      process.
+    - `context`: how processes start, "forkserver" or "spawn". They import your script, so it needs
+      `if __name__ == "__main__":`. Classes of your script travel by value, those of a module by
+      name: processes import it (where they cannot, as in a test,
+      `cloudpickle.register_pickle_by_value(module)` sends them by value too).
+    - `step_timeout`: seconds until environments that do not answer count as hanging; `None`: never.
+      Processes that hang are ended and `EnvFailedError` names them. Nothing can interrupt one that
+      hangs in this process: a watchdog prints where it hangs and ends the process with exit code
+      70.
+    - `max_episode_steps`: time limit; `None`: the environment's own.
+    - `rescale_actions`: the actions of the adapter are in [-1, 1] and scaled to the bounds of the
+      environment's Box.
+    - `render_mode`: "rgb_array" for `render`.
+
+    Raises `UnknownNameError`, `ConfigError`, `SpaceError`, `EnvContractError` or, where building it
+    fails otherwise, `EnvFailedError`, all before any process starts.
+    """
+
+    is_jittable = False
+
+    def __init__(
+        self,
+        env: (
+            str
+            | type[gymnasium.Env[Any, Any]]
+            | Callable[..., gymnasium.Env[Any, Any]]
+            | gymnasium.Env[Any, Any]
+        ),
+        num_envs: int,
+        *,
+        spec: tuple[str, dict[str, Any]] | None = None,
+        vectorization: str = "sync",
+        context: str = "forkserver",
+        step_timeout: float | None = 300.0,
+        max_episode_steps: int | None = None,
+        rescale_actions: bool = False,
+        render_mode: str | None = None,
+        **kwargs: Any,
+    ):
+        compute_inline()
+        check_num_envs(num_envs)
+        _check_settings(vectorization, context, step_timeout, max_episode_steps)
+        named = render_mode is None or isinstance(render_mode, str)
+        require(named, f"render_mode is {render_mode!r}", "pass 'rgb_array', or None")
+        if isinstance(env, gymnasium.Env):
+            one = num_envs == 1 and vectorization == "sync" and not kwargs and render_mode is None
+            require(
+                one,
+                "one gymnasium.Env cannot be copied or changed",
+                "pass its class or a function, or num_envs=1 alone",
+            )
+        self.recipe = Recipe(
+            env=_resolved(env),
+            kwargs=kwargs,
+            max_episode_steps=max_episode_steps,
+            rescale_actions=rescale_actions,
+            render_mode=render_mode,
+        )
+        self.name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+        self.vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
+        self._pulse = Pulse()
+        self.num_envs = num_envs
+        self.spec = spec
+        self.observation_space, self.action_space, self.max_episode_steps = self._examine()
+        if vectorization == "async":
+            self._check_can_travel()
+        self._clear()
+        self._resets = 0
+        self._token = object()
+
+    @property
+    def instance(self) -> gymnasium.Env[Any, Any] | None:
+        """The innermost environment, where one was given as an object."""
+        return self.recipe.env.unwrapped if self.recipe.is_instance else None
+
+    def reset(self, key: Key) -> tuple[HostState, Obs]:
+        """New episodes everywhere, seeded from `key` ([] or one for each of S seeds); starts the
+        simulators if need be.
+        """
+        if self.instance is not None:
+            _owners[self.instance] = self._token
+        env_seeds = seeds(key, self.num_envs)
+        if self._pending:
+            self.step_wait()
+        with self._cleared_after_faults():
+            if self._run is None:
+                self._start()
+            assert self._run is not None
+            obs = _cast(self._run.reset(env_seeds), self._dtypes)
+            check_finite(obs, np.zeros(self.num_envs, np.float32))
+        self._resets += 1
+        return HostState(resets=np.asarray(self._resets, np.int32)), obs
+
+    def step(self, key: Key | None, state: HostState, action: Any) -> tuple[HostState, TimeStep]:
+        """One step of every environment; those whose episode ends start a new one. `key` is
+        ignored.
+        """
+        check_state(state, self._resets)
+        self.step_async(action)
+        return state, self.step_wait()
+
+    def step_async(self, action: Any) -> None:
+        """Starts a step of every environment; `action` is [N, ...], clipped to the bounds
+        of a Box.
+        """
+        if self._run is None or self._pending:
+            cure = "call step_wait first" if self._pending else "call reset first"
+            raise EnvContractError(f"a step of {self.name} cannot start now; {cure}")
+        if self.instance is not None and _owners.get(self.instance) is not self._token:
+            raise EnvContractError(
+                f"{self.name} was reset through another adapter, so another run or evaluation uses"
+                " it too; make an environment for each"
+            )
+        action = self._conform(action)
+        try:  # not the context manager: this is the hot path
+            self._run.step_async(action)
+        except BaseException:
+            self._stop(graceful=False)
+            raise
+        self._pending = True
+
+    def step_wait(self) -> TimeStep:
+        """What the step that was started did. `next_obs` is `obs` itself where no episode ended:
+        write into neither.
+        """
+        if self._run is None or not self._pending:
+            raise EnvContractError(f"{self.name} has no step to wait for; call step_async first")
+        try:
+            time_step = self._time_step(*self._run.step_wait())
+        except BaseException:
+            self._stop(graceful=False)
+            raise
+        self._pending = False
+        return time_step
+
+    def remake(self, num_envs: int) -> "GymnasiumAdapter":
+        """A fresh adapter of the same recipe. Raises `ConfigError` if it was made of one
+        environment.
+        """
+        check_num_envs(num_envs)
+        cure = "pass its class, or a function that returns a new one"
+        require(
+            not self.recipe.is_instance,
+            f"{self.name} was passed as an object, which cannot be made again",
+            cure,
+        )
+        fresh = copy.copy(self)
+        fresh.num_envs = num_envs
+        fresh._pulse = Pulse()
+        fresh._clear()
+        fresh._resets = 0
+        fresh._token = object()
+        return fresh
+
+    def render(self) -> np.ndarray:
+        """Pictures of all environments, [N, H, W, 3] uint8. Raises `ConfigError` without
+        `render_mode="rgb_array"`.
+        """
+        mode = self._render_mode
+        require(
+            mode == "rgb_array",
+            f"{self.name} has render_mode={mode!r}",
+            "pass render_mode='rgb_array' to draw it",
+        )
+        if self._run is None or self._pending:
+            raise EnvContractError(
+                f"{self.name} cannot be drawn now; call reset, or step_wait, first"
+            )
+        with self._cleared_after_faults():
+            return np.stack([np.asarray(frame, np.uint8) for frame in self._run.render()])
+
+    def close(self) -> None:
+        """Ends the simulators; the next reset starts new ones."""
+        self._stop(graceful=True)
+
+    def _time_step(
+        self, buffers: Any, reward: Any, terminated: Any, truncated: Any, infos: dict[str, Any]
+    ) -> TimeStep:
+        """What the vector environment returned, in our types and checked; nothing of it is a
+        buffer.
+        """
+        obs = next_obs = _cast(buffers, self._dtypes)
+        info: Any = {}
+        reward = reward.astype(np.float32)
+        if "_final_obs" in infos:
+            next_obs = _cast(buffers, self._dtypes)
+            for index in infos["_final_obs"].nonzero()[0]:
+                _put(next_obs, index, infos["final_obs"][index])
+            info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
+            check_finite(obs, reward)
+        check_finite(next_obs, reward)
+        return TimeStep(
+            obs=obs,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            next_obs=next_obs,
+            info=info,
+        )
+
+    def _start(self) -> None:
+        pulse = self._pulse if self.vectorization == "sync" else None
+        factories = [
+            GuardFactory(
+                self.recipe, index, self.observation_space, self.action_space, os.getpid(), pulse
+            )
+            for index in range(self.num_envs)
+        ]
+        if pulse is not None:
+            self._run = InProcess(factories, pulse, self._step_timeout)
+        else:
+            self._run = Workers(factories, self._context, self._step_timeout)
+        self._finalizer = weakref.finalize(self, self._run.stop, graceful=True)
+
+    def _stop(self, *, graceful: bool) -> None:
+        run, finalizer = self._run, self._finalizer
+        self._clear()
+        if run is not None and finalizer is not None:
+            finalizer.detach()
+            run.stop(graceful=graceful)
+
+    def _clear(self) -> None:
+        self._run: InProcess | Workers | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
+        self._pending = False
+
+    @contextlib.contextmanager
+    def _cleared_after_faults(self) -> Iterator[None]:
+        """After any error nothing of the simulators is left: no stale answer, no process."""
+        try:
+            yield
+        except BaseException:
+            self._stop(graceful=False)
+            raise
+
+    def _examine(self) -> tuple[Space, Space, int | None]:
+        """The spaces and time limit, from one environment that is built for it and closed."""
+        watchdog, pulse = Watchdog(self._pulse, self._step_timeout), self._pulse
+        pulse.phase = "construction"
+        try:
+            with _construction_errors(self.name, self.recipe):
+                env = self.recipe.build()
+            try:
+                check_observation_space(env.observation_space)
+                check_action_space(env.action_space)
+                self._render_mode = env.render_mode
+                self._dtypes = map_space(jax_dtype, env.observation_space)
+                return env.observation_space, env.action_space, time_limit(env)
+            finally:
+                pulse.phase = "close"
+                if not self.recipe.is_instance:
+                    close(env, 0)
+        finally:
+            pulse.phase = ""
+            watchdog.stop()
+
+    def _check_can_travel(self) -> None:
+        try:
+            CloudpickleWrapper(self.recipe).__getstate__()  # pyright: ignore[reportArgumentType]
+        except Exception as error:
+            raise ConfigError(
+                f"{self.name} cannot be sent to worker processes ({type(error).__name__}: {error});"
+                " let the function build what it needs, or use vectorization='sync'"
+            ) from error
+
+    def _conform(self, action: Any) -> np.ndarray:
+        """`action` as a fresh array in the action space's dtype, within the bounds of a Box."""
+        space = self.action_space
+        action = np.array(action, dtype=space.dtype)
+        if action.shape != (self.num_envs, *(space.shape or ())):
+            raise EnvContractError(
+                f"actions have shape {action.shape}; pass {(self.num_envs, *(space.shape or ()))}"
+            )
+        if isinstance(space, spaces.Box):
+            np.maximum(action, space.low, out=action)
+            np.minimum(action, space.high, out=action)
+        return action
+
+
+def _cast(obs: Any, dtypes: Any) -> Any:
+    """A copy of observations [N, ...] in `dtypes`, a dict, tuple or dtype."""
+    if isinstance(dtypes, dict):
+        return {name: _cast(obs[name], dtype) for name, dtype in dtypes.items()}
+    if isinstance(dtypes, tuple):
+        return tuple(_cast(part, dtype) for part, dtype in zip(obs, dtypes, strict=True))
+    return obs.astype(dtypes)
+
+
+def _put(batch: Any, index: int, obs: Any) -> None:
+    """Writes one observation into row `index` of a batch."""
+    if isinstance(batch, dict):
+        for name, part in batch.items():
+            _put(part, index, obs[name])
+    elif isinstance(batch, tuple):
+        for part, own in zip(batch, obs, strict=True):
+            _put(part, index, own)
+    else:
+        batch[index] = obs
+
+
+def _numbers(reports: np.ndarray, num_envs: int) -> dict[str, np.ndarray]:
+    """Arrays [N, ...] float32 of what ended episodes reported; NaN where nothing was reported or it
+    had another shape.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for index, report in enumerate(reports):
+        for name, value in report or ():
+            array = arrays.setdefault(
+                name, np.full((num_envs, *np.shape(value)), np.nan, np.float32)
+            )
+            if array.shape[1:] == np.shape(value):
+                array[index] = value
+    return arrays
+
+
+def _check_settings(
+    vectorization: str, context: str, step_timeout: float | None, max_episode_steps: int | None
+) -> None:
+    require(
+        vectorization in VECTORIZATIONS,
+        f"vectorization is {vectorization!r}",
+        did_you_mean(vectorization, VECTORIZATIONS),
+    )
+    possible = vectorization == "sync" or hasattr(select, "poll")
+    require(possible, "vectorization='async' needs Linux or macOS", "use vectorization='sync'")
+    require(
+        context != "fork",
+        "context='fork' copies a process whose JAX threads it stops, and hangs",
+        "use 'forkserver'",
+    )
+    require(context in CONTEXTS, f"context is {context!r}", did_you_mean(context, CONTEXTS))
+    number = (
+        isinstance(step_timeout, (int, float))
+        and not isinstance(step_timeout, bool)
+        and step_timeout > 0
+    )
+    require(
+        step_timeout is None or number,
+        f"step_timeout is {step_timeout!r}",
+        "pass seconds > 0, or None for no limit",
+    )
+    whole = (
+        isinstance(max_episode_steps, int)
+        and not isinstance(max_episode_steps, bool)
+        and max_episode_steps > 0
+    )
+    require(
+        max_episode_steps is None or whole,
+        f"max_episode_steps is {max_episode_steps!r}",
+        "pass a positive integer, or None for the environment's own limit",
+    )
+
+
+def _resolved(env: Any) -> Any:
+    """What a recipe holds of `env`: the registered spec of an id, other things as they are."""
+    if isinstance(env, str) and not env.startswith(ATARI):
+        require(
+            ":" not in env,
+            f"{env!r} names a module to import",
+            "import it yourself and pass the id, or the class itself",
+        )
+        try:
+            return gymnasium.spec(env)
+        except gymnasium.error.Error as error:
+            known = [f"gymnasium/{name}" for name in gymnasium.registry]
+            text = str(error).strip().rstrip(".")
+            raise UnknownNameError(
+                f"there is no environment {env!r} ({text}); {did_you_mean(env, known)}"
+            ) from None
+    require(
+        isinstance(env, (str, gymnasium.Env)) or callable(env),
+        f"env is {env!r}",
+        "pass an id, a gymnasium.Env class, a function that returns an environment, or one"
+        " environment",
+    )
+    return env
+
+
+@contextlib.contextmanager
+def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
+    """Turns what building an environment raises into one line with the cure."""
+    _check_arguments(name, recipe)
+    try:
+        yield
+    except RlkitError:
+        raise
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise ConfigError(
+            f"{name} needs a package that is missing ({error}); {_install(recipe, error)}"
+        ) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(
+            f"{name} cannot be built: {error}; correct its id or arguments"
+        ) from error
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise _broken(name, error) from error
+        settings = inspect.signature(GymnasiumAdapter).parameters
+        near = [
+            hint
+            for given in recipe.kwargs
+            if (hint := did_you_mean(given, settings)).startswith("did you mean")
+        ]
+        cure = near[0] if near else "leave them out or correct them"
+        raise ConfigError(f"{name} does not take these arguments: {error}; {cure}") from error
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> EnvFailedError:
+    text = "".join(traceback.format_exception(error))
+    return EnvFailedError(
+        f"{name} cannot be built: it raised {type(error).__name__}: {error}; correct it\n\n{text}"
+    )
+
+
+def _install(recipe: Recipe, error: Exception) -> str:
+    where = f"{getattr(recipe.env, 'entry_point', recipe.env)} {error}".lower()
+    extra = next((extra for word, extra in EXTRAS.items() if word in where), None)
+    return f'pip install "rlkit[{extra}]"' if extra else "install it"
+
+
+def _check_arguments(name: str, recipe: Recipe) -> None:
+    if isinstance(recipe.env, str) or not callable(recipe.env):
+        return
+    try:
+        signature = inspect.signature(recipe.env)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    kwargs = (
+        recipe.kwargs
+        if recipe.render_mode is None
+        else {**recipe.kwargs, "render_mode": recipe.render_mode}
+    )
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}: {error}; it takes {', '.join(signature.parameters) or 'no arguments'}"
+        ) from error
+
+
+def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    """The steps after which `env` truncates an episode: the least that a TimeLimit, its spec or
+    itself knows of.
+    """
+    limits: list[Any] = [env.spec.max_episode_steps if env.spec is not None else None]
+    if env.has_wrapper_attr("max_episode_steps"):
+        limits.append(env.get_wrapper_attr("max_episode_steps"))
+    layer = env
+    while isinstance(layer, gymnasium.Wrapper):
+        limits.append(
+            layer._max_episode_steps if isinstance(layer, gymnasium.wrappers.TimeLimit) else None
+        )
+        layer = layer.env
+    return min(
+        (int(limit) for limit in limits if isinstance(limit, (int, np.integer))), default=None
+    )

@@ -1,0 +1,359 @@
+"""What runs beside each Gymnasium simulator: how it is built, and a guard around it. Imports no
+JAX: workers import this.
+"""
+
+import copy
+import dataclasses
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from rlkit.errors import EnvContractError, require
+
+NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
+NO_INFO: dict[str, Any] = {}  # what a guard reports of every other step
+ATARI = "ALE/"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How ONE environment is built, in this process or in a worker."""
+
+    # a gymnasium EnvSpec, an id of an Atari game, a class or callable, or one gymnasium.Env
+    env: Any
+    kwargs: dict[str, Any]
+    max_episode_steps: int | None
+    rescale_actions: bool
+    render_mode: str | None
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether `env` is the environment itself, which is the user's to close."""
+        return isinstance(self.env, gymnasium.Env)
+
+    def build(self) -> gymnasium.Env[Any, Any]:
+        """A new environment (the very instance of one that was given). Raises whatever it raises,
+        and `EnvContractError`.
+        """
+        kwargs = (
+            dict(self.kwargs)
+            if self.render_mode is None
+            else {**self.kwargs, "render_mode": self.render_mode}
+        )
+        env, limit = self.env, self.max_episode_steps
+        if isinstance(env, EnvSpec):
+            # A spec rather than an id: what the user registered is unknown to a worker. rlkit has a
+            # checker of its own.
+            env, limit = (
+                gymnasium.make(env, max_episode_steps=limit, disable_env_checker=True, **kwargs),
+                None,
+            )
+        elif isinstance(env, str):
+            from rlkit.envs.host.atari import make_atari
+
+            env, limit = make_atari(env, max_episode_steps=limit, **kwargs), None
+        elif not self.is_instance:
+            env = env(**kwargs)
+        check_is_env(env)
+        env = env if limit is None else gymnasium.wrappers.TimeLimit(env, limit)
+        if self.rescale_actions:
+            check_rescalable(env.action_space)
+            env = gymnasium.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
+        return env
+
+
+def check_is_env(env: Any) -> None:
+    """Raises `EnvContractError` unless `env` is a `gymnasium.Env` with spaces, `reset` and `step`
+    of its own.
+    """
+    kind = type(env).__name__
+    if not isinstance(env, gymnasium.Env):
+        cure = (
+            "see docs of gymnasium on how to port it"
+            if hasattr(env, "step")
+            else "return one gymnasium.Env"
+        )
+        raise EnvContractError(f"{kind} is not a gymnasium.Env; {cure}")
+    inner = env.unwrapped
+    for method in ("reset", "step"):
+        if getattr(type(inner), method) is getattr(gymnasium.Env, method):
+            raise EnvContractError(f"{type(inner).__name__} has no method {method!r}; define it")
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name, None)
+        if not isinstance(space, gymnasium.Space):
+            raise EnvContractError(
+                f"{kind}.{name} is {space!r}; set it to a gymnasium space in __init__"
+            )
+
+
+def check_rescalable(space: gymnasium.Space[Any]) -> None:
+    """Raises `ConfigError` unless actions in `space` can be scaled to [-1, 1]: a Box with finite
+    bounds.
+    """
+    box = isinstance(space, gymnasium.spaces.Box)
+    require(
+        box,
+        f"rescale_actions=True, but the action space is {space}",
+        "leave it out: only Box actions are rescaled",
+    )
+    finite = box and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
+    require(
+        finite,
+        f"rescale_actions=True needs finite bounds, but the action space is {space}",
+        "give it bounds, or leave it out",
+    )
+
+
+class Pulse:
+    """What the environments of one process are doing: written by guards, read by the watchdog's
+    thread.
+    """
+
+    __slots__ = ("beats", "index", "phase")
+
+    def __init__(self) -> None:
+        self.beats = 0  # grows with every call into an environment
+        self.index = 0  # of the environment called last
+        self.phase = ""  # "" while none is being called
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One environment's exception as text, fit for a pipe."""
+
+    index: int
+    phase: str  # "construction", "reset", "step", "render"
+    steps: int  # of this environment since it was built, the failing one included
+    action: str
+    error: str
+    traceback: str
+
+    def __str__(self) -> str:
+        when = f"step {self.steps} (action {self.action})" if self.phase == "step" else self.phase
+        return f"environment {self.index} raised {self.error} in {when}"
+
+
+class EnvRaised(Exception):
+    """An environment raised; `args[0]` is the `Failure`."""
+
+    @property
+    def failure(self) -> Failure:
+        """What happened; Gymnasium raises the exception of a worker inside another one of
+        its type.
+        """
+        return self.args[0].failure if isinstance(self.args[0], EnvRaised) else self.args[0]
+
+
+class Guard:
+    """The environment that a vector environment sees: built at the first reset, so that building is
+    watched like a step.
+
+    Its exceptions are `EnvRaised`. The observation that ends an episode is a copy, because an
+    environment may return the same array every time and the reset that follows would overwrite it.
+    Infos are dropped, but for the numbers of the last one of an episode. It has a `metadata` of its
+    own, because vector environments write into that of the class.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        index: int,
+        observation_space: Any,
+        action_space: Any,
+        pulse: Pulse,
+        *,
+        in_worker: bool = False,
+    ):
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.metadata: dict[str, Any] = {}
+        self.render_mode = recipe.render_mode
+        self._recipe = recipe
+        self._index = index
+        self._pulse = pulse
+        self._steps = 0
+        # shared memory broadcasts what does not fit; in one process Gymnasium refuses it
+        self._checks_always = in_worker
+        self._env: gymnasium.Env[Any, Any] | None = None
+        self._env_step: Callable[[Any], Any] = lambda action: None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The first observation of a new episode."""
+        pulse = self._pulse
+        pulse.index, pulse.phase, pulse.beats = self._index, "reset", pulse.beats + 1
+        phase = "construction" if self._env is None else "reset"
+        try:
+            env = self._built()
+            phase = "reset"
+            obs, _ = env.reset(seed=seed, options=options)
+            check_observation(self.observation_space, obs)
+        except Exception as error:
+            raise self._raised(phase, error) from error
+        pulse.phase = "step"  # SAME_STEP goes on with the other environments' steps
+        return obs, NO_INFO
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step; the hot path."""
+        pulse = self._pulse
+        pulse.index = self._index
+        pulse.beats += 1
+        self._steps += 1
+        try:
+            obs, reward, terminated, truncated, info = self._env_step(action)
+            if self._steps == 1 or self._checks_always:
+                check_observation(self.observation_space, obs)
+                check_reward(reward)
+            if terminated or truncated:
+                return copy.deepcopy(obs), reward, terminated, truncated, {NUMBERS: numbers(info)}
+        except Exception as error:
+            raise self._raised("step", error, action) from error
+        return obs, reward, terminated, truncated, NO_INFO
+
+    def render(self) -> Any:
+        """A picture of this environment."""
+        try:
+            return None if self._env is None else self._env.render()
+        except Exception as error:
+            raise self._raised("render", error) from error
+
+    def close(self) -> None:
+        """Closes the environment, unless it is the user's own instance."""
+        if self._env is not None and not self._recipe.is_instance:
+            self._env.close()
+
+    def get_wrapper_attr(self, name: str) -> Any:
+        """How a worker finds `render`."""
+        return getattr(self, name)
+
+    def _built(self) -> gymnasium.Env[Any, Any]:
+        if self._env is None:
+            env = self._recipe.build()
+            for name in ("observation_space", "action_space"):
+                if getattr(env, name) != getattr(self, name):
+                    raise EnvContractError(
+                        f"its {name} is {getattr(env, name)}, that of the first one built"
+                        f" {getattr(self, name)}; let every copy have the same spaces"
+                    )
+            self._env, self._env_step = env, env.step
+        return self._env
+
+    def _raised(self, phase: str, error: Exception, action: Any = None) -> EnvRaised:
+        self._pulse.phase = ""
+        text = "".join(traceback.format_exception(error))
+        shown = repr(action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action)
+        return EnvRaised(
+            Failure(
+                self._index, phase, self._steps, shown, f"{type(error).__name__}: {error}", text
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GuardFactory:
+    """Makes the guard of environment `index`; a vector environment calls it, in a worker process or
+    here.
+    """
+
+    recipe: Recipe
+    index: int
+    observation_space: Any
+    action_space: Any
+    parent: int  # process id of the adapter
+    pulse: Pulse | None = None  # None: of its own
+
+    def __call__(self) -> Any:  # a Guard; typed for Gymnasium, which wants an Env
+        in_worker = os.getpid() != self.parent
+        if in_worker:
+            settle_worker()
+        pulse = self.pulse or Pulse()
+        return Guard(
+            self.recipe,
+            self.index,
+            self.observation_space,
+            self.action_space,
+            pulse,
+            in_worker=in_worker,
+        )
+
+
+def settle_worker() -> None:
+    """Makes this worker process leave Ctrl-C to its parent, tell where it was when it crashes, and
+    die with its parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    threading.Thread(target=_die_with_parent, name="rlkit-parent-watch", daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """A worker that waits for commands notices by itself that its parent is gone; one in the middle
+    of a step does not.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The numbers and arrays of numbers in `info`, by name."""
+    return tuple(
+        (name, value)
+        for name, value in info.items()
+        if isinstance(value, (int, float, np.number, np.bool_))
+        or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
+    )
+
+
+def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observation") -> None:
+    """Raises `EnvContractError` if an observation lacks parts of `space`, or has them in another
+    shape or kind of number.
+
+    Vector environments broadcast, reshape and round in silence what does not fit.
+    """
+    if isinstance(space, gymnasium.spaces.Dict):
+        for name, part in space.spaces.items():
+            if not isinstance(obs, dict) or name not in obs:
+                raise EnvContractError(
+                    f"{path} has no key {name!r}, which its space {space} declares; return all keys"
+                )
+            check_observation(part, obs[name], f"{path}[{name!r}]")
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
+            raise EnvContractError(
+                f"{path} is no tuple of {len(space.spaces)}, as its space {space} declares;"
+                " return one"
+            )
+        for index, part in enumerate(space.spaces):
+            check_observation(part, obs[index], f"{path}[{index}]")
+    else:
+        array = np.asarray(obs)
+        if array.shape != space.shape:
+            raise EnvContractError(
+                f"{path} has shape {array.shape}, its space {space} says {space.shape}; correct one"
+                " of them"
+            )
+        if not np.can_cast(array.dtype, space.dtype or array.dtype, "same_kind"):
+            raise EnvContractError(
+                f"{path} is of {array.dtype}, its space {space} says {space.dtype}; correct one of"
+                " them"
+            )
+
+
+def check_reward(reward: Any) -> None:
+    """Raises `EnvContractError` unless `reward` is one number."""
+    if np.ndim(reward) != 0 or np.asarray(reward).dtype.kind not in "biuf":
+        raise EnvContractError(f"the reward is {reward!r}; return one float")

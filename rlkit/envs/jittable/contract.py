@@ -1,0 +1,290 @@
+"""The contract of `JaxEnv`, checked on shapes and types alone: what `vectorize` insists on and
+`check_env` reports.
+
+Nothing here runs an environment: `reset` and `step` are traced once each.
+"""
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.errors import EnvContractError, RlkitError, SpaceError
+from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
+from rlkit.types import Obs, PyTree
+
+SIX = "return (state, obs, reward, terminated, truncated, info)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One mistake: what is wrong, what to do about it, and where that is not plain why it matters.
+
+    Errors break training, warnings may be meant, infos are advice.
+    """
+
+    severity: Literal["error", "warning", "info"]
+    what: str
+    cure: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.what}; {self.cure}"
+
+
+def finding_of(error: RlkitError) -> Finding:
+    """An error of ours, "problem; cure", as a finding; a traceback behind an empty line is left
+    out.
+    """
+    what, _, cure = str(error).split("\n\n")[0].rpartition("; ")
+    return Finding("error", what or cure, cure.splitlines()[0] if what else "correct it")
+
+
+class TraceFailure(Exception):
+    """A call that could not be traced; `finding` says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+def check_spaces(env: JaxEnv | EnvAdapter) -> None:
+    """Raises `EnvContractError` without spaces, `SpaceError` for spaces that agents cannot use."""
+    for name, check in (
+        ("observation_space", check_observation_space),
+        ("action_space", check_action_space),
+    ):
+        space = getattr(env, name, None)
+        if not isinstance(space, spaces.Space):
+            raise EnvContractError(
+                f"{type(env).__name__}.{name} is {space!r}; set it to a gymnasium space, such as"
+                " spaces.Box(...)"
+            )
+        check(space)
+
+
+def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
+    """The same as findings."""
+    try:
+        check_spaces(env)
+    except (EnvContractError, SpaceError) as error:
+        yield finding_of(error)
+
+
+def trace_findings(env: JaxEnv) -> Iterator[Finding]:
+    """Mistakes that one trace of `reset` and one of `step` show, up to the first that hides the
+    others. Needs valid spaces.
+    """
+    name = type(env).__name__
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    try:
+        reset = trace(f"{name}.reset", env.reset, key)
+        if not (isinstance(reset, tuple) and len(reset) == 2):
+            yield Finding(
+                "error",
+                f"{name}.reset returned {_count(reset)}, not (state, obs)",
+                "return the state, then the obs",
+            )
+            return
+        state, obs = reset
+        if fits(env.observation_space, state) and not fits(env.observation_space, obs):
+            what = (
+                f"{name}.reset returned (obs, state): the first value fits the observation space,"
+                " the second does not"
+            )
+            yield Finding("error", what, "return (state, obs)")
+            return
+        yield from _obs_findings(f"{name}.reset observation", env.observation_space, obs)
+        action = jax.ShapeDtypeStruct(env.action_space.shape or (), jax_dtype(env.action_space))
+        step = trace(f"{name}.step", env.step, key, state, action)
+    except TraceFailure as failure:
+        yield failure.finding
+        return
+    if isinstance(step, tuple) and len(step) == 6:
+        yield from _step_findings(env, state, step)
+    else:
+        yield Finding(
+            "error", f"{name}.step returned {_count(step)} instead of six", _tuple_cure(step)
+        )
+
+
+def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterator[Finding]:
+    name = type(env).__name__
+    next_state, obs, reward, terminated, truncated, info = step
+    if fits(env.observation_space, next_state) and not fits(env.observation_space, obs):
+        yield Finding(
+            "error",
+            f"{name}.step returned (obs, state, ...): the first value fits the observation space",
+            SIX,
+        )
+        return
+    yield from _obs_findings(f"{name}.step observation", env.observation_space, obs)
+    for label, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+        shape = getattr(value, "shape", None)
+        if shape != ():
+            found = f"has shape {shape}" if shape is not None else f"is a {type(value).__name__}"
+            yield Finding(
+                "error",
+                f"{name}.step {label} {found}",
+                "return one scalar: it is one environment, without a batch axis",
+            )
+        elif label != "reward" and not np.issubdtype(value.dtype, np.bool_):
+            severity = "error" if np.issubdtype(value.dtype, np.floating) else "warning"
+            yield Finding(
+                severity,
+                f"{name}.step {label} is {value.dtype}, not bool",
+                f"{SIX}, the flags as booleans",
+            )
+    if not isinstance(info, dict):
+        yield Finding(
+            "error",
+            f"{name}.step info is a {type(info).__name__}",
+            "return a dict of arrays, {} if there is none",
+        )
+    elif getattr(env, "auto_reset", False):
+        if "final_observation" in info:
+            yield from _obs_findings(
+                f'{name}.step info["final_observation"]',
+                env.observation_space,
+                info["final_observation"],
+            )
+        else:
+            what = f"{name} says auto_reset=True but info has no 'final_observation'"
+            yield Finding("error", what, "put the observation from before the reset there")
+    yield from _state_findings(name, state, next_state)
+
+
+def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Finding]:
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        what = (
+            f"{name}.step turns the state's structure {jax.tree.structure(before)} into"
+            f" {jax.tree.structure(after)}"
+        )
+        yield Finding("error", what, "return the same fields as reset")
+        return
+    weak = []
+    for (path, old), new in zip(
+        jax.tree.leaves_with_path(before), jax.tree.leaves(after), strict=True
+    ):
+        leaf = f"state{jax.tree_util.keystr(path)}"
+        if old.shape != new.shape or old.dtype != new.dtype:
+            what = (
+                f"{name}.step turns {leaf} from {old.dtype}{list(old.shape)} into"
+                f" {new.dtype}{list(new.shape)}"
+            )
+            yield Finding(
+                "error", what, "keep shape and dtype, for instance with jnp.asarray(x, old.dtype)"
+            )
+        elif old.weak_type != new.weak_type:
+            weak.append(leaf)
+    if weak:
+        what = (
+            f"{name}.step changes the weak type of {', '.join(weak)}: a jitted loop compiles twice"
+        )
+        yield Finding(
+            "warning",
+            what,
+            "write jnp.int32(0) instead of 0 in reset, and so on (vectorize does it for you)",
+        )
+
+
+def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
+    """Differences in structure, shape and dtype between an observation and its space."""
+    wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
+    found = jax.tree.leaves_with_path(obs)
+    if [path for path, _ in wanted] != [path for path, _ in found]:
+        what = f"{label} is structured {jax.tree.structure(obs)}, its space {space}"
+        yield Finding("error", what, "make both agree: dict for Dict, tuple for Tuple")
+        return
+    for (path, leaf), (_, value) in zip(wanted, found, strict=True):
+        name, dtype = label + jax.tree_util.keystr(path), jax_dtype(leaf)
+        if tuple(value.shape) != leaf.shape:
+            yield Finding(
+                "error",
+                f"{name} has shape {tuple(value.shape)}, its space says {leaf.shape}",
+                "make both agree",
+            )
+        elif value.dtype != dtype:
+            lossy = np.issubdtype(value.dtype, np.floating) and not np.issubdtype(
+                dtype, np.floating
+            )
+            what = (
+                f"{name} is {value.dtype}, its space says"
+                f" {dtype}{': fractions would be cut off' if lossy else ''}"
+            )
+            yield Finding(
+                "error" if lossy else "warning",
+                what,
+                f"return jnp.asarray(obs, jnp.{dtype}) or change the space",
+            )
+
+
+def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Shapes and types of what `function` returns, without running it; raises `TraceFailure` naming
+    the line that fails.
+    """
+    try:
+        return jax.eval_shape(
+            lambda *args: function(*args), *arguments
+        )  # a new function each time: nothing is cached
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        what = (
+            f"{label} cannot be compiled: {where(error)} uses the value of an array while tracing"
+            f" ({type(error).__name__})"
+        )
+        cure = (
+            "use jnp.where or jax.lax.cond instead of if, jax.lax.while_loop instead of while, jnp"
+            " instead of numpy or float()"
+        )
+        raise TraceFailure(Finding("error", what, cure)) from error
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        what = f"{label} raises {type(error).__name__} at {where(error)}: {reason}"
+        raise TraceFailure(
+            Finding(
+                "error", what, "correct that line; reset and step return arrays and numbers only"
+            )
+        ) from error
+
+
+def where(error: BaseException) -> str:
+    """The last line of the user's code in the traceback of `error`."""
+    inside = (str(Path(jax.__file__).parent), __file__)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(inside)
+    ]
+    return (
+        f"{Path(frames[-1].filename).name}:{frames[-1].lineno} `{frames[-1].line}`"
+        if frames
+        else "its call"
+    )
+
+
+def fits(space: Space, tree: PyTree) -> bool:
+    """Whether `tree` has the structure and the shapes of an observation of `space`."""
+    wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
+    found = jax.tree.leaves_with_path(tree)
+    return [(path, leaf.shape) for path, leaf in wanted] == [
+        (path, tuple(np.shape(value))) for path, value in found
+    ]
+
+
+def _count(value: Any) -> str:
+    return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
+
+
+def _tuple_cure(step: Any) -> str:
+    known = {
+        4: "this is the old Gym order (obs, reward, done, info)",
+        5: "this is the order of Gymnasium (no state) or of Gymnax's step_env (no truncated)",
+    }
+    hint = known.get(len(step)) if isinstance(step, tuple) else None
+    return f"{hint}: {SIX}, with time limits in truncated" if hint else SIX

@@ -1,0 +1,157 @@
+"""Gymnax environments: every registered id as a `JaxEnv`, and vectorised as an `EnvAdapter`."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from rlkit.envs.ids import NEEDS_NETWORK
+from rlkit.envs.jittable.vectorized import VectorizedEnv, cast, strong, vectorize
+from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
+from rlkit.spaces import Space
+from rlkit.types import Key, Obs, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class GymnaxEnv:
+    """One Gymnax environment as a `JaxEnv`; the numbers in its params are traced, so changing them
+    does not recompile.
+    """
+
+    env: Any
+    params: Any
+    observation_space: Space
+    action_space: Space
+    max_episode_steps: int | None
+
+    @property
+    def auto_reset(self) -> bool:
+        """Whether the class has a `step` of its own, whose resets keep more than ours would (such
+        as DeepSea's).
+        """
+        from gymnax.environments.environment import Environment
+
+        return type(self.env).step is not Environment.step
+
+    def replace_params(self, params: PyTree) -> "GymnaxEnv":
+        """The same environment with other numbers."""
+        return dataclasses.replace(self, params=params)
+
+    def reset(self, key: Key) -> tuple[Any, Obs]:
+        """(state, obs) of a new episode; the key is consumed."""
+        obs, state = self.env.reset_env(key, self.params)
+        return strong(state), cast(obs, self.observation_space)
+
+    def step(
+        self, key: Key, state: Any, action: Array
+    ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
+        """One step without reset (with, where `auto_reset`); the key is consumed."""
+        if self.auto_reset:
+            obs, new_state, reward, terminated, truncated, info = self.env.step(
+                key, state, action, self.params
+            )
+        else:
+            obs, new_state, reward, terminated, info = self.env.step_env(
+                key, state, action, self.params
+            )
+            truncated = self.env.is_truncated(new_state, self.params)
+        obs = cast(obs, self.observation_space)
+        # `discount` repeats `terminated` and the flags stand beside, so neither is information.
+        info = {
+            name: value
+            for name, value in info.items()
+            if name not in ("discount", "terminated", "truncated")
+        }
+        if self.auto_reset:
+            info["final_observation"] = cast(info["final_observation"], self.observation_space)
+        return (
+            _cast_like(state, new_state),
+            obs,
+            jnp.float32(reward),
+            jnp.bool_(terminated),
+            jnp.bool_(truncated),
+            info,
+        )
+
+
+def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: Any) -> GymnaxEnv:
+    """The Gymnax environment `env_id` (such as `CartPole-v1`) as a `JaxEnv`.
+
+    `params` overrides numbers in the environment's default params (`{"max_steps_in_episode":
+    200}`); `kwargs` go to its constructor. Raises `ConfigError` for unknown ids, params or
+    constructor arguments.
+    """
+    import gymnax
+    from gymnax.environments.spaces import gymnax_space_to_gym_space
+
+    if env_id not in gymnax.registered_envs:
+        raise UnknownNameError(
+            f"gymnax has no environment {env_id!r}; {did_you_mean(env_id, gymnax.registered_envs)}"
+        )
+    try:
+        env, default = gymnax.make(env_id, **kwargs)
+    except OSError as error:
+        raise ConfigError(
+            f"gymnax/{env_id} cannot run offline ({NEEDS_NETWORK.get(env_id, error)}); use"
+            " another id"
+        ) from error
+    except TypeError as error:
+        raise ConfigError(
+            f"gymnax/{env_id} does not take {kwargs}: {error}; leave the argument out"
+        ) from error
+    fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+    for name in params or {}:
+        require(
+            name in fields, f"gymnax/{env_id} has no parameter {name!r}", did_you_mean(name, fields)
+        )
+    merged = default.replace(
+        **{name: _typed_like(name, fields[name], value) for name, value in (params or {}).items()}
+    )
+    limit = int(merged.max_steps_in_episode)
+    action_space, observation_space = (
+        gymnax_space_to_gym_space(space)
+        for space in (env.action_space(merged), env.observation_space(merged))
+    )
+    return GymnaxEnv(env, merged, observation_space, action_space, limit)
+
+
+def GymnaxAdapter(
+    env_id: str, num_envs: int, *, params: dict[str, Any] | None = None, **kwargs: Any
+) -> VectorizedEnv:
+    """`num_envs` copies of the Gymnax environment `env_id`; arguments as for `gymnax_env`."""
+    options = {**({"params": params} if params else {}), **kwargs}
+    return vectorize(
+        gymnax_env(env_id, params=params, **kwargs), num_envs, spec=(f"gymnax/{env_id}", options)
+    )
+
+
+def _cast_like(old: PyTree, new: PyTree) -> PyTree:
+    """The new state in the dtypes of the old one: some environments reset to an int and step to a
+    float.
+    """
+    return jax.tree.map(lambda o, n: jnp.asarray(n, jnp.result_type(o)), old, new)
+
+
+def _typed_like(name: str, default: Any, value: Any) -> Any:
+    """`value` in the type of the environment's default: some compute their bounds with 100.0 and
+    fail with 100.
+    """
+    kind = (
+        type(default)
+        if isinstance(default, (bool, int, float))
+        else lambda x: jnp.asarray(x, jnp.result_type(default))
+    )
+    try:
+        typed = kind(value)
+        kept = bool(np.allclose(np.asarray(typed, float), np.asarray(value, float)))
+    except (TypeError, ValueError):
+        typed, kept = None, False
+    require(
+        kept,
+        f"parameter {name}={value!r} does not fit its default {default!r}",
+        "pass a value of that type",
+    )
+    return typed

@@ -1,0 +1,275 @@
+"""Wrappers that change what is observed, `info["final_observation"]` of environments that reset
+themselves included.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.envs.jittable.vectorized import cast
+from rlkit.envs.jittable.wrappers import Step, Wrapper, as_box, check_wrapped
+from rlkit.errors import SpaceError, require
+from rlkit.spaces import Space, check_observation_space, leaves
+from rlkit.types import Key, Obs, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenObservation(Wrapper):
+    """Observations as one flat float32 vector: Boxes ravelled, discrete values one-hot.
+
+    The parts of a Dict come in the order of its sorted keys (that of JAX), the parts of a Tuple in
+    their own.
+    """
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+        check_observation_space(self.env.observation_space)
+
+    @property
+    def action_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.action_space
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """That of the wrapped environment."""
+        return getattr(self.env, "max_episode_steps", None)
+
+    @functools.cached_property
+    def observation_space(self) -> Space:
+        """A Box with one axis; one-hot entries lie in [0, 1]."""
+        bounds = [_flat_bounds(leaf) for leaf in leaves(self.env.observation_space)]
+        low, high = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
+        return spaces.Box(low, high, dtype=np.float32)
+
+    def reset(self, key: Key) -> tuple[Any, Obs]:
+        """(state, obs) of a new episode; the key is consumed."""
+        state, obs = self.env.reset(key)
+        return state, self._flatten(obs)
+
+    def step(self, key: Key, state: Any, action: Array) -> Step:
+        """One step; the key is consumed."""
+        return _map_obs(self._flatten, self.env.step(key, state, action))
+
+    def _flatten(self, obs: Obs) -> Array:
+        parts = zip(leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True)
+        return jnp.concatenate([_flatten_leaf(space, x) for space, x in parts])
+
+
+class FrameStackState(struct.PyTreeNode, kw_only=True):
+    """The wrapped environment's state, and the frames shown last."""
+
+    env: PyTree
+    frames: Array  # as the observation: oldest first along the last axis
+
+
+@dataclasses.dataclass(frozen=True)
+class FrameStack(Wrapper):
+    """The last `num_frames` observations side by side along the last axis (channels of an image),
+    oldest first.
+
+    An episode starts with its first observation repeated.
+    """
+
+    num_frames: int
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+        space, num = self.env.observation_space, self.num_frames
+        fits = isinstance(space, spaces.Box) and len(space.shape) >= 1
+        require(
+            fits,
+            f"FrameStack needs a Box with an axis, not {space}",
+            "wrap in FlattenObservation first",
+            SpaceError,
+        )
+        whole = isinstance(num, int) and not isinstance(num, bool) and num >= 1
+        require(
+            whole,
+            f"FrameStack num_frames must be a positive integer, got {num!r}",
+            "pass num_frames=4, for instance",
+        )
+
+    @property
+    def action_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.action_space
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """That of the wrapped environment."""
+        return getattr(self.env, "max_episode_steps", None)
+
+    @functools.cached_property
+    def observation_space(self) -> Space:
+        """A Box whose last axis is `num_frames` times as long."""
+        box = as_box(self.env.observation_space)
+        low, high = (
+            np.concatenate([bound] * self.num_frames, axis=-1) for bound in (box.low, box.high)
+        )
+        return spaces.Box(low, high, dtype=box.dtype.type)
+
+    def reset(self, key: Key) -> tuple[FrameStackState, Obs]:
+        """(state, obs) of a new episode; the key is consumed."""
+        state, obs = self.env.reset(key)
+        frames = self._repeat(obs)
+        return FrameStackState(env=state, frames=frames), frames
+
+    def step(self, key: Key, state: FrameStackState, action: Array) -> Step:
+        """One step; the key is consumed."""
+        inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
+        if self.auto_reset:
+            info = {
+                **info,
+                "final_observation": self._push(state.frames, info["final_observation"]),
+            }
+            frames = jnp.where(
+                terminated | truncated, self._repeat(obs), self._push(state.frames, obs)
+            )
+        else:
+            frames = self._push(state.frames, obs)
+        return (
+            FrameStackState(env=inner, frames=frames),
+            frames,
+            reward,
+            terminated,
+            truncated,
+            info,
+        )
+
+    def _repeat(self, obs: Obs) -> Array:
+        return jnp.concatenate([cast(obs, self.env.observation_space)] * self.num_frames, axis=-1)
+
+    def _push(self, frames: Array, obs: Obs) -> Array:
+        width = as_box(self.env.observation_space).shape[-1]
+        return jnp.concatenate(
+            [frames[..., width:], cast(obs, self.env.observation_space)], axis=-1
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CastObservation(Wrapper):
+    """Every Box of the observation in another `dtype`; values stay as they are (nothing is scaled),
+    discrete parts too.
+    """
+
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+        check_observation_space(self.env.observation_space)
+        dtype, boxes = (
+            _dtype(self.dtype),
+            [x for x in leaves(self.env.observation_space) if isinstance(x, spaces.Box)],
+        )
+        require(
+            bool(boxes),
+            f"CastObservation finds no Box in {self.env.observation_space}",
+            "leave it out",
+            SpaceError,
+        )
+        if np.issubdtype(dtype, np.integer):
+            limits = np.iinfo(dtype)
+            for box in boxes:
+                fits = bool((box.low >= limits.min).all() and (box.high <= limits.max).all())
+                cure = "cast to float32, or give the Box bounds that fit"
+                require(
+                    fits,
+                    f"{dtype} holds {limits.min} to {limits.max}, which {box} exceeds",
+                    cure,
+                    SpaceError,
+                )
+
+    @property
+    def action_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.action_space
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """That of the wrapped environment."""
+        return getattr(self.env, "max_episode_steps", None)
+
+    @functools.cached_property
+    def observation_space(self) -> Space:
+        """The wrapped space with the new dtype."""
+        return _rebuild(
+            lambda leaf: _cast_box(leaf, _dtype(self.dtype)), self.env.observation_space
+        )
+
+    def reset(self, key: Key) -> tuple[Any, Obs]:
+        """(state, obs) of a new episode; the key is consumed."""
+        state, obs = self.env.reset(key)
+        return state, cast(obs, self.observation_space)
+
+    def step(self, key: Key, state: Any, action: Array) -> Step:
+        """One step; the key is consumed."""
+        return _map_obs(
+            lambda obs: cast(obs, self.observation_space), self.env.step(key, state, action)
+        )
+
+
+def _map_obs(function: Callable[[Obs], Obs], step: Step) -> Step:
+    state, obs, reward, terminated, truncated, info = step
+    if "final_observation" in info:
+        info = {**info, "final_observation": function(info["final_observation"])}
+    return state, function(obs), reward, terminated, truncated, info
+
+
+def _flatten_leaf(space: Space, x: Array) -> Array:
+    if isinstance(space, spaces.Discrete):
+        return jax.nn.one_hot(x - int(space.start), int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        digits = (x - jnp.asarray(space.start, x.dtype)).ravel()
+        return jnp.concatenate(
+            [
+                jax.nn.one_hot(digit, int(n))
+                for digit, n in zip(digits, space.nvec.ravel(), strict=True)
+            ]
+        )
+    return x.ravel().astype(jnp.float32)
+
+
+def _flat_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(space, spaces.Box):
+        with np.errstate(over="ignore"):  # bounds that float32 cannot hold are none
+            return space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32)
+    size = spaces.flatdim(space)
+    return np.zeros(size, np.float32), np.ones(size, np.float32)
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    good = found is not None and found.kind in "fiu" and found.itemsize <= 4
+    require(
+        good,
+        f"CastObservation cannot cast to {dtype!r}",
+        "use float32, float16, or an integer type of at most 32 bits",
+    )
+    return np.dtype(dtype)
+
+
+def _cast_box(space: Space, dtype: np.dtype[Any]) -> Space:
+    if not isinstance(space, spaces.Box):
+        return space
+    with np.errstate(over="ignore"):
+        return spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=dtype.type)
+
+
+def _rebuild(function: Callable[[Space], Space], space: Space) -> Space:
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: _rebuild(function, part) for name, part in space.spaces.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_rebuild(function, part) for part in space.spaces])
+    return function(space)

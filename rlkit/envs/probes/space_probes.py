@@ -1,0 +1,184 @@
+"""Probes of structured spaces: continuous and multi-discrete actions, dict observations; and
+`Counter`, exact in integers.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.envs.probes.value_probes import UNIT, Step, end
+from rlkit.errors import require
+from rlkit.types import Key, Obs
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuousAction:
+    """One observation, one step, reward -(action - target)². Fails: Gaussian policies, action
+    bounds.
+    """
+
+    target: float = 0.5
+    observation_space = UNIT
+    action_space = UNIT
+    best_return = 0.0
+
+    def __post_init__(self) -> None:
+        require(
+            -1 <= self.target <= 1,
+            f"target must lie in [-1, 1], got {self.target}",
+            "pass target=0.5",
+        )
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Always the same; the key is ignored."""
+        return jnp.zeros((1,)), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, -jnp.square(action[0] - self.target))
+
+    def observations(self) -> np.ndarray:
+        """[1, 1]."""
+        return np.zeros((1, 1), np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """0; a Gaussian policy around the target with deviation s has -s²."""
+        return np.zeros(1, np.float32)
+
+    def best_action(self) -> np.ndarray:
+        """[1, 1]: the target."""
+        return np.full((1, 1), self.target, np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiDiscreteAction:
+    """One observation, one step, actions in 2 × 3 options, half a point for each part that hits (1,
+    2).
+    """
+
+    observation_space = UNIT
+    action_space = spaces.MultiDiscrete([2, 3])
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Always the same; the key is ignored."""
+        return jnp.zeros((1,)), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, jnp.mean(action == jnp.array([1, 2]), dtype=jnp.float32))
+
+    def observations(self) -> np.ndarray:
+        """[1, 1]."""
+        return np.zeros((1, 1), np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1."""
+        return np.ones(1, np.float32)
+
+    def best_action(self) -> np.ndarray:
+        """[1, 2]."""
+        return np.array([[1, 2]], np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class DictObservation:
+    """A random sign ±1 and a random flag; reward 1 if the action is (sign > 0) xor flag, else -1.
+    Fails: dropped parts.
+    """
+
+    observation_space = spaces.Dict({"sign": UNIT, "flag": spaces.Discrete(2)})
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Any, Obs]:
+        """One of four observations; the key is consumed."""
+        sign_key, flag_key = jax.random.split(key)
+        obs = {
+            "sign": jax.random.rademacher(sign_key, (1,), jnp.float32),
+            "flag": jax.random.randint(flag_key, (), 0, 2),
+        }
+        return obs, obs
+
+    def step(self, key: Key, state: Any, action: Array) -> Step:
+        """Ends."""
+        right = (state["sign"][0] > 0) ^ (state["flag"] == 1)
+        return end(state, state, jnp.where(right == (action == 1), 1.0, -1.0))
+
+    def observations(self) -> dict[str, np.ndarray]:
+        """All four: sign [4, 1], flag [4]."""
+        return {
+            "sign": np.array([[-1.0], [-1.0], [1.0], [1.0]], np.float32),
+            "flag": np.array([0, 1, 0, 1], np.int32),
+        }
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1, four times."""
+        return np.ones(4, np.float32)
+
+    def best_action(self) -> np.ndarray:
+        """[4]."""
+        return np.array([0, 1, 1, 0], np.int32)
+
+
+class CounterState(struct.PyTreeNode, kw_only=True):
+    """What `Counter` counts."""
+
+    time: Array  # [] int32
+    total: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Counter:
+    """Adds up actions 0, 1, 2 in integers, from zero, and pays each out; terminates when the sum
+    reaches `goal`.
+
+    Nothing in it rounds and nothing is random: two ways of running it must agree in every bit, and
+    every number can be recomputed by hand. Observes [time, total].
+    """
+
+    goal: int = 10
+    max_episode_steps: int = 8
+    action_space = spaces.Discrete(3)
+
+    def __post_init__(self) -> None:
+        require(self.goal >= 1, f"goal must be positive, got {self.goal}", "pass goal=10")
+        require(
+            self.max_episode_steps >= 1,
+            f"max_episode_steps must be positive, got {self.max_episode_steps}",
+            "pass 8",
+        )
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        """Time and total."""
+        return spaces.Box(0, np.array([self.max_episode_steps, self.goal + 1]), dtype=np.int32)
+
+    @property
+    def best_return(self) -> float:
+        """Two a step for as long as it lasts; one past the goal where the last step lands there."""
+        return float(min(2 * self.max_episode_steps, self.goal + 1))
+
+    def reset(self, key: Key) -> tuple[CounterState, Obs]:
+        """Zeros; the key is ignored."""
+        state = CounterState(time=jnp.int32(0), total=jnp.int32(0))
+        return state, jnp.zeros(2, jnp.int32)
+
+    def step(self, key: Key, state: CounterState, action: Array) -> Step:
+        """Adds."""
+        state = CounterState(time=state.time + 1, total=state.total + action.astype(jnp.int32))
+        obs = jnp.stack([state.time, state.total])
+        return (
+            state,
+            obs,
+            action.astype(jnp.float32),
+            state.total >= self.goal,
+            state.time >= self.max_episode_steps,
+            {},
+        )

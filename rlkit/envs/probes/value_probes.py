@@ -1,0 +1,239 @@
+"""Probe environments: so small that the value of every observation and the best action are known
+exactly.
+
+Each isolates one thing that a learner can get wrong, so that the first probe that fails says where
+to look: the value head, reading observations, discounting, the policy gradient, time limits, and so
+on up to structured spaces. After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021).
+
+All but `Counter` answer `observations()` (a batch of every observation, [M, ...]),
+`expected_value(gamma)` (their values under the best policy, [M]), `best_action()` ([M, ...], `None`
+where actions do not matter) and `best_return` (undiscounted, per episode).
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.errors import require
+from rlkit.types import Key, Obs
+
+Step = tuple[Any, Obs, Array, Array, Array, dict[str, Array]]
+YES, NO = np.True_, np.False_
+UNIT = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+
+def end(state: Any, obs: Obs, reward: Array) -> Step:
+    """The last step of a one-step episode."""
+    return state, obs, jnp.float32(reward), jnp.bool_(YES), jnp.bool_(NO), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueOnly:
+    """One observation, one step, reward 1. Fails: the value loss or its optimiser."""
+
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Always the same; the key is ignored."""
+        return jnp.zeros((1,)), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, jnp.float32(1.0))
+
+    def observations(self) -> np.ndarray:
+        """[1, 1]."""
+        return np.zeros((1, 1), np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1."""
+        return np.ones(1, np.float32)
+
+    def best_action(self) -> None:
+        """Actions do not matter."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueByObservation:
+    """A random observation ±1, one step, reward equal to the observation. Fails: reading
+    observations.
+    """
+
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+    best_return = 0.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """-1 or 1; the key is consumed."""
+        obs = jax.random.rademacher(key, (1,), jnp.float32)
+        return obs, obs
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, state[0])
+
+    def observations(self) -> np.ndarray:
+        """[2, 1]."""
+        return np.array([[-1.0], [1.0]], np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """The observation itself."""
+        return self.observations()[:, 0]
+
+    def best_action(self) -> None:
+        """Actions do not matter."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Discounting:
+    """Two steps, observations 0 and 1, reward 1 at the end. Fails: bootstrapping and
+    discounting.
+    """
+
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Time 0; the key is ignored."""
+        return jnp.int32(0), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends after the second."""
+        ended = state == 1
+        return state + 1, jnp.ones((1,)), ended.astype(jnp.float32), ended, jnp.bool_(NO), {}
+
+    def observations(self) -> np.ndarray:
+        """[2, 1]."""
+        return np.array([[0.0], [1.0]], np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """gamma, then 1."""
+        return np.array([gamma, 1.0], np.float32)
+
+    def best_action(self) -> None:
+        """Actions do not matter."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionChoice:
+    """One observation, one step, reward 1 for action 1 and -1 for action 0. Fails: the policy loss
+    or its sign.
+    """
+
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Always the same; the key is ignored."""
+        return jnp.zeros((1,)), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, jnp.where(action == 1, 1.0, -1.0))
+
+    def observations(self) -> np.ndarray:
+        """[1, 1]."""
+        return np.zeros((1, 1), np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1."""
+        return np.ones(1, np.float32)
+
+    def best_action(self) -> np.ndarray:
+        """1."""
+        return np.ones(1, np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservationDependentAction:
+    """A random observation ±1, one step, reward 1 if action 1 meets 1 or action 0 meets -1, else
+    -1.
+
+    Fails: pairing observations, actions and advantages (shuffling, reshaping [T, N] into batches).
+    """
+
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """-1 or 1; the key is consumed."""
+        obs = jax.random.rademacher(key, (1,), jnp.float32)
+        return obs, obs
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends."""
+        return end(state, state, jnp.where((state[0] > 0) == (action == 1), 1.0, -1.0))
+
+    def observations(self) -> np.ndarray:
+        """[2, 1]."""
+        return np.array([[-1.0], [1.0]], np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1, 1."""
+        return np.ones(2, np.float32)
+
+    def best_action(self) -> np.ndarray:
+        """0, then 1."""
+        return np.array([0, 1], np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeLimitProbe:
+    """One observation, reward 1 for ever, truncated every `max_episode_steps` steps and never
+    terminated.
+
+    Fails: a time limit treated as death (the value stays below 1 / (1 - gamma)).
+    """
+
+    max_episode_steps: int = 5
+    observation_space = UNIT
+    action_space = spaces.Discrete(2)
+
+    def __post_init__(self) -> None:
+        require(
+            self.max_episode_steps >= 1,
+            f"max_episode_steps must be positive, got {self.max_episode_steps}",
+            "pass 5",
+        )
+
+    @property
+    def best_return(self) -> float:
+        """One a step."""
+        return float(self.max_episode_steps)
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """Time 0; the key is ignored."""
+        return jnp.int32(0), jnp.zeros((1,))
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Truncates at the limit."""
+        time = state + 1
+        return (
+            time,
+            jnp.zeros((1,)),
+            jnp.float32(1.0),
+            jnp.bool_(NO),
+            time >= self.max_episode_steps,
+            {},
+        )
+
+    def observations(self) -> np.ndarray:
+        """[1, 1]."""
+        return np.zeros((1, 1), np.float32)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1 / (1 - gamma): the limit is not seen."""
+        return np.array([1.0 / (1.0 - gamma)], np.float32)
+
+    def best_action(self) -> None:
+        """Actions do not matter."""

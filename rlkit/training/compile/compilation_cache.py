@@ -1,0 +1,63 @@
+"""JAX's persistent compilation cache, in a directory that nobody else can write: it holds native
+code.
+"""
+
+import logging
+import os
+import stat
+
+_warn = logging.getLogger("rlkit").warning
+
+
+def enable_compilation_cache(directory: str | None = None) -> str | None:
+    """Keeps compiled programs for later processes; returns the directory, None: no cache.
+
+    `directory` None: the one that JAX is set to already (`JAX_COMPILATION_CACHE_DIR`), else
+    `$XDG_CACHE_HOME/rlkit/jax` or `~/.cache/rlkit/jax`; `RLKIT_COMPILATION_CACHE=off` means no
+    cache of ours. A directory of ours that somebody else owns or could write is refused with a
+    warning, and training goes on without.
+    """
+    import jax
+
+    if directory is None:
+        chosen = jax.config.values["jax_compilation_cache_dir"]
+        if chosen or os.environ.get("RLKIT_COMPILATION_CACHE", "").lower() in (
+            "off",
+            "0",
+            "false",
+            "no",
+        ):
+            return chosen or None
+        directory = _default_directory()
+    problem = _prepare(directory)
+    if problem is not None:
+        _warn(
+            "no compilation cache: %s; set JAX_COMPILATION_CACHE_DIR, or"
+            " RLKIT_COMPILATION_CACHE=off",
+            problem,
+        )
+        return None
+    jax.config.update("jax_compilation_cache_dir", directory)
+    return directory
+
+
+def _default_directory() -> str:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # a relative one counts as unset, says its specification
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "rlkit", "jax")
+
+
+def _prepare(directory: str) -> str | None:
+    """Makes `directory`, for its owner alone; returns what is wrong with it."""
+    try:
+        os.makedirs(os.path.dirname(directory), exist_ok=True)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        found = os.stat(directory)
+    except OSError as error:
+        return f"cannot use {directory} ({error.strerror})"
+    if found.st_uid != os.getuid():
+        return f"{directory} belongs to somebody else"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{directory} can be written by others (`chmod 700` would help)"
+    return None if os.access(directory, os.W_OK | os.X_OK) else f"{directory} is not writable"

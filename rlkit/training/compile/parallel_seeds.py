@@ -1,0 +1,99 @@
+"""Seeds on a CPU: a program uses little more than one core, so that groups of seeds run at the same
+time, one for each core.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlkit.types import PyTree
+
+# of the memory: replay memories of all seeds that are moved into groups and back, twice there
+# meanwhile
+SHARE = 0.25
+
+
+def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = None) -> int:
+    """In how many groups of equal size seeds train fastest here: as many as there are cores, 1
+    where it is not a CPU.
+
+    Also 1 where the replay memories of all seeds, `replay_bytes`, take more than a quarter of the
+    `memory` (bytes).
+    """
+    is_large = memory is not None and replay_bytes > SHARE * memory
+    if num_seeds == 1 or is_large or jax.default_backend() != "cpu":
+        return 1
+    size = math.ceil(num_seeds / min(num_seeds, cores()))
+    return math.ceil(num_seeds / size)
+
+
+def cores() -> int:
+    """The cores that XLA computes on: `NPROC` where it is a positive number, else all that this
+    process may use.
+    """
+    asked = os.environ.get("NPROC", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ParallelSeeds:
+    """A function of one argument, for all seeds [S, ...], computed by one executable for each group
+    of them, at the same time.
+
+    Groups are equally large, so that all share the executable: where S cannot be divided, the last
+    two overlap, and what the last one finds of the seeds that both hold is dropped. Returns before
+    the results are computed, as any compiled function.
+
+    Args:
+        compiled: makes a compiled function of a function, see `Compiler`.
+        function: of a pytree with a leading axis of any size, to results with the same.
+        threads: gives an executor of one thread for each group.
+        num_seeds, groups: S, and their number.
+        donate: whether the argument is taken over.
+    """
+
+    def __init__(
+        self,
+        compiled: Callable[..., Any],
+        function: Callable[..., Any],
+        threads: Callable[[], list[futures.ThreadPoolExecutor]],
+        *,
+        num_seeds: int,
+        groups: int,
+        donate: bool,
+    ):
+        size = math.ceil(num_seeds / groups)
+        shared = groups * size - num_seeds  # seeds that the last two groups both hold
+
+        def part(argument: PyTree, start: Any) -> PyTree:
+            return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), argument)
+
+        def join(*found: PyTree) -> PyTree:
+            return jax.tree.map(lambda *x: jnp.concatenate([*x[:-1], x[-1][shared:]]), *found)
+
+        self._starts = [np.int32(min(index * size, num_seeds - size)) for index in range(groups)]
+        self._part, self._join = compiled(part), compiled(join)
+        self.function = compiled(function, donate=(0,) if donate else ())
+        self._donate = donate
+        self._threads = threads
+
+    def __call__(self, argument: PyTree) -> PyTree:
+        parts = [self._part(argument, start) for start in self._starts]
+        self.function.compile(parts[0])
+        if self._donate:
+            for leaf in jax.tree.leaves(argument):
+                if isinstance(leaf, jax.Array):
+                    leaf.delete()
+        started = [
+            thread.submit(self.function, part)
+            for thread, part in zip(self._threads(), parts, strict=True)
+        ]
+        futures.wait(started)
+        return self._join(*(future.result() for future in started))

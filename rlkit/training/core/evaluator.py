@@ -1,0 +1,154 @@
+"""Batched evaluation: an exact number of episodes, the same starts every time, nothing of the
+training touched.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.agents.base import Agent
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import require
+from rlkit.ops.rows import where_rows
+from rlkit.ops.running_stats import normalize
+from rlkit.types import Key, Obs, PolicyState, PyTree
+
+EVALUATION_SEED = (
+    1_000_003  # resets do not depend on the training seed, so that seeds face the same episodes
+)
+
+
+@dataclasses.dataclass(
+    frozen=True, kw_only=True, eq=False
+)  # spaces have no hash, and `jax.jit(evaluator)` needs one
+class Evaluator:
+    """Plays exactly `num_episodes` episodes, deterministically and again with sampled actions.
+
+    The environments play in ceil(num_episodes / num_envs) rounds; of each only the first episode of
+    a round counts, and surplus ones are dropped by index, so that short episodes are not
+    over-counted. A round ends as soon as all of its episodes have. Observations are normalised by
+    the frozen statistics of the policy. Calling it needs a jittable environment; `HostPlayer` plays
+    by the same rules on the host.
+    """
+
+    env: EnvAdapter
+    agent: Agent
+    num_episodes: int
+    max_steps: int
+    seed: int = EVALUATION_SEED
+
+    def __call__(self, policy: PolicyState) -> dict[str, Any]:
+        """`return`, `length`, `sampled_return`, `sampled_length` [E], and where the environment
+        reports anything, `done_info`: the averages of what it said at the end of the deterministic
+        episodes.
+        """
+        key = jax.random.key(self.seed)
+        best = self.play(policy, key, deterministic=True)
+        sampled = self.play(policy, key, deterministic=False)
+        averages = jax.tree.map(lambda x: x.astype(jnp.float32).mean(0), best["done_info"])
+        info = {"done_info": averages} if averages else {}
+        return {
+            "return": best["return"],
+            "length": best["length"],
+            "sampled_return": sampled["return"],
+            "sampled_length": sampled["length"],
+            **info,
+        }
+
+    def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
+        """`return`, `length` and the last `info` as `done_info`, leaves [E]; the key is
+        consumed.
+        """
+        rounds = math.ceil(self.num_episodes / self.env.num_envs)
+        played = jax.lax.map(
+            lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
+        )
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[: self.num_episodes], played)
+
+    def _round(self, policy: PolicyState, key: Key, deterministic: bool) -> dict[str, Any]:
+        reset_key, step_key = jax.random.split(key)
+        env_state, obs = self.env.reset(reset_key)
+        num_envs = self.env.num_envs
+
+        def act(obs: Obs, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
+            return choose(self.agent, policy, obs, carry, key, deterministic=deterministic)
+
+        def step(state: dict[str, Any]) -> dict[str, Any]:
+            act_key, env_key = jax.random.split(jax.random.fold_in(step_key, state["time"]))
+            action, carry = act(state["obs"], state["carry"], act_key)
+            env_state, timestep = self.env.step(env_key, state["env_state"], action)
+            playing = state["playing"]
+
+            return {
+                "env_state": env_state,
+                "obs": timestep.obs,
+                "carry": carry,
+                "time": state["time"] + 1,
+                "playing": playing & ~(timestep.terminated | timestep.truncated),
+                "return": state["return"] + jnp.where(playing, timestep.reward, 0.0),
+                "length": state["length"] + playing,
+                "done_info": where_rows(playing, timestep.info, state["done_info"]),
+            }
+
+        initial_carry = self.agent.initial_carry(num_envs)
+        action = jax.eval_shape(act, obs, initial_carry, step_key)[0]
+        info = jax.eval_shape(
+            lambda s, a, k: self.env.step(k, s, a)[1].info, env_state, action, step_key
+        )
+        start = {
+            "env_state": env_state,
+            "obs": obs,
+            "carry": initial_carry,
+            "time": jnp.int32(0),
+            "playing": jnp.ones(num_envs, bool),
+            "return": jnp.zeros(num_envs),
+            "length": jnp.zeros(num_envs, jnp.int32),
+            "done_info": jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), info),
+        }
+        end = jax.lax.while_loop(
+            lambda s: s["playing"].any() & (s["time"] < self.max_steps), step, start
+        )
+        return {name: end[name] for name in ("return", "length", "done_info")}
+
+
+def choose(
+    agent: Agent, policy: PolicyState, obs: Obs, carry: PyTree, key: Key, *, deterministic: bool
+) -> tuple[Array, PyTree]:
+    """(action, carry) for raw observations [N, ...]: the best one, or one sampled as at the end of
+    training.
+    """
+    obs = normalize(policy.obs_stats, obs)
+    if deterministic:
+        return agent.exploit(policy.params, obs, carry, key)
+    return agent.explore(policy.params, obs, carry, key, jnp.float32(1.0))[:2]
+
+
+def make_evaluator(
+    env: EnvAdapter,
+    agent: Agent,
+    *,
+    num_episodes: int,
+    max_steps: int | None = None,
+    seed: int = EVALUATION_SEED,
+) -> Evaluator:
+    """An `Evaluator`; `max_steps` None: the environment's own limit. Raises `ConfigError` where
+    there is none.
+    """
+    require(
+        isinstance(num_episodes, int) and num_episodes >= 1,
+        f"the number of evaluation episodes must be positive, got {num_episodes!r}",
+        "pass 1 or more",
+    )
+    limit = max_steps if max_steps is not None else env.max_episode_steps
+    require(
+        limit is not None,
+        "the evaluation environment has no time limit, so an episode may never end",
+        "set max_evaluation_steps (--max-evaluation-steps 1000), or give it a limit: TimeLimit, or"
+        " on the host max_episode_steps=500 (--env-arguments '{\"max_episode_steps\": 500}')",
+    )
+    assert limit is not None
+    return Evaluator(env=env, agent=agent, num_episodes=num_episodes, max_steps=limit, seed=seed)

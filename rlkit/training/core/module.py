@@ -1,0 +1,303 @@
+"""The pure core: what a learner is (`Module`), reinforcement learning as one (`RLModule`), and
+`fit`, which trains any of them.
+
+Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters side by side. The
+Trainer calls the same `outer_iteration`, so there is one loop.
+"""
+
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.agents.base import Agent
+from rlkit.algorithms.base import Algorithm, check_compatible, reduce_metrics
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import ConfigError, require
+from rlkit.ops.counters import StepCounter
+from rlkit.training.core.evaluator import Evaluator, make_evaluator
+from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
+from rlkit.xla_cpu.matmul import computes_little
+from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
+
+SMALL_ARRAY = 16  # numbers
+
+
+@runtime_checkable
+class Module(Protocol):
+    """Any jittable learner; its train state `ts` is a pytree of its own choice.
+
+    Metrics are scalars; those named `sum/…` add up over training steps, all others are averaged. A
+    module may also have `counters(ts) -> (environment steps, updates)` as `StepCounter`s; without
+    it, training steps count as both.
+    """
+
+    def init_train_state(self, key: Key) -> PyTree:
+        """The state before the first step; the key is consumed."""
+        ...
+
+    def get_batch(self, ts: PyTree, i: Array) -> tuple[PyTree, PyTree]:
+        """(ts, batch) for the i-th training step of an outer iteration."""
+        ...
+
+    def training_step(self, i: Array, ts: PyTree, batch: PyTree) -> tuple[PyTree, Metrics]:
+        """Learns from the batch."""
+        ...
+
+    def eval_callback(self, ts: PyTree) -> dict[str, Any]:
+        """What is measured between outer iterations by name, {} for nothing; arrays are averaged in
+        the logs.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RLModule:
+    """Reinforcement learning as a `Module`: `get_batch` collects a rollout, `training_step` learns
+    from it.
+
+    `total_steps` is the horizon of schedules in environment steps. Without `eval_env`,
+    `eval_callback` measures nothing.
+    """
+
+    env: EnvAdapter
+    agent: Agent
+    algorithm: Algorithm
+    total_steps: float
+    eval_env: EnvAdapter | None = None
+    evaluation_episodes: int = 16
+    max_evaluation_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        check_compatible(self.algorithm, self.agent, self.env)
+        if self.eval_env is not None:
+            same = (
+                self.eval_env.observation_space == self.env.observation_space
+                and self.eval_env.action_space == self.env.action_space
+            )
+            require(
+                same,
+                "eval_env has other spaces than env",
+                "make both from the same environment and wrappers",
+            )
+            instance = getattr(self.env, "instance", None)
+            shared = self.eval_env is self.env or (
+                instance is not None and instance is getattr(self.eval_env, "instance", None)
+            )
+            require(
+                self.env.is_jittable or not shared,
+                "eval_env is env, but an environment on the host has one state, which evaluation"
+                " would reset",
+                "pass eval_env=None to the Trainer, which makes one, or an adapter of its own",
+            )
+            self.evaluator()
+
+    def evaluator(self) -> Evaluator:
+        """What evaluates: in `eval_env` if there is one. Raises `ConfigError` for an environment
+        without a time limit.
+        """
+        return make_evaluator(
+            self.env if self.eval_env is None else self.eval_env,
+            self.agent,
+            num_episodes=self.evaluation_episodes,
+            max_steps=self.max_evaluation_steps,
+        )
+
+    def init_train_state(self, key: Key) -> TrainState:
+        """Fresh networks and environments, and the random prefill if the algorithm wants one."""
+        require(
+            self.env.is_jittable,
+            "this environment runs on the host and cannot be compiled into the training step",
+            "use Trainer, which steps it from Python, or a jittable one (gymnax/…, `vectorize` of a"
+            " JAX environment)",
+        )
+        return self.algorithm.init(self.agent, self.env, key, total_steps=self.total_steps)
+
+    def get_batch(
+        self, ts: TrainState, i: Array
+    ) -> tuple[TrainState, tuple[Rollout, EpisodeStats]]:
+        """One rollout by the current policy, and the episodes that ended in it."""
+        ts, rollout, episodes = self.algorithm.collect(self.agent, self.env, ts)
+        return ts, (rollout, episodes)
+
+    def training_step(
+        self, i: Array, ts: TrainState, batch: tuple[Rollout, EpisodeStats]
+    ) -> tuple[TrainState, Metrics]:
+        """One update of the algorithm."""
+        return self.learn(ts, *batch)
+
+    def learn(
+        self,
+        ts: TrainState,
+        rollout: Rollout,
+        episodes: EpisodeStats,
+        behaviour: PolicyState | None = None,
+    ) -> tuple[TrainState, Metrics]:
+        """One update from a rollout that `behaviour` collected, None: the present policy."""
+        key, update_key = jax.random.split(ts.local.key)
+        learner, memory, metrics = self.algorithm.update(
+            self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
+        )
+        ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
+        return ts, metrics | {
+            "sum/episode_return": episodes.return_sum,
+            "sum/episode_length": episodes.length_sum,
+            "sum/episodes": episodes.count,
+        }
+
+    def eval_callback(self, ts: TrainState) -> dict[str, Any]:
+        """The evaluation of the current policy (see `Evaluator`), {} without `eval_env`."""
+        return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
+
+    def refill(self, ts: TrainState) -> TrainState:
+        """A state that was saved without its replay memory, fit to learn from, see
+        `Algorithm.refill`.
+        """
+        return self.algorithm.refill(self.agent, self.env, ts)
+
+    def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
+        """(environment steps, updates) so far."""
+        return ts.learner.env_steps, ts.learner.updates
+
+    def with_horizon(self, ts: TrainState, total_steps: float) -> TrainState:
+        """The state with another horizon of schedules, for a run that is extended."""
+        horizon = jnp.full_like(ts.learner.total_steps, total_steps)
+        return ts.replace(learner=ts.learner.replace(total_steps=horizon))
+
+
+class Iterates(Protocol):
+    """The part of a `Module` that an iteration is made of."""
+
+    def get_batch(self, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+        """See `Module`."""
+        ...
+
+    def training_step(self, i: Any, ts: PyTree, batch: Any) -> tuple[PyTree, Any]:
+        """See `Module`."""
+        ...
+
+
+def iteration(module: Iterates, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+    """collect, then update: inside a compiled program, or step by step on the host."""
+    ts, batch = module.get_batch(ts, i)
+    return module.training_step(i, ts, batch)
+
+
+def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree, Metrics]:
+    """`num_steps` iterations in one program; metrics as `reduce_metrics` says.
+
+    The loss of a module that does not count skipped updates is NaN if it ever was: that is what
+    ends such a run.
+    """
+
+    packing = _packing_of_loop(module, ts)
+
+    def step(packed: PyTree, i: Array) -> tuple[PyTree, Packed]:
+        before = packing.unpack(packed)
+        ts, metrics = iteration(module, before, i)
+        require_same_types(before, ts)
+        return packing.pack(ts), Packed.of(metrics)
+
+    packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
+    found = reduce_metrics(stacked)
+    if "loss" in found and "sum/skipped_updates" not in found:
+        found["loss"] = stacked.unpack()["loss"].mean(0)
+    return packing.unpack(packed), found
+
+
+def require_same_types(before: PyTree, after: PyTree) -> None:
+    """Raises `ConfigError` where a training step returns a state that the next one cannot start
+    from.
+    """
+
+    def types(tree: PyTree) -> dict[str, str]:
+        leaves = jax.tree_util.tree_leaves_with_path(jax.tree.map(jnp.asarray, tree))
+        return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
+
+    old, new = types(before), types(after)
+    changed = [
+        f"{name or 'the state'} from {old.get(name, 'nothing')} to {new.get(name, 'nothing')}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name)
+    ]
+    cure = "return arrays of the same shapes and dtypes as it was given"
+    require(not changed, f"a training step changed {', '.join(changed)}", cure)
+
+
+def _packing_of_loop(module: Module, ts: PyTree) -> Packing | NoPacking:
+    """How a state goes through the loop of an outer iteration: as it is, or its counters and other
+    small arrays as vectors.
+
+    The latter off policy with one step of the environments in each iteration, where the networks
+    compute so little that copying a few dozen counters costs as much as learning (docs/speed.md).
+    """
+    if (
+        not isinstance(module, RLModule)
+        or module.algorithm.replay_buffer is None
+        or module.algorithm.collector.num_steps > 1
+    ):
+        return NoPacking()
+    is_small = computes_little(ts.learner.params, module.algorithm.replay_buffer.batch_size)
+    return Packing(ts, longest=SMALL_ARRAY) if is_small else NoPacking()
+
+
+def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:
+    """What the module measures. Raises `ConfigError` where that is not a dict."""
+    found = module.eval_callback(ts)
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{type(module).__name__}.eval_callback returned a {type(found).__name__}, not a dict; "
+            'return {"return": ...}, for instance, or {} for nothing'
+        )
+    return found
+
+
+def fit(
+    module: Module,
+    key: Key | None,
+    *,
+    num_iterations: int,
+    steps_per_iteration: int = 1,
+    train_state: PyTree = None,
+    skip_initial_evaluation: bool = False,
+) -> tuple[PyTree, dict[str, PyTree]]:
+    """Trains `module` for `num_iterations` outer iterations of `steps_per_iteration` training
+    steps; may be jitted, vmapped.
+
+    Starts from `train_state` where one is given (then `key` may be None), else from a fresh one.
+    Returns the last state and `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer
+    iterations, and `"initial_eval"` unless it is skipped.
+    """
+    for name, value in (
+        ("num_iterations", num_iterations),
+        ("steps_per_iteration", steps_per_iteration),
+    ):
+        require(
+            isinstance(value, int) and value >= 1,
+            f"{name} must be a positive integer, got {value!r}",
+            f"pass {name}=10",
+        )
+    if train_state is None:
+        if key is None:
+            raise ConfigError(
+                "fit needs a key or a train_state, got neither; pass jax.random.key(0)"
+            )
+        train_state = module.init_train_state(key)
+    train_state = strong_types(train_state)
+    first = {} if skip_initial_evaluation else {"initial_eval": evaluate(module, train_state)}
+
+    def outer(ts: PyTree, _: None) -> tuple[PyTree, dict[str, PyTree]]:
+        ts, metrics = outer_iteration(module, ts, steps_per_iteration)
+        return ts, {"train": Packed.of(metrics), "eval": evaluate(module, ts)}
+
+    train_state, stacked = jax.lax.scan(outer, train_state, length=num_iterations)
+    return train_state, stacked | {"train": stacked["train"].unpack()} | first
+
+
+def strong_types(tree: PyTree) -> PyTree:
+    """Every leaf as an array of strong type, so that a state that went through a step has the type
+    of a fresh one.
+    """
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)

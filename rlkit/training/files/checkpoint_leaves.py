@@ -1,0 +1,117 @@
+"""Leaves of pytrees as plain arrays with a description: what checkpoints store and digests are made
+of.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlkit.errors import CheckpointError, require
+
+PyTree = Any
+_require = functools.partial(require, error=CheckpointError)
+
+
+def tree_digest(tree: PyTree) -> str:
+    """SHA-256 over path, dtype, shape and bytes of every leaf, in the order of the paths: equal for
+    bit-equal trees only.
+    """
+    found, host = fetch({"tree": tree})["tree"]
+    digest = hashlib.sha256()
+    for entry, array in sorted(zip(found, host, strict=True), key=lambda pair: pair[0]["path"]):
+        digest.update(
+            json.dumps([entry["path"], entry["dtype"], entry["shape"], entry["key"]]).encode()
+            + b"\0"
+        )
+        digest.update(array_bytes(array))
+    return digest.hexdigest()
+
+
+def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], list[np.ndarray]]]:
+    """The descriptions of the leaves of each item and the leaves themselves on the host, keys as
+    their data.
+    """
+    described = {name: describe_all(tree) for name, tree in items.items()}
+    values = {
+        n: [jax.random.key_data(leaf) if e["key"] else leaf for e, leaf in found]
+        for n, found in described.items()
+    }
+    host = jax.device_get(values)
+    return {
+        n: ([entry for entry, _ in described[n]], [np.asarray(leaf) for leaf in host[n]])
+        for n in described
+    }
+
+
+def describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
+    """Path, dtype, shape and key implementation of every leaf, beside the leaf; keys are described
+    by their data.
+    """
+    found = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        name = jax.tree_util.keystr(path)
+        data = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
+        implementation = None
+        if jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
+            implementation = _key_implementation(leaf)
+            data = jax.eval_shape(jax.random.key_data, leaf)
+        dtype = np.dtype(data.dtype)
+        number = dtype.kind == "b" or (dtype.kind not in "mM" and jnp.issubdtype(dtype, np.number))
+        _require(
+            number, f"the leaf {name} is a {type(leaf).__name__}", "checkpoints hold numbers only"
+        )
+        found.append(
+            (
+                {
+                    "path": name,
+                    "dtype": dtype.name,
+                    "shape": list(data.shape),
+                    "key": implementation,
+                },
+                leaf,
+            )
+        )
+    distinct = len({entry["path"] for entry, _ in found}) == len(found)
+    _require(distinct, "two leaves have the same path", "rename the keys of the tree")
+    return found
+
+
+def _key_implementation(key: Any) -> str:
+    names: list[str] = []  # jax.random.key_impl knows arrays and tracers, not ShapeDtypeStruct
+    jax.eval_shape(lambda traced: names.append(str(jax.random.key_impl(traced))), key)
+    return names[0]
+
+
+def rebuild(array: np.ndarray, implementation: str | None, target: Any) -> Any:
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        return array  # a JAX array would lose half of the bits
+    value = jnp.array(array)
+    if implementation:
+        value = jax.random.wrap_key_data(value, impl=implementation)
+    placed = (
+        target.committed
+        if isinstance(target, jax.Array)
+        else getattr(target, "sharding", None) is not None
+    )
+    return jax.device_put(value, target.sharding) if placed else value
+
+
+def leaf_name(index: int) -> str:
+    return f"leaf_{index:05}"
+
+
+def entry_text(entry: dict[str, Any]) -> str:
+    shape = list(entry["shape"])
+    return f"key<{entry['key']}>{shape[:-1]}" if entry["key"] else f"{entry['dtype']}{shape}"
+
+
+def array_bytes(array: np.ndarray) -> memoryview:
+    return (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    )  # bfloat16 has no buffer protocol of its own

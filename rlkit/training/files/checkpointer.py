@@ -1,0 +1,537 @@
+"""Checkpoints on disk: written in the background by Orbax, verified when read, never unpickled.
+
+One step is a directory `<step>/`: an Orbax array item per name given to `save`, and two JSON items
+beside them. `signature` lists path, dtype, shape and CRC-32 of every leaf, for Orbax neither
+notices flipped bits nor refuses another dtype; `record` holds score and metadata. Leaves are stored
+under positional names, because Orbax confuses the keys `a.b` and `a`/`b`.
+
+The class is longer than our files usually are, for it owns one thing, the directory, and every rule
+about it.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
+
+from rlkit.errors import CheckpointError, require
+from rlkit.training.config import CheckpointerConfig
+from rlkit.training.files.checkpoint_leaves import (
+    array_bytes,
+    describe_all,
+    entry_text,
+    fetch,
+    leaf_name,
+    rebuild,
+)
+
+PyTree = Any
+Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
+_require = functools.partial(require, error=CheckpointError)
+_SIGNATURE, _RECORD = "signature", "record"
+_DELETED = "deleted"  # directory that the keep policy moves steps to
+_SHOWN = 5  # differing leaves listed in an error
+_DISK_FULL = ("RESOURCE_EXHAUSTED", "No space left", "Disk quota", "File too large")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Restored:
+    """What `Checkpointer.restore` read."""
+
+    step: int
+    """The step that was read."""
+    items: dict[str, PyTree]
+    """The items asked for, in the structure of their targets."""
+    metadata: dict[str, Any]
+    """The metadata given to `save`."""
+    score: float | None
+    """The score given to `save`."""
+    skipped: tuple[tuple[int, str], ...] = ()
+    """Damaged steps passed over, newest first, each with the reason."""
+
+
+class _Damaged(CheckpointError):
+    """A step whose files are missing, cut short or altered."""
+
+
+class Checkpointer:
+    """Saves and restores pytrees in `config.directory`, keeping the newest steps and the best one.
+    For one process.
+
+    Questions about steps wait for a write under way first, so they never name a step that may still
+    fail. Every failure is a `CheckpointError`. With `read_only` nothing is created or deleted, and
+    the directory must hold a checkpoint. Call `close` at the end (or use `with`): a write that
+    nobody waits for is lost when the interpreter exits.
+    """
+
+    def __init__(self, config: CheckpointerConfig, *, read_only: bool = False):
+        if config.directory is None:
+            raise CheckpointError(
+                "CheckpointerConfig.directory is not set; name the directory of the checkpoints"
+            )
+        self.directory = pathlib.Path(os.path.abspath(os.path.expanduser(config.directory)))
+        self._config = config
+        self._read_only = read_only
+        self._pending: int | None = None
+        self._manager: ocp.CheckpointManager | None = None
+        self._reader = ocp.Checkpointer(ocp.StandardCheckpointHandler())
+        if read_only:
+            cure = "name the `checkpoints` directory of a run that has saved at least once"
+            _require(self.directory.is_dir(), f"{self.directory} does not exist", cure)
+            _require(bool(self.all_steps()), f"{self.directory} holds no checkpoints", cure)
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot create {self.directory}: {error.strerror}; choose another directory"
+            ) from None
+        _require(
+            os.access(self.directory, os.W_OK),
+            f"{self.directory} is not writable",
+            "choose another",
+        )
+        self._scores = {step: record["score"] for step, record in self._records()[0].items()}
+        self._manager = self._open_manager()
+
+    @property
+    def save_replay(self) -> bool | None:
+        """What its config says of the replay memory: whoever calls `save` decides by it."""
+        return self._config.save_replay
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Writing
+
+    def save(
+        self,
+        step: int,
+        items: Mapping[str, PyTree],
+        *,
+        score: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Copies `items` to the host and writes them in the background; the caller may donate or
+        change them afterwards.
+
+        Waits for the write before, and raises if that one failed. Higher scores are better; None
+        and non-finite ones are never best. `metadata` is plain JSON data. Raises for a step that
+        exists or is older than the newest: nothing is overwritten.
+        """
+        manager = self._manager
+        if manager is None:
+            raise CheckpointError(
+                f"{self.directory} is closed or open for reading only; open it for writing"
+            )
+        step = int(step)
+        steps = self.all_steps()
+        where = f"step {step} of {self.directory}"
+        cure = f"resume from it, move {self.directory / str(step)} away or choose another directory"
+        _require(step not in steps, f"{where} exists and is never overwritten", cure)
+        newest = f"{where} is not newer than the newest, {max(steps, default=-1)}"
+        _require(
+            step > max(steps, default=-1),
+            newest,
+            "move newer steps away or choose another directory",
+        )
+        for name in items:
+            usable = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name not in (
+                _SIGNATURE,
+                _RECORD,
+            )
+            _require(bool(usable), f"an item cannot be called {name!r}", "choose a plain word")
+        score = None if score is None else float(score)
+        record = _sealed({"step": step, "score": score, "metadata": dict(metadata or {})})
+        fetched = fetch(items)
+        self._require_space(sum(leaf.nbytes for _, leaves in fetched.values() for leaf in leaves))
+        signature = {
+            name: [
+                entry | {"crc32": zlib.crc32(array_bytes(leaf))}
+                for entry, leaf in zip(*pair, strict=True)
+            ]
+            for name, pair in fetched.items()
+        }
+        entries: dict[str, Any] = {
+            _SIGNATURE: ocp.args.JsonSave(_sealed(signature)),
+            _RECORD: ocp.args.JsonSave(record),
+        }
+        for name, (_, leaves) in fetched.items():
+            if stored := {
+                leaf_name(i): leaf for i, leaf in enumerate(leaves) if leaf.size
+            }:  # Orbax refuses empty arrays
+                entries[name] = ocp.args.StandardSave(stored)
+        self._scores[step] = score
+        try:
+            saved = manager.save(step, args=ocp.args.Composite(**entries), force=True)
+        except Exception as error:
+            self._reopen()
+            raise self._write_error(step, error) from error
+        _require(saved, f"Orbax declined to save {where}", "move newer steps away")
+        self._pending = step
+
+    def check_for_errors(self) -> None:
+        """Raises if a write in the background has failed since the last call; does not wait for one
+        under way.
+        """
+        if (
+            self._pending is not None
+            and self._manager is not None
+            and not self._manager.is_saving_in_progress()
+        ):
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits until everything saved is on disk, for `config.save_timeout` seconds at most."""
+        step, manager = self._pending, self._manager
+        if step is None or manager is None:
+            return
+        deadline = time.monotonic() + self._config.save_timeout
+        while manager.is_saving_in_progress():
+            if time.monotonic() > deadline:
+                problem = (
+                    f"writing step {step} to {self.directory} takes longer than"
+                    f" {self._config.save_timeout:g} s"
+                )
+                raise CheckpointError(
+                    f"{problem}; check the disk or raise CheckpointerConfig.save_timeout"
+                )
+            time.sleep(0.002)
+        self._pending = None
+        try:
+            manager.wait_until_finished()
+        except Exception as error:
+            self._reopen()
+            raise self._write_error(step, error) from error
+        self._remove_deleted()
+
+    def set_aside(self, step: int) -> pathlib.Path:
+        """Renames the directory of a damaged `step` so that a resumed run can save it again;
+        returns the new path.
+        """
+        _require(
+            not self._read_only, f"{self.directory} is open for reading only", "open it for writing"
+        )
+        self._require_step(step)
+        target = next(
+            path
+            for n in range(10**6)
+            if not (path := self.directory / f"damaged-{step}{f'-{n}' if n else ''}").exists()
+        )
+        (self.directory / str(step)).rename(target)
+        self._scores.pop(step, None)
+        self._reopen()
+        return target
+
+    def close(self) -> None:
+        """Finishes the write under way and releases all threads; raises if that write failed. May
+        be called twice.
+        """
+        try:
+            self.wait()
+        finally:
+            manager, self._manager = self._manager, None
+            if (
+                manager is not None and self._pending is None
+            ):  # after a timeout Orbax would wait without a limit
+                manager.close()
+            self._reader.close()
+
+    # Reading
+
+    def restore(self, which: int | Literal["latest", "best"], target: Target) -> Restored:
+        """Reads the items named in `target`, whose leaves are arrays or `jax.ShapeDtypeStruct`s,
+        and no others.
+
+        Where not all steps hold the same, `target` is a function from the metadata of a step to
+        such a mapping.
+
+        Leaves come back as JAX arrays of the dtype saved (64-bit ones as NumPy arrays while x64 is
+        off), bit for bit, placed by the sharding of their target where that has one. "latest"
+        passes over damaged steps with a warning; "best" and a number raise instead. Any leaf that
+        differs from its target in path, dtype or shape raises: nothing is ever cast.
+        """
+        steps = self.all_steps()
+        _require(bool(steps), f"{self.directory} holds no checkpoints", "train and save first")
+        skipped: list[tuple[int, str]] = []
+        if which == "latest":
+            for step in reversed(steps):
+                try:
+                    return dataclasses.replace(self._read(step, target), skipped=tuple(skipped))
+                except _Damaged as error:
+                    skipped.append((step, str(error)))
+                    message = (
+                        f"{self.directory}: step {step} is damaged ({error}); trying the next"
+                        " older one"
+                    )
+                    warnings.warn(message, RuntimeWarning, stacklevel=2)
+            reasons = "; ".join(f"step {step}: {reason}" for step, reason in skipped)
+            raise CheckpointError(
+                f"{self.directory} holds no intact checkpoint ({reasons}); start a new run"
+            )
+        step = which
+        if isinstance(step, str):
+            _require(step == "best", f"cannot restore {step!r}", 'use "latest", "best" or a step')
+            records, broken = self._records()
+            for damaged, reason in broken:
+                skipped.append((damaged, reason))
+                warnings.warn(
+                    f"{self.directory}: step {damaged} is damaged ({reason})",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            step = _best({step: record["score"] for step, record in records.items()})
+            if step is None:
+                raise CheckpointError(
+                    f"no step of {self.directory} has a finite score, of {steps}; restore the"
+                    " latest"
+                )
+        self._require_step(step)
+        try:
+            return dataclasses.replace(self._read(step, target), skipped=tuple(skipped))
+        except _Damaged as error:
+            others = ", ".join(str(other) for other in steps if other != step) or "none"
+            raise CheckpointError(
+                f"step {step} of {self.directory} is damaged ({error}); other steps: {others}"
+            ) from error
+
+    def all_steps(self) -> list[int]:
+        """The steps on disk, in order; damaged ones included."""
+        self.wait()
+        names = (
+            entry.name
+            for entry in os.scandir(self.directory)
+            if entry.is_dir(follow_symlinks=False)
+        )
+        return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]*", name))
+
+    def latest_step(self) -> int | None:
+        """The newest step, or None without any."""
+        return max(self.all_steps(), default=None)
+
+    def best_step(self) -> int | None:
+        """The step with the highest finite score, the newest of equals; None if there is none.
+        Skips unreadable records.
+        """
+        return _best({step: record["score"] for step, record in self._records()[0].items()})
+
+    def metadata(self, step: int) -> dict[str, Any]:
+        """The metadata that was saved with `step`."""
+        self._require_step(step)
+        try:
+            return self._read_json(step, _RECORD)["metadata"]
+        except _Damaged as error:
+            raise CheckpointError(
+                f"step {step} of {self.directory} is damaged ({error}); use another step"
+            ) from error
+
+    # Parts
+
+    def _open_manager(self) -> ocp.CheckpointManager:
+        # Orbax's own BestN and best_step read a metrics file while opening, and fail there if it is
+        # damaged: hence our policy.
+        best = [_KeepBest(self._scores)] if self._config.keep_best else []
+        policy = AnyPreservationPolicy([LatestN(self._config.max_to_keep), *best])
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=policy,
+            cleanup_tmp_directories=True,
+            lightweight_initialize=True,
+            # by one rename: a kill while files are removed would leave half a step, which we list
+            todelete_subdir=_DELETED,
+        )
+        self._remove_deleted()
+        return ocp.CheckpointManager(self.directory, options=options)
+
+    def _remove_deleted(self) -> None:
+        # What resists is tried again after the next save; `save` says when the disk is full.
+        shutil.rmtree(self.directory / _DELETED, ignore_errors=True)
+
+    def _reopen(self) -> None:
+        """A manager whose save failed keeps stale steps and its half-written directory; a new one
+        starts from the disk.
+        """
+        manager, self._manager = self._manager, None
+        for _ in range(2):  # the first call may raise the error of the save again
+            with contextlib.suppress(Exception):
+                if manager is not None:
+                    manager.close()
+        self._manager = self._open_manager()
+
+    def _write_error(self, step: int, error: Exception) -> CheckpointError:
+        free = shutil.disk_usage(self.directory).free / 1e6
+        full = next((mark for mark in _DISK_FULL if mark in str(error)), None)
+        cure = (
+            f"free disk space there ({free:.0f} MB left)"
+            if full
+            else "older steps are intact, see the error above"
+        )
+        reason = full or _first_line(error)
+        return CheckpointError(f"step {step} was not saved to {self.directory}: {reason}; {cure}")
+
+    def _require_space(self, need: int) -> None:
+        free = shutil.disk_usage(self.directory).free
+        problem = (
+            f"{self.directory} has {free / 1e6:.0f} MB free, a checkpoint needs"
+            f" {1.5 * need / 1e6:.0f} MB"
+        )
+        _require(free >= 1.5 * need, problem, "free disk space or choose another directory")
+
+    def _require_step(self, step: int) -> None:
+        steps = self.all_steps()
+        has = ", ".join(map(str, steps)) or "none"
+        _require(step in steps, f"{self.directory} has no step {step}", f"its steps are: {has}")
+
+    def _records(self) -> tuple[dict[int, dict[str, Any]], list[tuple[int, str]]]:
+        """The records of all steps, and the steps whose record cannot be read, newest first, with
+        the reason.
+        """
+        records, broken = {}, []
+        for step in reversed(self.all_steps()):
+            try:
+                records[step] = self._read_json(step, _RECORD)
+            except _Damaged as error:
+                broken.append((step, str(error)))
+        return records, broken
+
+    def _read_json(self, step: int, name: str) -> dict[str, Any]:
+        try:
+            sealed = json.loads((self.directory / str(step) / name / "metadata").read_bytes())
+            body = sealed["body"]
+            intact = sealed["crc32"] == _text_crc(body)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
+        require(intact, f"{name} was altered", "its checksum differs", _Damaged)
+        return body
+
+    def _read(self, step: int, target: Target) -> Restored:
+        record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
+        target = target(record["metadata"]) if callable(target) else target
+        for name in target:
+            cure = f"it has {', '.join(signature) or 'none'}"
+            _require(
+                name in signature, f"step {step} of {self.directory} has no item {name!r}", cure
+            )
+        wanted = {name: describe_all(tree) for name, tree in target.items()}
+        self._require_match(step, wanted, signature)
+        items = {}
+        for name, tree in target.items():
+            arrays = self._read_arrays(step, name, signature[name])
+            leaves = [
+                rebuild(arrays[entry["path"]], entry["key"], leaf) for entry, leaf in wanted[name]
+            ]
+            items[name] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
+        return Restored(step=step, items=items, metadata=record["metadata"], score=record["score"])
+
+    def _require_match(
+        self, step: int, wanted: dict[str, list[tuple[dict, Any]]], signature: dict[str, list[dict]]
+    ) -> None:
+        lines = []
+        for name, entries in wanted.items():
+            want = {entry["path"]: entry_text(entry) for entry, _ in entries}
+            found = {entry["path"]: entry_text(entry) for entry in signature[name]}
+            for path in want | found:
+                if want.get(path) != found.get(path):
+                    lines.append(
+                        f"{name}{path}: wanted {want.get(path, 'nothing')}, found"
+                        f" {found.get(path, 'nothing')}"
+                    )
+        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        problem = (
+            f"step {step} of {self.directory} is of another shape:"
+            f" {'; '.join(lines[:_SHOWN])}{more}"
+        )
+        _require(not lines, problem, "use the settings that it was saved with")
+
+    def _read_arrays(
+        self, step: int, name: str, signature: list[dict[str, Any]]
+    ) -> dict[str, np.ndarray]:
+        """The verified leaves of an item by path."""
+        # Broadcast scalars tell Orbax dtype and shape without taking memory.
+        expected = [
+            np.broadcast_to(np.zeros((), jnp.dtype(entry["dtype"])), entry["shape"])
+            for entry in signature
+        ]
+        stored = {leaf_name(i): leaf for i, leaf in enumerate(expected) if leaf.size}
+        try:
+            read = (
+                self._reader.restore(
+                    self.directory / str(step) / name, ocp.args.StandardRestore(stored)
+                )
+                if stored
+                else {}
+            )
+        except (
+            Exception
+        ) as error:  # Orbax and TensorStore raise anything here, bare Exception included
+            raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
+        arrays = {}
+        for i, (entry, like) in enumerate(zip(signature, expected, strict=True)):
+            leaf = np.asarray(read.get(leaf_name(i), like))
+            same = (leaf.shape, leaf.dtype, zlib.crc32(array_bytes(leaf))) == (
+                like.shape,
+                like.dtype,
+                entry["crc32"],
+            )
+            require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
+            arrays[entry["path"]] = leaf
+        return arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class _KeepBest:
+    """Orbax preservation policy: keeps the best step by `scores`, a mapping that the checkpointer
+    goes on filling.
+    """
+
+    scores: Mapping[int, float | None]
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        best = _best({info.step: self.scores.get(info.step) for info in checkpoints})
+        return [info.step == best for info in checkpoints]
+
+
+def _best(scores: Mapping[int, float | None]) -> int | None:
+    """The newest step of the highest score: of equals, the one that has learned longest."""
+    finite = [
+        (score, step)
+        for step, score in scores.items()
+        if score is not None and math.isfinite(score)
+    ]
+    return max(finite)[1] if finite else None
+
+
+def _sealed(body: Any) -> dict[str, Any]:
+    try:
+        body = json.loads(json.dumps(body))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"metadata is not plain JSON data: {error}; use numbers, strings, lists, dicts"
+        ) from None
+    return {"body": body, "crc32": _text_crc(body)}
+
+
+def _text_crc(body: Any) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0][:160]}"

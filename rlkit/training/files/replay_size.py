@@ -1,0 +1,133 @@
+"""The memory that a replay buffer takes, and whether there is as much: told before anything
+compiles.
+"""
+
+import bisect
+import functools
+import os
+import pathlib
+
+import jax
+
+from rlkit import spaces
+from rlkit.algorithms.base import Algorithm, InitKeys, least_capacity
+from rlkit.errors import ConfigError
+from rlkit.training.core.module import Module, RLModule
+from rlkit.training.logs.loggers import human_bytes
+from rlkit.types import PolicyState
+
+SHARE = 0.9  # of the memory there is: networks, environments and the batch in work need the rest
+CGROUPS, OWN_CGROUPS = pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/proc/self/cgroup")
+
+
+def replay_bytes(module: Module, num_seeds: int) -> int:
+    """Bytes of the replay memory of all seeds, 0 for a module without one. Allocates nothing."""
+    if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
+        return 0
+    return num_seeds * _memory_bytes(module.algorithm, module, _policy_shape(module))
+
+
+def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
+    """`replay_bytes`, where they fit into `available` bytes (None: not known, nothing is checked)
+    with some room to spare.
+
+    Raises `ConfigError`, with the largest capacity that fits, where they do not.
+    """
+    need = replay_bytes(module, num_seeds)
+    if available is None or need <= SHARE * available:
+        return need
+    assert isinstance(module, RLModule) and module.algorithm.replay_buffer is not None
+    capacity, policy = module.algorithm.replay_buffer.capacity, _policy_shape(module)
+
+    def bytes_with(capacity: int) -> int:
+        algorithm = module.algorithm.override(warmup_steps=None, replay_buffer_capacity=capacity)
+        return num_seeds * _memory_bytes(algorithm, module, policy)
+
+    largest = bisect.bisect_right(range(1, capacity), SHARE * available, key=bytes_with)
+    are_images = any(spaces.is_image(leaf) for leaf in spaces.leaves(module.env.observation_space))
+    twice = ", each with its images twice, as `obs` and as `next_obs`" if are_images else ""
+    seeds, fewer = (
+        (f" for each of {num_seeds} seeds", ", or train fewer seeds") if num_seeds > 1 else ("", "")
+    )
+    cure = f"lower replay_buffer_capacity to {largest} (--replay-buffer-capacity {largest}){fewer}"
+    if largest < (least := least_capacity(module.algorithm, module.env)):
+        cure = (
+            f"not even {least} transitions, the least that works here, fit: "
+            f"use a smaller batch_size, fewer or smaller environments{fewer}"
+        )
+    raise ConfigError(
+        f"the replay buffer needs {human_bytes(need)} ({capacity:,} transitions{seeds}{twice}), "
+        f"more than {SHARE:.0%} of the {human_bytes(available)} of memory here; " + cure
+    )
+
+
+def device_memory() -> int | None:
+    """Bytes that the default device has, on a CPU those of the machine that this process may use;
+    None: nobody knows.
+    """
+    device = jax.local_devices()[0]
+    return (
+        _host_memory()
+        if device.platform == "cpu"
+        else (device.memory_stats() or {}).get("bytes_limit")
+    )
+
+
+def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS) -> int | None:
+    """The smallest limit of the control groups that this process is in, in bytes: containers have
+    one. None: there is none.
+
+    `own` lists the groups as `number:controllers:path`; those of version 2 name no controllers. A
+    limit of a group also holds for the groups within.
+    """
+    # A container may see its own group at the top, under another path than the one that is listed.
+    files = {groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"}
+    for line in _read(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, name = (
+            (groups / "memory", "memory.limit_in_bytes") if controllers else (groups, "memory.max")
+        )
+        group = top / path.lstrip("/")
+        files |= {folder / name for folder in (group, *group.parents) if folder.is_relative_to(top)}
+    limits = [text.strip() for text in map(_read, files)]
+    return min(
+        (int(text) for text in limits if text.isdecimal()), default=None
+    )  # version 2 writes "max" for none
+
+
+def _policy_shape(module: RLModule) -> PolicyState:
+    env, agent, algorithm = module.env, module.agent, module.algorithm
+
+    def policy() -> PolicyState:
+        obs = spaces.example(env.observation_space, (env.num_envs,))
+        keys = InitKeys.split(jax.random.key(0))
+        return algorithm.start(
+            agent, env, keys, obs, (), total_steps=module.total_steps
+        ).learner.policy
+
+    return jax.eval_shape(policy)
+
+
+def _memory_bytes(algorithm: Algorithm, module: RLModule, policy: PolicyState) -> int:
+    memory = jax.eval_shape(
+        functools.partial(algorithm.empty_memory, module.agent, module.env), policy
+    )
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(memory))
+
+
+def _host_memory() -> int | None:
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not every system knows these names
+        return cgroup_limit()
+    limit = cgroup_limit()
+    return physical if limit is None else min(physical, limit)
+
+
+def _read(path: pathlib.Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

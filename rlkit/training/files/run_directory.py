@@ -1,0 +1,212 @@
+"""The directory of one run: who may write there, and where its files are."""
+
+import fcntl
+import functools
+import os
+import pathlib
+import re
+import tempfile
+from typing import Self
+
+from rlkit.errors import RunDirectoryError, require
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_LOCK = ".lock"
+_CONFIG = "config.yaml"
+_require = functools.partial(require, error=RunDirectoryError)
+
+
+class RunDirectory:
+    """A run directory, locked for this process until `close`. `RunDirectory(path)` starts a run,
+    `open` also continues one.
+
+    A run is new where the directory is absent or empty; one that holds a `config.yaml` is an
+    existing run. Every failure is a `RunDirectoryError`. The lock is the kernel's: it ends with the
+    process, however that ends.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self._open(path)
+        if not self.is_new:
+            self.close()
+            raise RunDirectoryError(
+                f"{self.path} already holds a run; resume it (`rlkit resume`) or choose another"
+                " directory"
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, must_exist: bool = True) -> Self:
+        """Opens the run at `path`; without one, raises if `must_exist`, else starts a new one."""
+        if must_exist:  # before anything is created
+            found = _checked(path)
+            _require(
+                (found / _CONFIG).is_file(),
+                f"{found} holds no run",
+                f"name a directory with a {_CONFIG}",
+            )
+        directory = cls.__new__(cls)
+        directory._open(path)
+        return directory
+
+    def _open(self, path: str | os.PathLike[str]) -> None:
+        self.path = _checked(path)
+        """The directory, absolute."""
+        self._lock: int | None = None
+        try:
+            foreign = _foreign_files(
+                self.path
+            )  # before the lock file would be put among somebody else's files
+            _require_ours(self.path, foreign)
+            self.path.mkdir(parents=True, exist_ok=True)
+            _require(
+                os.access(self.path, os.W_OK | os.X_OK),
+                f"{self.path} is not writable",
+                "choose another",
+            )
+            self._lock = _take_lock(self.path / _LOCK)
+            _require_ours(self.path, _foreign_files(self.path))
+        except OSError as error:
+            self.close()
+            raise RunDirectoryError(
+                f"cannot use {self.path}: {error.strerror}; choose another directory"
+            ) from None
+        except RunDirectoryError:
+            self.close()
+            raise
+        self.is_new: bool = not self.config_file.exists()
+        """Whether no run was here when it was opened."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def config_file(self) -> pathlib.Path:
+        """The settings of the run; its presence makes the directory a run."""
+        return self.path / _CONFIG
+
+    @property
+    def metrics_file(self) -> pathlib.Path:
+        """The records of the run, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint_directory(self) -> pathlib.Path:
+        """The directory for `CheckpointerConfig.directory`."""
+        return self.path / "checkpoints"
+
+    @property
+    def curve_file(self) -> pathlib.Path:
+        """The plot of the evaluation return."""
+        return self.path / "learning_curve.png"
+
+    @property
+    def summary_file(self) -> pathlib.Path:
+        """The result of the finished run."""
+        return self.path / "summary.json"
+
+    def write_text(self, name: str, text: str) -> pathlib.Path:
+        """Writes the file `name` of the run whole or not at all, also when the machine loses power;
+        returns its path.
+        """
+        _require(self._lock is not None, f"{self.path} is closed", "open it again")
+        plain = _NAME.fullmatch(name) is not None
+        _require(plain, f"{name!r} is not a file name", "use letters, digits, '.', '_' and '-'")
+        target = self.path / name
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(
+                prefix=".tmp-", suffix=f"-{name}"[:64], dir=self.path
+            )
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            _sync_directory(self.path)
+        except OSError as error:
+            if temporary is not None:
+                pathlib.Path(temporary).unlink(missing_ok=True)
+            raise RunDirectoryError(
+                f"cannot write {target}: {error.strerror}; check the disk"
+            ) from None
+        return target
+
+    def close(self) -> None:
+        """Releases the lock. May be called twice."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+
+def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
+    """`path` made absolute, its last part a usable name."""
+    text = os.fspath(path)
+    _require("\0" not in text, f"{text!r} holds a NUL character", "choose another name")
+    found = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
+    cure = "use at most 128 letters, digits, '.', '_' and '-', starting with a letter or digit"
+    _require(_NAME.fullmatch(found.name) is not None, f"{found.name!r} is not a run name", cure)
+    is_file = found.exists() and not found.is_dir()
+    _require(not is_file, f"{found} is a file", "name a directory")
+    return found
+
+
+def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
+    """The absolute path, and whether it holds a run; creates and locks nothing.
+
+    Raises `RunDirectoryError` for what no run could be written to or read from: a file, an unusable
+    name, a foreign directory.
+    """
+    found = _checked(path)
+    _require_ours(found, _foreign_files(found))
+    return found, (found / _CONFIG).is_file()
+
+
+def _foreign_files(path: pathlib.Path) -> list[str]:
+    """What stands in a directory that is not a run's. A run killed before its first file leaves a
+    lock and temporaries.
+    """
+    if not path.is_dir() or (path / _CONFIG).is_file():
+        return []
+    return sorted(
+        name for name in os.listdir(path) if name != _LOCK and not name.startswith(".tmp-")
+    )
+
+
+def _require_ours(path: pathlib.Path, foreign: list[str]) -> None:
+    problem = (
+        f"{path} is foreign: it holds files that are not a run's ({', '.join(foreign[:3])}) and no"
+        f" {_CONFIG}"
+    )
+    _require(not foreign, problem, "choose an absent or empty directory")
+
+
+def _take_lock(path: pathlib.Path) -> int:
+    """The descriptor of the locked file, which holds our process id."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        problem = f"{path.parent} is in use by another process (pid {owner})"
+        raise RunDirectoryError(
+            f"{problem}; wait for it to end or choose another directory"
+        ) from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _sync_directory(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

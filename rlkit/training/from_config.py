@@ -1,0 +1,90 @@
+"""From a `RunConfig` to a `Trainer`, and from a run directory to the trainer that goes on
+with it.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+from rlkit import validation
+from rlkit.agents.registry import make_agent
+from rlkit.algorithms.registry import make_algorithm
+from rlkit.envs.registry import make_env
+from rlkit.errors import ConfigError, RunDirectoryError, require
+from rlkit.training import run_config
+from rlkit.training.policy import Which, read_config
+from rlkit.training.trainer import Trainer
+
+MAX_EVALUATION_ENVS = 64
+
+
+def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
+    """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
+
+    `trainer.run(config.seed)` runs it. Opens the run directory, so that one that cannot be used is
+    told at once. Raises `RlkitError`.
+    """
+    validation.validate(config)
+    env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
+    episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
+    eval_env = (
+        make_env(config.env.id, episodes, **config.env.arguments) if env.is_jittable else None
+    )  # else the Trainer's own
+    assert config.agent is not None
+    agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
+    algorithm = make_algorithm(config.algorithm, config.hyperparameters)
+    trainer = Trainer(env, eval_env, agent, algorithm, config.trainer, **arguments)
+    trainer.open(seed=config.seed)
+    return trainer
+
+
+def reopen(
+    run_dir: str | os.PathLike[str],
+    *,
+    total_steps: int | None = None,
+    save_replay: bool | None = None,
+    which: Which = "latest",
+    **arguments: Any,
+) -> Trainer:
+    """The trainer that goes on with a run directory: `trainer.run()` trains what is left.
+
+    A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay
+    memory from now on, None: as the run was started. Settings otherwise stay as they were. Raises
+    `RlkitError` if there is nothing to resume.
+    """
+    require(
+        os.path.isfile(os.path.join(run_dir, "config.yaml")),
+        f"{os.fspath(run_dir)} is no run directory: it has no config.yaml",
+        "give a directory that rlkit train wrote",
+        RunDirectoryError,
+    )
+    config = read_config(run_dir)
+    # A run that was cut before its first checkpoint starts again; the same settings give the same
+    # run.
+    trainer_config = dataclasses.replace(
+        config.trainer,
+        run_dir=os.fspath(run_dir),
+        restore_checkpoint="auto" if which == "latest" else which,
+    )
+    if save_replay is not None:
+        checkpoints = dataclasses.replace(
+            trainer_config.checkpointer_config, save_replay=save_replay
+        )
+        trainer_config = dataclasses.replace(trainer_config, checkpointer_config=checkpoints)
+    if total_steps is not None:
+        before = config.trainer.total_steps
+        require(
+            before is None or total_steps >= before,
+            f"total_steps={total_steps} is less than the {before} of the run",
+            "give a larger one to extend it, or leave it out",
+            ConfigError,
+        )
+        trainer_config = dataclasses.replace(
+            trainer_config,
+            total_steps=total_steps,
+            num_checkpoints=None,
+            epochs_per_checkpoint=None,
+        )
+    trainer = build(dataclasses.replace(config, trainer=trainer_config), **arguments)
+    trainer.init(config.seed)
+    return trainer

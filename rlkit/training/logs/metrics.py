@@ -1,0 +1,295 @@
+"""From what a program returns to what people read: records for the logs, scores, summaries."""
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+from collections.abc import Container
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.errors import NonFiniteError, require
+from rlkit.ops.counters import StepCounter
+from rlkit.training.compile.parallel_seeds import cores
+from rlkit.training.config import REPLAY_LIMIT, Plan
+from rlkit.training.logs.loggers import human_bytes
+from rlkit.training.logs.records import Record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Moment:
+    """When something was recorded."""
+
+    env_steps: int  # of one seed
+    updates: int
+    wall_seconds: float
+
+
+def train_records(
+    metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float
+) -> list[Record]:
+    """One record, and with several seeds one for each beside their mean.
+
+    Sums over finished episodes become averages. A metric that is NaN has no entry: no episode
+    finished, or no step was taken that measures it. `steps_per_second` counts all seeds.
+    """
+    averages = _averages(metrics)
+    rows = [
+        {f"train/{name}": value for name, value in row.items()}
+        for row in _per_seed(averages, num_seeds, optional=averages)
+    ]
+    mean = {**_mean(rows), "train/steps_per_second": steps_per_second}
+    return _records("train", moment, rows, mean)
+
+
+def eval_records(evaluation: dict[str, Any], moment: Moment, *, num_seeds: int) -> list[Record]:
+    """Means over the episodes [E] or [S, E] of an evaluation; other measures of a module by their
+    own names.
+    """
+    means: dict[str, Any] = {}
+    for name, value in _flatten(evaluation).items():
+        value = np.asarray(value, np.float64)
+        over_episodes = (
+            value.mean(axis=tuple(range(1, value.ndim)) if num_seeds > 1 else None)
+            if value.ndim
+            else value
+        )
+        means[EVALUATION_NAMES.get(name, name)] = over_episodes
+    rows = [
+        {f"eval/{name}": value for name, value in row.items()}
+        for row in _per_seed(means, num_seeds, optional=("avg_return", "avg_length"))
+    ]
+    return _records("eval", moment, rows, _mean(rows))
+
+
+EVALUATION_NAMES = {
+    "return": "avg_return",
+    "length": "avg_length",
+    "sampled_return": "sampled_avg_return",
+    "sampled_length": "sampled_avg_length",
+}
+
+
+def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | None:
+    """Mean evaluation return of each seed, [S] ([1] for a single one); None where nothing was
+    evaluated.
+    """
+    if "return" not in evaluation:
+        return None
+    returns = np.asarray(evaluation["return"], np.float64)
+    return returns.reshape(num_seeds, -1).mean(1)
+
+
+def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
+    """What checkpoints are ranked by: the mean return of the seeds whose return is finite."""
+    returns = seed_returns(evaluation, num_seeds)
+    if returns is None or not np.isfinite(returns).any():
+        return None
+    return float(returns[np.isfinite(returns)].mean())
+
+
+def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str | None:
+    """A warning if updates of an outer iteration were skipped for not being finite, None if none
+    was.
+
+    Raises `NonFiniteError` if no seed learned anything (seeds learn apart: one that diverged does
+    not end the others), and for a module that does not count skipped updates once its metric `loss`
+    is not finite.
+    """
+    skipped = metrics.get("sum/skipped_updates")
+    if skipped is None:
+        require(
+            bool(np.isfinite(metrics.get("loss", 0.0)).all()),
+            f"the loss of outer iteration {iteration} is not finite",
+            "lower the step size, or look into the module's training_step",
+            NonFiniteError,
+        )
+        return None
+    shares = np.atleast_1d(skipped) / max(updates, 1)
+    require(
+        bool((shares < 1.0).any()),
+        f"every update of outer iteration {iteration} had a loss or gradient that is not finite",
+        "lower learning_rate, set max_grad_norm, or check the environment's rewards with"
+        " rlkit.check_env",
+        NonFiniteError,
+    )
+    seeds = f" of seed(s) {', '.join(map(str, np.flatnonzero(shares)))}" if shares.size > 1 else ""
+    found = (
+        f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: loss or"
+        " gradient not finite"
+    )
+    return found if shares.max() > 0 else None
+
+
+def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
+    """What is about to be trained, in a sentence."""
+    left = plan.num_checkpoints - outer_iteration
+    if left <= 0:
+        return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
+    is_new = outer_iteration == 0
+    warm_up = (
+        f", of them {plan.prefill_steps:,} random ones to warm up"
+        if plan.prefill_steps and is_new
+        else ""
+    )
+    each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
+    start = "" if is_new else f" from step {env_steps:,}"
+    return (
+        f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment"
+        f" steps{each}{warm_up}: {left} outer iterations of {plan.epochs_per_checkpoint} x"
+        f" {plan.steps_per_iteration:,} steps"
+    )
+
+
+def replay_memory(capacity: int, num_seeds: int, needed: int, available: int | None) -> str:
+    """The size of a replay buffer of `capacity` transitions: bytes over all seeds, of those there
+    are (None: not known).
+    """
+    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
+    of_all = f" of the {human_bytes(available)} of memory here" if available else ""
+    return f"replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(needed)}{of_all}"
+
+
+def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:
+    """Why checkpoints do not hold the replay memory, and what follows from it; `is_asked`: by the
+    config.
+    """
+    size, limit = human_bytes(replay_bytes), human_bytes(REPLAY_LIMIT)
+    reason = (
+        "as save_replay=False says"
+        if is_asked
+        else f"for its {size} are more than {limit}; save_replay=True saves it too"
+    )
+    return (
+        f"checkpoints leave out the replay buffer, {reason} (a resumed run fills it anew by its"
+        " policy)"
+    )
+
+
+def exact_counts(counters: Any) -> tuple[int, int] | None:
+    """(environment steps, updates) as Python integers, None where the module counts nothing; of
+    several seeds, the first.
+    """
+    if counters is None:
+        return None
+    env_steps, updates = (
+        x.to_int() if isinstance(x, StepCounter) else int(np.ravel(x)[0]) for x in counters
+    )
+    return env_steps, updates
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides the numbers that come out."""
+    names = (
+        "rlkit",
+        "jax",
+        "jaxlib",
+        "flax",
+        "optax",
+        "distrax",
+        "gymnax",
+        "gymnasium",
+        "orbax-checkpoint",
+        "numpy",
+    )
+    return {"python": platform.python_version(), **{name: _version(name) for name in names}}
+
+
+def fingerprint() -> dict[str, Any]:
+    """What must agree for a resumed run to be bit-identical."""
+    device = jax.devices()[0]
+    return {
+        "backend": device.platform,
+        "device_kind": device.device_kind,
+        "device_count": jax.device_count(),
+        "nproc": os.environ.get("NPROC"),
+        "cores": cores(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "jax": _version("jax"),
+        "jaxlib": _version("jaxlib"),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Leaves [] or [S]: per-episode averages instead of sums, NaN where there is nothing to
+    average.
+    """
+    found = {
+        name: np.asarray(value, np.float64)
+        for name, value in metrics.items()
+        if not name.startswith("sum/")
+    }
+    sums = {
+        name.removeprefix("sum/"): np.asarray(value, np.float64)
+        for name, value in metrics.items()
+        if name.startswith("sum/")
+    }
+    if "episodes" in sums:
+        episodes = np.where(sums["episodes"] > 0, sums["episodes"], np.nan)
+        found["avg_return"] = sums.pop("episode_return") / episodes
+        found["avg_length"] = sums.pop("episode_length") / episodes
+    return {**found, **sums}
+
+
+def _per_seed(
+    metrics: dict[str, Any], num_seeds: int, *, optional: Container[str]
+) -> list[dict[str, float]]:
+    """One dict of floats for each seed; `optional` ones that are NaN are left out.
+
+    Raises `ConfigError` for a metric that is neither a scalar nor, of several seeds, [S].
+    """
+    for name, value in metrics.items():
+        shape = np.shape(value)
+        require(
+            shape == () or (num_seeds > 1 and shape == (num_seeds,)),
+            f"the metric {name!r} has shape {shape[1:] if num_seeds > 1 else shape}, not ()",
+            "reduce it to a scalar in training_step, such as its .mean()",
+        )
+    rows = [
+        {
+            name: float(np.ravel(value)[seed if np.size(value) > 1 else 0])
+            for name, value in metrics.items()
+        }
+        for seed in range(num_seeds)
+    ]
+    return [
+        {name: value for name, value in row.items() if not (name in optional and np.isnan(value))}
+        for row in rows
+    ]
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+
+
+def _records(
+    kind: Any, moment: Moment, rows: list[dict[str, float]], mean: dict[str, float]
+) -> list[Record]:
+    when = dataclasses.asdict(moment)
+    per_seed = (
+        [Record(kind=kind, seed=seed, metrics=row, **when) for seed, row in enumerate(rows)]
+        if len(rows) > 1
+        else []
+    )
+    return [*per_seed, Record(kind=kind, seed=None, metrics=mean, **when)]
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= (
+            _flatten(value, f"{prefix}{name}/")
+            if isinstance(value, dict)
+            else {f"{prefix}{name}": value}
+        )
+    return flat

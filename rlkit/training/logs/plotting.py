@@ -1,0 +1,234 @@
+"""Pictures of finished or running training runs, drawn from their `metrics.jsonl`."""
+
+import dataclasses
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rlkit.errors import ConfigError, did_you_mean, require
+from rlkit.training.logs.loggers import human_count
+from rlkit.training.logs.records import Record, read_records
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's palette: told apart by colour-blind readers too; its yellow is left out, too pale
+# on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", ":", "-.")
+_LABELS = {
+    "eval/avg_return": "average return per evaluation episode",
+    "eval/avg_length": "average episode length (steps)",
+}
+_MOST_SEED_LINES = 10
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Curve:
+    """One run: P points, S seeds; `seeds` has S = 0 where only averages were logged. NaN where a
+    value is missing.
+    """
+
+    name: str
+    x: np.ndarray  # [P]
+    mean: np.ndarray  # [P]
+    seeds: np.ndarray  # [S, P]
+
+
+def learning_curve(
+    run_dirs: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    metric: str = "eval/avg_return",
+    x: Literal["env_steps", "wall_seconds"] = "env_steps",
+    title: str | None = None,
+) -> Path:
+    """Draws `metric` of each run over its steps or its time, averaged over seeds, as a PNG; returns
+    its path.
+
+    One run with several seeds also shows each seed as a thin line; several runs (or more than 10
+    seeds) show the standard error of the mean as a band. Raises `ConfigError` where there is
+    nothing to draw or the file cannot be written.
+    """
+    if isinstance(run_dirs, str | os.PathLike):
+        run_dirs = [run_dirs]
+    require(len(run_dirs) > 0, "no run to draw", "give at least one run directory")
+    require(
+        x in ("env_steps", "wall_seconds"),
+        f"unknown x axis {x!r}",
+        did_you_mean(x, ("env_steps", "wall_seconds")),
+    )
+    names = _names([Path(directory) for directory in run_dirs])
+    curves = [
+        _read_curve(Path(path), name, metric, x) for path, name in zip(run_dirs, names, strict=True)
+    ]
+    return _draw(curves, Path(output), metric=metric, x=x, title=title)
+
+
+def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
+    records = read_records(directory / "metrics.jsonl")
+    found = [record for record in records if metric in record.metrics]
+    if not found:
+        known = sorted({key for record in records for key in record.metrics})
+        require(
+            bool(known),
+            f"{directory} has no records with metrics yet",
+            "wait for its first evaluation, or train longer",
+        )
+        cure = did_you_mean(metric, known)
+        raise ConfigError(f"{directory} has no metric {metric!r}; {cure} It has {', '.join(known)}")
+    finite = any(np.isfinite(record.metrics[metric]) for record in found)
+    require(
+        finite,
+        f"{directory} has no finite value of {metric!r}",
+        "look into the run (did it diverge?) or choose another",
+    )
+    return _curve(found, name, metric, x)
+
+
+def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
+    """Aligns the seeds on the env_steps of their records, the one axis that they share."""
+    places = {
+        step: place for place, step in enumerate(sorted({record.env_steps for record in records}))
+    }
+    seeds = {
+        seed: row
+        for row, seed in enumerate(
+            sorted({record.seed for record in records if record.seed is not None})
+        )
+    }
+    values = np.full((len(seeds), len(places)), np.nan)
+    averages = np.full(len(places), np.nan)
+    times: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        place, value = places[record.env_steps], record.metrics[metric]
+        value = value if np.isfinite(value) else np.nan
+        times[place].append(record.wall_seconds)
+        if record.seed is None:
+            averages[place] = value
+        else:
+            values[seeds[record.seed], place] = value
+    # Where the average was not logged: NaN if any seed is missing, since a mean over fewer seeds
+    # would jump.
+    mean = np.where(np.isnan(averages), values.mean(axis=0), averages) if seeds else averages
+    seconds = np.array([np.mean(times[place]) for place in range(len(places))])
+    axis = np.array(list(places), float) if x == "env_steps" else seconds
+    return _Curve(name=name, x=axis, mean=mean, seeds=values)
+
+
+def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str | None) -> Path:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.8, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    divisor, x_label = _x_scale(curves, x)
+    notes = [
+        _draw_curve(axes, curve, index, divisor, len(curves)) for index, curve in enumerate(curves)
+    ]
+    _decorate(axes, x, x_label, _LABELS.get(metric, metric))
+    axes.set_title(title or "", loc="left", fontsize=12)
+    note = (
+        notes[0] if len(curves) == 1 else "band: ± standard error over seeds" if any(notes) else ""
+    )
+    if note:
+        axes.annotate(
+            note,
+            (1, 1),
+            (0, 4),
+            "axes fraction",
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
+            color="0.35",
+        )
+    if len(curves) > 1:
+        outside: dict[str, Any] = (
+            {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+            if len(curves) > 5
+            else {"loc": "best"}
+        )
+        axes.legend(fontsize=9, framealpha=0.85, edgecolor="0.85", **outside)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, format="png", dpi=150)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {output}: {error.strerror or error}; choose another output file"
+        ) from None
+    return output
+
+
+def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:
+    """Draws one run; returns what its seeds look like, in words."""
+    colour = _COLOURS[index % len(_COLOURS)]
+    dashes = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+    x, seeds = curve.x / divisor, len(curve.seeds)
+    drawn = np.isfinite(curve.mean)
+    lone = "o" if drawn.sum() == 1 else None
+    axes.plot(
+        x[drawn],
+        curve.mean[drawn],
+        dashes,
+        color=colour,
+        lw=2,
+        label=curve.name,
+        marker=lone,
+        zorder=3,
+    )
+    if seeds < 2:
+        return ""
+    if runs == 1 and seeds <= _MOST_SEED_LINES:
+        for values in curve.seeds:
+            shown = np.isfinite(values)
+            axes.plot(x[shown], values[shown], color=colour, lw=0.8, alpha=0.4, zorder=2)
+        return f"mean of {seeds} seeds; thin: each seed"
+    error = curve.seeds.std(axis=0, ddof=1) / np.sqrt(seeds)
+    axes.fill_between(
+        x, curve.mean - error, curve.mean + error, color=colour, alpha=0.2, lw=0, zorder=2
+    )
+    return f"mean of {seeds} seeds; band: ± standard error"
+
+
+def _decorate(axes: "Axes", x: str, x_label: str, y_label: str) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10], integer=x == "env_steps"))
+    if x == "env_steps":
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_count(value)))
+    low, high = axes.get_ylim()
+    if max(abs(low), abs(high)) >= 10_000:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: human_count(value)))
+    axes.grid(color="0.9", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.margins(x=0.02)
+    left, right = axes.dataLim.intervalx
+    if left == right:  # a lone point, which would else get an axis of tiny fractions
+        axes.set_xlim(left - 1, right + 1)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _x_scale(curves: list[_Curve], x: str) -> tuple[float, str]:
+    if x == "env_steps":
+        return 1.0, "environment steps"
+    longest = max(float(curve.x.max()) for curve in curves)
+    if longest > 7200:
+        return 3600.0, "wall time (h)"
+    return (60.0, "wall time (min)") if longest > 300 else (1.0, "wall time (s)")
+
+
+def _names(directories: list[Path]) -> list[str]:
+    """The shortest path ends that tell the runs apart."""
+    parts = [directory.resolve().parts for directory in directories]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(set(parts)):
+            return names
+    return [str(directory) for directory in directories]

@@ -1,0 +1,112 @@
+"""Records: the rows of a run's log, in memory and in a JSONL file.
+
+A JSONL file holds one `Record` a row, UTF-8, each row ended by a newline:
+
+    {"kind": "eval", "env_steps": 4096, "updates": 12, "wall_seconds": 1.5, "seed": null, "metrics":
+    {"eval/avg_return": 21.0}}
+
+- `kind`: "train", "eval", "text", "event" or "error";
+- `env_steps`, `updates`: whole numbers, environment and gradient steps of one seed so far;
+- `wall_seconds`: seconds since the start;
+- `seed`: whole number, or null for all seeds together (their average);
+- `metrics`: names to numbers. JSON has no NaN or infinity: NaN is written null, infinities
+  "Infinity" and "-Infinity"; reading gives the same floats back;
+- `text`: a string; only in rows that have one.
+
+Readers ignore keys they do not know and a last row without its newline (its writer was killed).
+"""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from rlkit.errors import ConfigError
+
+Kind = Literal["train", "eval", "text", "event", "error"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """One row of a run's log; the module's docstring gives units."""
+
+    kind: Kind
+    env_steps: int
+    updates: int
+    wall_seconds: float
+    seed: int | None = None
+    """None: all seeds together."""
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    text: str | None = None
+
+    def to_json(self) -> str:
+        """One line of strict JSON without its newline. Metrics may be any scalar that `float`
+        takes.
+        """
+        row: dict[str, Any] = {
+            "kind": self.kind,
+            "env_steps": int(self.env_steps),
+            "updates": int(self.updates),
+        }
+        row["wall_seconds"] = _number_to_json(self.wall_seconds)
+        row["seed"] = None if self.seed is None else int(self.seed)
+        row["metrics"] = {name: _number_to_json(value) for name, value in self.metrics.items()}
+        if self.text is not None:
+            row["text"] = self.text
+        return json.dumps(row, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Record":
+        """Reads what `to_json` wrote; raises `ConfigError` for anything else."""
+        try:
+            row = json.loads(line)
+            known = {
+                field.name: row[field.name]
+                for field in dataclasses.fields(cls)
+                if field.name in row
+            }
+            known["wall_seconds"] = _number_from_json(row["wall_seconds"])
+            known["metrics"] = {
+                name: _number_from_json(value) for name, value in row["metrics"].items()
+            }
+            return cls(**known)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"not a record: {line[:80]!r} ({error}); delete that line") from None
+
+
+def read_records(path: str | os.PathLike[str]) -> list[Record]:
+    """All records of a JSONL file. Raises `ConfigError` for a missing file and for rows that are no
+    records.
+    """
+    try:
+        rows = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        cure = (
+            "give the metrics.jsonl of a run directory (`rlkit train` with a run directory writes"
+            " one)"
+        )
+        raise ConfigError(
+            f"cannot read records from {path}: {error.strerror or error}; {cure}"
+        ) from None
+    records = []
+    for number, row in enumerate(
+        rows[:-1], start=1
+    ):  # after the last newline: nothing, or a half-written row
+        try:
+            records.append(Record.from_json(row.decode()))
+        except ValueError as error:  # ConfigError is one, UnicodeDecodeError too
+            raise ConfigError(f"{path}, line {number}: {error}") from None
+    return records
+
+
+def _number_to_json(value: Any) -> float | str | None:
+    number = float(value)
+    if math.isfinite(number):
+        return number
+    return None if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _number_from_json(value: float | str | None) -> float:
+    return math.nan if value is None else float(value)

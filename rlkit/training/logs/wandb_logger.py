@@ -1,0 +1,209 @@
+"""Copies of a run's records at Weights & Biases, which may fail without touching the training."""
+
+import collections
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlkit.training.config import LoggerConfig
+from rlkit.training.logs.records import Record
+
+Position = tuple[int, int]  # env_steps, rows of that kind and seed at these env_steps
+
+# Not `warnings.warn`: under `-W error` a lost copy of the records would end the training.
+_warn = logging.getLogger("rlkit").warning
+_SECRET = re.compile(r"token|secret|password|api_?key", re.IGNORECASE)
+_LONGEST_BACKLOG = 2000  # rows kept for W&B while it fails
+# W&B's own process collects rows (0.31: for 15 s) before it writes or uploads them, and loses those
+# if the run is killed.
+_SETTLED_AFTER = 60.0  # seconds
+
+
+class WandbLogger:
+    """Copies records to Weights & Biases; whatever fails there costs one warning and never the
+    training.
+
+    The run opens at the first `log`, so that `restore` can bring its id. No row is lost by a
+    resume: rows that W&B refused, or took less than a minute ago, are part of the state and are
+    sent again. Rows older than that are not repeated: `<directory>/wandb_run.json` says how far
+    they reach. So after a closed run none appears twice, after a killed one those of its last
+    minute may (with `directory` None, also those that the cut run logged after its checkpoint).
+    Metrics of one seed appear as `<metric>/seed_<n>`; `failures` counts exceptions.
+    """
+
+    def __init__(self, config: LoggerConfig, directory: str | os.PathLike[str] | None):
+        self.failures = 0
+        self._config = config
+        self._directory = None if directory is None else Path(directory)
+        self._id = secrets.token_hex(4)
+        self._hparams: dict[str, Any] = {}
+        self._run: Any = None
+        self._gave_up = False
+        self._seen: dict[str, Position] = {}  # by this run, in its own order
+        self._settled: dict[
+            str, Position
+        ] = {}  # safe at W&B, from this run and the one it continues
+        self._backlog: collections.deque[tuple[str, Position, Record]] = collections.deque(
+            maxlen=_LONGEST_BACKLOG
+        )
+        self._unsettled: collections.deque[tuple[float, str, Position, Record]] = (
+            collections.deque()
+        )
+
+    def start(self, run_info: dict[str, Any], /) -> None:
+        self._hparams = redact(run_info)
+
+    def log(self, record: Record, /) -> None:
+        stream = record.kind if record.seed is None else f"{record.kind}/{record.seed}"
+        env_steps, rows = self._seen.get(stream, (-1, 0))
+        position = (record.env_steps, 1) if record.env_steps > env_steps else (env_steps, rows + 1)
+        self._seen[stream] = position
+        if position > self._settled.get(stream, (-1, 0)):
+            self._backlog.append((stream, position, record))
+            self.flush()
+
+    def state(self) -> dict[str, Any]:
+        rows = [*(row[1:] for row in self._unsettled), *self._backlog]
+        return {
+            "id": self._id,
+            "seen": {stream: list(position) for stream, position in self._seen.items()},
+            "rows": [
+                [stream, list(position), record.to_json()] for stream, position, record in rows
+            ],
+        }
+
+    def restore(self, state: dict[str, Any], /) -> None:
+        known: dict[str, Any] = {}
+        self._attempt(lambda: known.update(self._read_settled()))
+        self._id = state.get("id") or known.get("id") or self._id
+        self._seen = _positions(state.get("seen", {}))
+        self._settled = known["settled"] if known.get("id") == self._id else {}
+        for stream, position, row in state.get("rows", []):
+            if tuple(position) > self._settled.get(stream, (-1, 0)):
+                self._backlog.append((stream, (position[0], position[1]), Record.from_json(row)))
+
+    def flush(self) -> None:
+        if self._backlog and not self._gave_up:
+            self._attempt(self._send)
+
+    def close(self) -> None:
+        self.flush()
+        if self._run is not None:
+            self._attempt(self._finish)
+        self._run, self._gave_up = None, True
+
+    def _finish(self) -> None:
+        self._run.finish()
+        self._settle(after=0.0)
+
+    def _send(self) -> None:
+        if self._run is None:
+            try:
+                self._run = self._open()
+            except Exception:
+                self._gave_up = True  # each further try could wait for the network again
+                raise
+        while self._backlog:
+            stream, position, record = self._backlog[0]
+            self._run.log(_wandb_row(record))
+            self._unsettled.append((time.monotonic(), stream, position, record))
+            self._backlog.popleft()
+        self._settle(after=_SETTLED_AFTER)
+
+    def _settle(self, *, after: float) -> None:
+        changed, limit = False, time.monotonic() - after
+        while self._unsettled and self._unsettled[0][0] <= limit:
+            _, stream, position, _ = self._unsettled.popleft()
+            self._settled[stream] = position
+            changed = True
+        if self._directory is not None and (changed or not self._settled):
+            fresh = self._directory / "wandb_run.json.new"
+            fresh.write_text(json.dumps({"id": self._id, "settled": self._settled}))
+            fresh.replace(self._directory / "wandb_run.json")
+
+    def _open(self) -> Any:
+        import wandb
+
+        config, directory = self._config, self._directory
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+        run = wandb.init(
+            id=self._id,
+            resume="allow",
+            reinit="create_new",
+            mode=config.wandb,
+            dir=directory,
+            project=config.wandb_project,
+            entity=config.wandb_entity,
+            name=config.wandb_name or (directory.resolve().name if directory else None),
+            group=config.wandb_group,
+            tags=config.wandb_tags,
+            config=self._hparams,
+            allow_val_change=True,
+            save_code=False,
+            settings=wandb.Settings(
+                console="off"
+            ),  # it would replace stdout, under the progress bar
+        )
+        run.define_metric("env_steps")
+        for names in ("train/*", "eval/*"):
+            run.define_metric(names, step_metric="env_steps")
+        return run
+
+    def _attempt(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except Exception as error:  # whatever it is, the records are safe in the JSONL file
+            self.failures += 1
+            if self.failures == 1:
+                cure = (
+                    "run `wandb login`, or use --wandb offline"
+                    if self._run is None
+                    else "the JSONL file has all rows"
+                )
+                _warn(
+                    "Weights & Biases failed (%s: %s); training and local files go on; %s",
+                    type(error).__name__,
+                    error,
+                    cure,
+                )
+
+    def _read_settled(self) -> dict[str, Any]:
+        path = self._directory and self._directory / "wandb_run.json"
+        if path is None or not path.exists():
+            return {}
+        found = json.loads(path.read_text())
+        return {"id": found["id"], "settled": _positions(found["settled"])}
+
+
+def redact(value: Any) -> Any:
+    """Plain data with the values of keys that name a token, secret, password or API key
+    replaced.
+    """
+    if isinstance(value, dict):
+        return {
+            key: "<redacted>" if _SECRET.search(str(key)) else redact(item)
+            for key, item in value.items()
+        }
+    return [redact(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _positions(found: dict[str, Any]) -> dict[str, Position]:
+    return {stream: (position[0], position[1]) for stream, position in found.items()}
+
+
+def _wandb_row(record: Record) -> dict[str, Any]:
+    suffix = "" if record.seed is None else f"/seed_{record.seed}"
+    row: dict[str, Any] = {
+        "env_steps": record.env_steps,
+        "updates": record.updates,
+        "wall_seconds": record.wall_seconds,
+    }
+    row |= {f"{name}{suffix}": float(value) for name, value in record.metrics.items()}
+    return row if record.text is None else row | {record.kind: record.text}

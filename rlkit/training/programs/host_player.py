@@ -1,0 +1,197 @@
+"""Episodes in environments on the host: evaluation and recording, with acting compiled."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.agents.base import Agent
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import EnvFailedError
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.core.evaluator import Evaluator, choose
+from rlkit.training.programs.env_groups import flat, remake, unflat
+from rlkit.types import Key, PolicyState, PyTree
+
+
+class HostPlayer:
+    """Plays whole episodes of the policies of all seeds side by side, by the rules and with the
+    keys of `Evaluator`.
+
+    With S seeds it makes S·N environments of its own; `close` frees them.
+    """
+
+    def __init__(self, env: EnvAdapter, agent: Agent, compiler: Compiler):
+        self._seeds = compiler.num_seeds
+        self._num_envs = env.num_envs
+        self._env = env if self._seeds == 1 else remake(env, self._seeds * env.num_envs)
+        self._is_own = self._env is not env
+        self._agent = agent
+
+        def act(
+            policy: PolicyState, obs: Any, carry: Any, key: Key, time: Any, *, deterministic: bool
+        ) -> Any:
+            act_key, _ = jax.random.split(jax.random.fold_in(key, time))
+            action, carry = choose(agent, policy, obs, carry, act_key, deterministic=deterministic)
+            return action, carry, time + 1
+
+        self._act = {
+            deterministic: compiler(
+                lambda *inputs, deterministic=deterministic: act(
+                    *inputs, deterministic=deterministic
+                ),
+                axes=(0, 0, 0, None, None),
+                out_axes=(0, 0, None),
+            )
+            for deterministic in (True, False)
+        }
+
+    def evaluate(self, policy: PolicyState, evaluator: Evaluator) -> dict[str, Any]:
+        """What `evaluator` returns, for episodes on the host; arrays [E], with several seeds [S,
+        E].
+        """
+        key, episodes = jax.random.key(evaluator.seed), evaluator.num_episodes
+        best, info = self._play(policy, key, episodes, evaluator.max_steps, deterministic=True)
+        sampled, _ = self._play(policy, key, episodes, evaluator.max_steps, deterministic=False)
+        return {
+            "return": best["return"],
+            "length": best["length"],
+            "sampled_return": sampled["return"],
+            "sampled_length": sampled["length"],
+            **({"done_info": info} if info else {}),
+        }
+
+    def record(
+        self,
+        policy: PolicyState,
+        key: Key,
+        num_episodes: int,
+        max_steps: int,
+        *,
+        deterministic: bool,
+    ) -> dict[str, Any]:
+        """Every step of `num_episodes` episodes: obs, action, reward, terminated, truncated [E, L,
+        ...], zeros where an episode is over, and length [E]; with several seeds, a leading axis S.
+        The key is consumed.
+        """
+        played = self._play(
+            policy, key, num_episodes, max_steps, deterministic=deterministic, keep_steps=True
+        )[0]
+        return {**played["steps"], "length": played["length"]}
+
+    def close(self) -> None:
+        """Frees the environments that this player made."""
+        if self._is_own:
+            self._env.close()
+
+    def _play(
+        self,
+        policy: PolicyState,
+        key: Key,
+        num_episodes: int,
+        max_steps: int,
+        *,
+        deterministic: bool,
+        keep_steps: bool = False,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(values of episodes [(S,) E, ...], averages [(S)] of what the environments said at their
+        ends).
+        """
+        keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
+        try:
+            rounds = [self._round(policy, k, max_steps, deterministic, keep_steps) for k in keys]
+        except EnvFailedError as error:
+            raise EnvFailedError(f"in evaluation, {error}") from error
+        longest = max(int(each["length"].max()) for each, _ in rounds)
+        axis = 0 if self._seeds == 1 else 1  # of the episodes
+
+        def join(*parts: np.ndarray) -> np.ndarray:
+            return np.take(np.concatenate(parts, axis), np.arange(num_episodes), axis)
+
+        if keep_steps:
+            for each, _ in rounds:
+                each["steps"] = jax.tree.map(lambda x: _pad(x, axis + 1, longest), each["steps"])
+        played = jax.tree.map(join, *(each for each, _ in rounds))
+        infos = [info for _, info in rounds]
+        missing = np.full(rounds[0][0]["length"].shape, np.nan)
+        joined = {
+            name: join(*(info.get(name, missing) for info in infos))
+            for name in sorted(set().union(*infos))
+        }
+        return played, {name: _mean_of_known(values, axis) for name, values in joined.items()}
+
+    def _round(
+        self, policy: PolicyState, key: Key, max_steps: int, deterministic: bool, keep_steps: bool
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The first episode of every environment: (return, length [(S,) N], maybe steps; what was
+        said at the ends).
+        """
+        seeds, num = self._seeds, self._seeds * self._num_envs
+        reset_key, step_key = jax.random.split(key)
+        state, obs = self._env.reset(
+            reset_key if seeds == 1 else jnp.broadcast_to(reset_key, (seeds,))
+        )
+        carry = jax.tree.map(
+            lambda x: x if seeds == 1 else jnp.broadcast_to(x, (seeds, *x.shape)),
+            self._agent.initial_carry(self._num_envs),
+        )
+        time, steps, info = jnp.int32(0), [], {}
+        playing, returns, lengths = (
+            np.ones(num, bool),
+            np.zeros(num, np.float32),
+            np.zeros(num, np.int32),
+        )
+        while playing.any() and len(steps) < max_steps:
+            action, carry, time = self._act[deterministic](
+                policy, unflat(obs, seeds), carry, step_key, time
+            )
+            action = flat(action, seeds)
+            state, timestep = self._env.step(reset_key, state, action)
+            done = np.asarray(timestep.terminated) | np.asarray(timestep.truncated)
+            steps.append(self._row(obs, action, timestep, playing) if keep_steps else None)
+            returns += np.where(playing, timestep.reward, np.float32(0.0))
+            lengths += playing
+            for name, values in timestep.info.items():
+                if np.ndim(values) == 1:
+                    known = info.setdefault(name, np.full(num, np.nan))
+                    known[done & playing] = np.asarray(values)[done & playing]
+            obs, playing = timestep.obs, playing & ~done
+        played = {"return": unflat(returns, seeds), "length": unflat(lengths, seeds)}
+        if keep_steps:
+            rows = jax.tree.map(lambda *x: np.stack(x, 1), *steps)  # [S·N, L, ...]
+            played["steps"] = unflat(rows, seeds)
+        return played, {name: unflat(values, seeds) for name, values in info.items()}
+
+    def _row(
+        self, obs: PyTree, action: np.ndarray, timestep: Any, playing: np.ndarray
+    ) -> dict[str, Any]:
+        """One step as it is recorded, zeros where the episode is over."""
+        space = self._env.action_space
+        row = {
+            "obs": obs,
+            "action": np.clip(action, space.low, space.high)
+            if isinstance(space, spaces.Box)
+            else action,
+            "reward": timestep.reward,
+            "terminated": timestep.terminated,
+            "truncated": timestep.truncated,
+        }
+        return jax.tree.map(
+            lambda x: np.where(playing.reshape(-1, *[1] * (np.ndim(x) - 1)), x, np.zeros_like(x)),
+            row,
+        )
+
+
+def _pad(x: np.ndarray, axis: int, length: int) -> np.ndarray:
+    return np.pad(x, [(0, length - n) if a == axis else (0, 0) for a, n in enumerate(x.shape)])
+
+
+def _mean_of_known(values: np.ndarray, axis: int) -> np.ndarray:
+    """The mean over episodes, of those that said anything; NaN where none did."""
+    known = np.isfinite(values)
+    return np.where(known, values, 0.0).sum(axis) / np.where(
+        known.any(axis), known.sum(axis), np.nan
+    )

@@ -1,0 +1,90 @@
+"""Products of matrices on a CPU: which are small, and a gradient by the weights that is fast where
+a layer is narrow.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_derivatives import SymbolicZero
+
+NARROW = 32  # the fewer of inputs and outputs; this and the next were measured in docs/design.md
+SMALL = 64  # the more of them
+SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
+
+
+def computes_little(params: Any, rows: int) -> bool:
+    """Whether a batch of so many rows takes products with these parameters (a pytree of arrays)
+    that are all small.
+
+    Then, on a CPU, a program had best run on one thread, and copying counters and parameters can
+    cost as much as learning. Always False on other devices, and where a parameter has more than two
+    axes, as those of convolutions. Seeds that are mapped are not counted.
+    """
+    leaves = jax.tree.leaves(params)
+    if jax.default_backend() != "cpu" or any(len(jnp.shape(x)) > 2 for x in leaves):
+        return False
+    return all(math.prod(jnp.shape(x)) * rows <= SMALL_PRODUCT for x in leaves)
+
+
+def matmul(x: Array, weights: Array) -> Array:
+    """`x @ weights`: [..., I] and [I, O] -> [..., O].
+
+    The gradient by the weights sums over the batch, the first axis of both factors. On a CPU XLA
+    computes such a product more slowly than one without a transposition, and on its pool of
+    threads, so that what follows waits for another thread. Where the fewer of inputs and outputs
+    are up to `NARROW`, or the more of them up to `SMALL`, the factor with fewer columns (x, or the
+    gradient by the output) is therefore transposed first, into a buffer of its own. Every
+    derivative is that of `x @ weights`, to rounding.
+    """
+    inputs, outputs = weights.shape
+    pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
+    if not pays or jax.default_backend() != "cpu":
+        return x @ weights
+    batch = x.shape[:-1]
+    return _matmul(x.reshape(math.prod(batch), x.shape[-1]), weights).reshape(*batch, outputs)
+
+
+@jax.custom_jvp
+def _matmul(x: Array, weights: Array) -> Array:
+    return x @ weights
+
+
+def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
+    """As of `x @ weights`; the part by the weights is written such that JAX transposes it to the
+    product that is wanted.
+
+    Not both tangents are zero: JAX does not ask then.
+    """
+    (x, weights), (dx, dweights) = primals, tangents
+    if isinstance(dweights, SymbolicZero):
+        change = dx @ weights
+    else:
+        change = (
+            _by_inputs(x, dweights)
+            if weights.shape[0] < weights.shape[1]
+            else _by_outputs(x, dweights)
+        )
+        if not isinstance(dx, SymbolicZero):
+            change = dx @ weights + change
+    return _matmul(x, weights), change
+
+
+_matmul.defjvp(_matmul_jvp, symbolic_zeros=True)
+
+
+def _by_inputs(x: Array, dweights: Array) -> Array:
+    """x @ dweights, whose transpose multiplies [I, B] by [B, O]."""
+    columns = jax.lax.optimization_barrier(
+        x.T
+    )  # else XLA would transpose inside of the product again
+    return jax.lax.dot_general(columns, dweights, (((0,), (0,)), ((), ())))
+
+
+def _by_outputs(x: Array, dweights: Array) -> Array:
+    """x @ dweights, whose transpose multiplies [O, B] by [B, I] and transposes the small result."""
+    rows = jax.lax.optimization_barrier(dweights.T)  # as above, for the transposition of the result
+    out = jax.lax.dot_general(rows, x, (((1,), (1,)), ((), ())))  # [O, B]
+    return jax.lax.optimization_barrier(out).T  # and for that of the gradient by the output

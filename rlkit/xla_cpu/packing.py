@@ -1,0 +1,90 @@
+"""A pytree as one vector for each dtype: a call costs for each array it is passed, a compiled
+program for each it computes.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+PyTree = Any
+
+
+class Packing:
+    """Packs trees shaped like `example` (arrays or `jax.ShapeDtypeStruct`); packing and unpacking
+    change no bit.
+
+    Leaves of more than `longest` numbers, if given, stay arrays of their own. Vectors may have
+    gained leading axes when they are unpacked, such as one of iterations, and may be NumPy.
+    """
+
+    def __init__(self, example: PyTree, *, longest: int | None = None):
+        leaves, self._structure = jax.tree.flatten(example)
+        self._leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+        self._joins = [longest is None or math.prod(leaf.shape) <= longest for leaf in leaves]
+        self._dtypes = list(
+            dict.fromkeys(
+                leaf.dtype for leaf, joins in zip(leaves, self._joins, strict=True) if joins
+            )
+        )
+
+    def pack(self, tree: PyTree) -> list[Array]:
+        """A vector for each dtype that occurs among the leaves to join, then the other leaves."""
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in jax.tree.leaves(tree)]
+        assert jax.tree.structure(tree) == self._structure and shapes == self._leaves, (
+            "made for another tree"
+        )
+        leaves = list(zip(jax.tree.leaves(tree), self._joins, strict=True))
+        vectors = [
+            jnp.concatenate([x.ravel() for x, joins in leaves if joins and x.dtype == dtype])
+            for dtype in self._dtypes
+        ]
+        return vectors + [x for x, joins in leaves if not joins]
+
+    def unpack(self, packed: Any) -> PyTree:
+        """The tree back."""
+        vectors, others = (
+            dict(zip(self._dtypes, packed, strict=False)),
+            iter(packed[len(self._dtypes) :]),
+        )
+        used = dict.fromkeys(self._dtypes, 0)
+
+        def take(leaf: jax.ShapeDtypeStruct, joins: bool) -> Any:
+            if not joins:
+                return next(others)
+            vector, start = vectors[leaf.dtype], used[leaf.dtype]
+            used[leaf.dtype] = end = start + math.prod(leaf.shape)
+            return vector[..., start:end].reshape(vector.shape[:-1] + leaf.shape)
+
+        return self._structure.unflatten(map(take, self._leaves, self._joins))
+
+
+class NoPacking:
+    """The `Packing` that leaves trees as they are."""
+
+    def pack(self, tree: PyTree) -> PyTree:
+        """The same."""
+        return tree
+
+    unpack = pack
+
+
+class Packed(struct.PyTreeNode):
+    """A packed tree that knows how it is unpacked, for compiled functions to return."""
+
+    vectors: list[Array]
+    packing: Packing = struct.field(pytree_node=False)
+
+    @classmethod
+    def of(cls, tree: PyTree) -> "Packed":
+        """The tree, packed; its leaves may be Python's numbers."""
+        tree = jax.tree.map(jnp.asarray, tree)
+        packing = Packing(tree)
+        return cls(vectors=packing.pack(tree), packing=packing)
+
+    def unpack(self) -> PyTree:
+        """The tree back."""
+        return self.packing.unpack(self.vectors)

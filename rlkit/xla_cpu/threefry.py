@@ -1,0 +1,104 @@
+"""JAX's generator of random bits, compiled for a CPU in another way: the same bits, fewer kernels.
+
+JAX has XLA compile the hash as a loop of five iterations that carries a dozen arrays, wherever it
+draws. Where a draw is small, a key, or an action for each of four environments, such a loop is
+dozens of kernels and copies that do next to nothing, and a training step has several. docs/speed.md
+has what it gains to do without. What draws, rlkit or an environment, calls `jax.random` as ever.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+SMALL = 1024  # hashes; all draws as one kernel made PPO slower, for each hash is computed twice
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2; used in turns
+PARITY = np.uint32(0x1BD11BDA)
+ITERATIONS = 5  # of four rounds each
+
+
+def register() -> bool:
+    """Has every program for a CPU that this process compiles from now on draw so; False where this
+    JAX does not let us.
+
+    More than `SMALL` hashes, or a number that is known only later (`jax.export`), are a loop with
+    fewer arrays (JAX's own is out of reach here). Up to `SMALL` are one kernel.
+    """
+    try:
+        from jax.extend.random import threefry2x32_p
+        from jax.interpreters.mlir import lower_fun, register_lowering
+    except ImportError:
+        return False
+    one_kernel, rolled = (
+        lower_fun(form, multiple_results=True) for form in (_one_kernel, hash_rolled)
+    )
+
+    def lower(context: Any, *operands: Any) -> Any:
+        num = math.prod(context.avals_out[0].shape)
+        is_small = isinstance(num, int) and num <= SMALL
+        return (one_kernel if is_small else rolled)(context, *operands)
+
+    register_lowering(threefry2x32_p, lower, platform="cpu")
+    return True
+
+
+def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
+    """Threefry-2x32 with 20 rounds (Salmon et al. 2011): the words `x1`, `x2` hashed by the key.
+
+    uint32 arrays of one shape; axes of 1 and scalars broadcast, as they do in `lax`.
+    """
+    constant = functools.cache(functools.partial(lax.full_like, x1))
+    keys = (key1, key2, lax.bitwise_xor(lax.bitwise_xor(key1, key2), constant(PARITY)))
+    x1, x2 = lax.add(x1, keys[0]), lax.add(x2, keys[1])
+    for i in range(ITERATIONS):
+        for distance in ROTATIONS[i % 2]:
+            x1, x2 = _round(x1, x2, constant(distance), constant(32 - distance))
+        x1, x2 = (
+            lax.add(x1, keys[(i + 1) % 3]),
+            lax.add(lax.add(x2, keys[(i + 2) % 3]), constant(i + 1)),
+        )
+    return x1, x2
+
+
+def hash_rolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
+    """The same as a loop."""
+    keys = (key1, key2, key1 ^ key2 ^ PARITY)
+
+    def four_rounds(i: Array, words: tuple[Array, Array]) -> tuple[Array, Array]:
+        x1, x2 = words
+        for even, odd in zip(*ROTATIONS, strict=True):
+            distance = jnp.where(i % 2 == 0, np.uint32(even), np.uint32(odd))
+            x1, x2 = _round(x1, x2, jnp.full_like(x1, distance), jnp.full_like(x1, 32 - distance))
+        return x1 + _chosen(keys, (i + 1) % 3), x2 + _chosen(keys, (i + 2) % 3) + (i + 1).astype(
+            jnp.uint32
+        )
+
+    return lax.fori_loop(0, ITERATIONS, four_rounds, (x1 + keys[0], x2 + keys[1]))
+
+
+def _one_kernel(*operands: Array) -> tuple[Array, Array]:
+    """`hash_unrolled`, stacked, which ends a kernel: XLA would put a hash, and those behind its
+    key, into all that read it.
+
+    Each is computed once for either word then. The barrier is for the stack: without it XLA takes
+    out again what was put in. With the words side by side, as in keys, DQN is an eighth slower.
+    """
+    words = lax.optimization_barrier(jnp.stack(hash_unrolled(*operands)))
+    return words[0], words[1]
+
+
+def _round(x1: Array, x2: Array, left: Array, right: Array) -> tuple[Array, Array]:
+    """The second word is turned by `left` bits, `right` is 32 - `left`. In `lax` alone, which is
+    quicker to trace.
+    """
+    total = lax.add(x1, x2)
+    return total, lax.bitwise_xor(
+        total, lax.bitwise_or(lax.shift_left(x2, left), lax.shift_right_logical(x2, right))
+    )
+
+
+def _chosen(keys: tuple[Array, Array, Array], index: Array) -> Array:
+    return jnp.where(index == 0, keys[0], jnp.where(index == 1, keys[1], keys[2]))

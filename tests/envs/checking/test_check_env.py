@@ -1,0 +1,492 @@
+"""`check_env` finds each planted mistake, and nothing in sound environments."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from gymnasium import spaces
+
+from rlkit.envs import TimeLimit, check_env, make_env, vectorize
+from rlkit.envs.probes.space_probes import Counter
+from rlkit.envs.probes.value_probes import UNIT
+from rlkit.errors import ConfigError, EnvContractError
+
+LIMIT = 6
+NO = np.False_
+
+
+@dataclasses.dataclass(frozen=True)
+class Sound:
+    """A walk with a random start; every mistake below is one change to it."""
+
+    observation_space = spaces.Box(-10.0, 10.0, (1,))
+    action_space = spaces.Discrete(2)
+    max_episode_steps = LIMIT
+
+    def reset(self, key):
+        x = jax.random.uniform(key)
+        return {"x": x, "time": jnp.int32(0)}, x[None]
+
+    def step(self, key, state, action):
+        state = self.move(state, action)
+        return state, state["x"][None], state["x"], state["x"] > 3.0, state["time"] >= LIMIT, {}
+
+    def move(self, state, action):
+        return {"x": state["x"] + action, "time": state["time"] + 1}
+
+    def fresh_where(self, done, key, state):
+        return jax.tree.map(lambda new, old: jnp.where(done, new, old), self.reset(key)[0], state)
+
+
+class PythonIf(Sound):
+    def step(self, key, state, action):
+        if action > 0:
+            state = self.move(state, action)
+        return super().step(key, state, action)
+
+
+class NumpyCall(Sound):
+    def step(self, key, state, action):
+        return super().step(
+            key, {**state, "x": jnp.float32(np.sin(np.asarray(state["x"])))}, action
+        )
+
+
+class Raises(Sound):
+    def step(self, key, state, action):
+        return super().step(key, state, action["left"])
+
+
+class Swapped(Sound):
+    def reset(self, key):
+        return super().reset(key)[::-1]
+
+
+class SwappedStep(Sound):
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return obs, state, *rest
+
+
+class Four(Sound):
+    def step(self, key, state, action):
+        state, obs, reward, terminated, _, info = super().step(key, state, action)
+        return obs, reward, terminated, info
+
+
+class Five(Sound):
+    def step(self, key, state, action):
+        return super().step(key, state, action)[1:]
+
+
+class VectorReward(Sound):
+    def step(self, key, state, action):
+        state, obs, reward, *rest = super().step(key, state, action)
+        return state, obs, reward[None], *rest
+
+
+class FloatFlag(Sound):
+    def step(self, key, state, action):
+        *rest, terminated, truncated, info = super().step(key, state, action)
+        return *rest, jnp.float32(terminated), truncated, info
+
+
+class NoInfo(Sound):
+    def step(self, key, state, action):
+        return *super().step(key, state, action)[:-1], None
+
+
+class NanReward(Sound):
+    def step(self, key, state, action):
+        state, obs, reward, *rest = super().step(key, state, action)
+        return state, obs, jnp.log(reward - 1.5), *rest
+
+
+class NanAtTheBound(Sound):
+    """Fine inside the box, infinite on its upper bound."""
+
+    action_space = UNIT
+
+    def step(self, key, state, action):
+        state, obs, _, *rest = super().step(key, state, action[0])
+        return state, obs, jnp.log(1.0 - action[0]), *rest
+
+
+class WrongShape(Sound):
+    observation_space = spaces.Box(-10.0, 10.0, (3,))
+
+
+class WrongType(Sound):
+    observation_space = spaces.Box(-10, 10, (1,), np.int32)
+
+
+class WrongStructure(Sound):
+    observation_space = spaces.Dict({"x": spaces.Box(-10.0, 10.0, (1,))})
+
+
+class OutOfBounds(Sound):
+    observation_space = spaces.Box(-1.0, 1.0, (1,))
+
+
+class OutOfDiscrete(Sound):
+    observation_space = spaces.Discrete(2)
+
+    def reset(self, key):
+        return super().reset(key)[0], jax.random.randint(key, (), 0, 2)
+
+    def step(self, key, state, action):
+        state, _, *rest = super().step(key, state, action)
+        return state, state["time"], *rest
+
+
+class NanObservation(Sound):
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return state, jnp.sqrt(1.5 - obs), *rest
+
+
+class NoSpace(Sound):
+    observation_space = None
+
+
+class BadActions(Sound):
+    action_space = spaces.Box(0, 5, (1,), np.int32)
+
+
+class StateGrows(Sound):
+    def move(self, state, action):
+        return {"x": jnp.stack([state["x"], state["x"]])[:1] + action, "time": state["time"] + 1}
+
+    def step(self, key, state, action):
+        state = self.move(state, action)
+        return state, state["x"], state["x"][0], state["x"][0] > 3.0, state["time"] >= LIMIT, {}
+
+
+class StateChangesType(Sound):
+    def move(self, state, action):
+        return {"x": state["x"] + action, "time": state["time"] + 1.0}
+
+
+class StateLosesField(Sound):
+    def step(self, key, state, action):
+        state, *rest = super().step(key, state, action)
+        return {"x": state["x"]}, *rest
+
+
+class WeakState(Sound):
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return {**state, "time": jnp.asarray(0)}, obs
+
+    def move(self, state, action):
+        return {"x": state["x"] + action, "time": jnp.int32(state["time"] + 1)}
+
+
+class ResetsItself(Sound):
+    def step(self, key, state, action):
+        state, _, reward, terminated, truncated, info = super().step(key, state, action)
+        state = self.fresh_where(terminated | truncated, jax.random.fold_in(key, 5), state)
+        return state, state["x"][None], reward, terminated, truncated, info
+
+
+class ResetsItselfUncounted:
+    """No step counter; always starts from zero."""
+
+    observation_space = spaces.Box(-10.0, 10.0, (1,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, key):
+        return jnp.float32(0), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        x = state + 0.5 + action
+        done = x > 3
+        x = jnp.where(done, 0.0, x)
+        return x, x[None], x, done, jnp.bool_(NO), {}
+
+
+class ClaimsToReset(Sound):
+    auto_reset = True
+
+    def step(self, key, state, action):
+        *rest, _ = super().step(key, state, action)
+        return *rest, {"final_observation": rest[1]}
+
+
+class ResetsAndHidesIt(Sound):
+    auto_reset = True
+
+
+class NeverTruncates(Sound):
+    observation_space = spaces.Box(-1e6, 1e6, (1,))
+
+    def step(self, key, state, action):
+        *rest, _, _, info = super().step(key, state, action)
+        return *rest, jnp.bool_(NO), jnp.bool_(NO), info
+
+
+class LimitIsDeath(Sound):
+    def step(self, key, state, action):
+        *rest, terminated, truncated, info = super().step(key, state, action)
+        return *rest, terminated | truncated, jnp.bool_(NO), info
+
+
+class OtherLimit(Sound):
+    max_episode_steps = 20
+
+
+class UndeclaredLimit(Sound):
+    max_episode_steps = None
+
+
+class Endless(Sound):
+    observation_space = spaces.Box(-1e6, 1e6, (1,))
+    max_episode_steps = None
+
+    def step(self, key, state, action):
+        *rest, _, _, info = super().step(key, state, action)
+        return *rest, jnp.bool_(NO), jnp.bool_(NO), info
+
+
+class IgnoresKey(Sound):
+    def reset(self, key):
+        return super().reset(jax.random.key(3))
+
+
+class NumpyRandom(Sound):
+    def step(self, key, state, action):
+        return super().step(
+            key, {**state, "x": state["x"] + np.random.default_rng().uniform()}, action
+        )
+
+
+class NumpyRandomReset(Sound):
+    def reset(self, key):
+        x = jax.random.uniform(key) + np.random.default_rng().uniform()
+        return {"x": x, "time": jnp.int32(0)}, x[None]
+
+
+class WritesToItself(Sound):
+    def step(self, key, state, action):
+        object.__setattr__(self, "calls", getattr(self, "calls", 0) + 1)
+        return super().step(key, state, action)
+
+
+class NoVmap(Sound):
+    """Compiles alone, not in a batch: the callback does not say how to batch it."""
+
+    def step(self, key, state, action):
+        state, obs, reward, *rest = super().step(key, state, action)
+        reward = jax.pure_callback(lambda x: x, jax.ShapeDtypeStruct((), jnp.float32), reward)
+        return state, obs, reward, *rest
+
+
+ERRORS = [
+    (
+        PythonIf,
+        r"PythonIf.step cannot be compiled: test_checking.py:\d+ `if action > 0:` uses the value",
+        "jnp.where or jax.lax.cond",
+    ),
+    (
+        NumpyCall,
+        r"NumpyCall.step cannot be compiled: .*np.asarray.*TracerArrayConversionError",
+        "jnp instead of numpy",
+    ),
+    (Raises, r"Raises.step raises \w+ at test_check_env.py:\d+ .*left", "correct that line"),
+    (Swapped, r"Swapped.reset returned \(obs, state\)", r"return \(state, obs\)"),
+    (SwappedStep, r"SwappedStep.step returned \(obs, state", "return .state, obs, reward"),
+    (
+        Four,
+        "Four.step returned 4 values instead of six",
+        "old Gym order .* time limits in truncated",
+    ),
+    (Five, "Five.step returned 5 values instead of six", "order of Gymnasium"),
+    (VectorReward, r"step reward has shape \(1,\)", "return one scalar"),
+    (FloatFlag, "step terminated is float32, not bool", "flags as booleans"),
+    (NoInfo, "step info is a NoneType", "return a dict of arrays"),
+    (NanReward, r"NanReward.step reward is (nan|-inf) at step \d+", "division by zero"),
+    (NanAtTheBound, r"NanAtTheBound.step reward is -inf at step \d+", "an action on its bound"),
+    (WrongShape, r"observation has shape \(1,\), its space says \(3,\)", "make both agree"),
+    (
+        WrongType,
+        "observation is float32, its space says int32: fractions would be cut off",
+        "jnp.int32",
+    ),
+    (WrongStructure, "reset observation is structured", "dict for Dict"),
+    (OutOfDiscrete, r"observation is [2-6], outside \[0, 1\]", "widen the bounds"),
+    (NanObservation, "observation is NaN or infinite", "look for the division"),
+    (NoSpace, "NoSpace.observation_space is None", "set it to a gymnasium space"),
+    (BadActions, "is a Box of int32", "use MultiDiscrete"),
+    (StateGrows, r"turns state\['x'\] from float32\[\] into float32\[1\]", "keep shape and dtype"),
+    (
+        StateChangesType,
+        r"turns state\['time'\] from int32\[\] into float32\[\]",
+        "keep shape and dtype",
+    ),
+    (StateLosesField, "turns the state's structure", "same fields as reset"),
+    (ResetsItself, "seems to reset by itself", "auto_reset=True"),
+    (ResetsItselfUncounted, "seems to reset by itself", "auto_reset=True"),
+    (ClaimsToReset, "says auto_reset=True, but its step counter runs on", "remove auto_reset"),
+    (
+        ResetsAndHidesIt,
+        "auto_reset=True but info has no 'final_observation'",
+        "before the reset there",
+    ),
+    (
+        NeverTruncates,
+        "max_episode_steps is 6, but step 6 .* neither terminated nor truncated",
+        "TimeLimit",
+    ),
+    (LimitIsDeath, "step 6 says terminated alone", "truncated = time >= max_episode_steps"),
+    (
+        NumpyRandom,
+        "step gives two results for one key, state and action",
+        "draw all randomness from the key",
+    ),
+    (NumpyRandomReset, "reset gives two results for one key", "draw all randomness from the key"),
+    (NoVmap, r"NoVmap.step under vmap raises \w+ at test_check_env.py", "correct that line"),
+    (
+        WritesToItself,
+        r"writes to itself in reset or step \(calls\)",
+        "keep what changes in the state",
+    ),
+]
+WARNINGS = [
+    (OutOfBounds, r"observation\[0\] is .*, outside \[-1.0, 1.0\]", "widen the bounds"),
+    (
+        WeakState,
+        r"changes the weak type of state\['time'\]: a jitted loop compiles twice",
+        "jnp.int32",
+    ),
+    (
+        OtherLimit,
+        "max_episode_steps is 20, but an episode was truncated after 6 steps",
+        "make both agree",
+    ),
+    (
+        UndeclaredLimit,
+        "truncated an episode after 6 steps, but max_episode_steps is not declared",
+        "declare max_episode_steps = 6",
+    ),
+    (Endless, "ended no episode in 40 random steps", "wrap it in TimeLimit"),
+    (IgnoresKey, "same observation for 8 different keys", "draw the start from the key"),
+]
+
+
+@pytest.mark.parametrize(("env", "what", "cure"), ERRORS, ids=lambda x: getattr(x, "__name__", ""))
+def test_each_mistake_is_found_with_its_cure(env, what, cure):
+    report = check_env(env(), num_steps=40, raise_on_error=False)
+    assert not report.ok
+    assert any(re.search(what, x.what) and re.search(cure, x.cure) for x in report.errors), str(
+        report
+    )
+    assert len(report.errors) <= 2, str(report)
+
+
+@pytest.mark.parametrize(
+    ("env", "what", "cure"), WARNINGS, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_what_may_be_meant_is_a_warning(env, what, cure):
+    report = check_env(env(), num_steps=40)
+    assert report.ok and len(report.warnings) == 1, str(report)
+    assert re.search(what, report.warnings[0].what) and re.search(cure, report.warnings[0].cure), (
+        str(report)
+    )
+
+
+def test_sound_environments_pass():
+    report = check_env(Sound(), num_steps=40)
+    assert report.ok and not report.findings
+    assert str(report) == "Sound: no mistakes found"
+    assert check_env(vectorize(TimeLimit(Sound(), 4), 3), num_steps=40).ok
+
+
+SHIPPED = [
+    f"probe/{name}"
+    for name in ("Counter", "DictObservation", "MultiDiscreteAction", "TimeLimitProbe")
+]
+SHIPPED += ["gymnax/DeepSea-bsuite"]
+
+
+@pytest.mark.parametrize("env_id", SHIPPED)
+def test_what_ships_passes(env_id):
+    report = check_env(make_env(env_id, 2), num_steps=20)
+    assert report.ok and report.name == env_id
+    assert all("same observation for 8" in finding.what for finding in report.findings)
+
+
+def test_errors_raise_the_whole_report():
+    with pytest.raises(
+        EnvContractError, match=r"Four: 1 error\(s\), 0 warning\(s\)\n  error   .*\n +cure: "
+    ):
+        check_env(Four())
+    with pytest.raises(EnvContractError, match="Sound is a class; pass an object"):
+        check_env(Sound)
+    with pytest.raises(ConfigError, match="num_steps must be positive"):
+        check_env(Sound(), num_steps=0)
+    assert "has no method reset" in str(check_env(object(), raise_on_error=False))
+
+
+@struct.dataclass
+class BatchState:
+    """Of `Batch`."""
+
+    inner: object
+    extra: jax.Array
+
+
+class Batch:
+    """An adapter of a third party around ours, with a switchable mistake."""
+
+    num_envs, is_jittable, spec = 3, True, None
+    max_episode_steps = 8
+
+    def __init__(self, mistake=None):
+        self.env, self.mistake = vectorize(Counter(), 3), mistake
+        self.observation_space, self.action_space = (
+            self.env.observation_space,
+            self.env.action_space,
+        )
+
+    def reset(self, key):
+        state, obs = self.env.reset(key)
+        return BatchState(state, jnp.float32(0)), obs
+
+    def step(self, key, state, action):
+        inner, step = self.env.step(key, state.inner, action)
+        if self.mistake == "tuple":
+            return BatchState(inner, state.extra), (step.obs, step.reward)
+        changes = {
+            "nan": {"reward": step.reward / 0},
+            "shape": {"reward": step.reward[0]},
+            "limit": {"truncated": step.truncated & False},
+        }
+        step = step.replace(**changes.get(self.mistake, {}))
+        return BatchState(
+            inner, 0 * state.extra.astype(int) if self.mistake == "state" else state.extra
+        ), step
+
+    def close(self): ...
+
+
+def test_adapters_of_third_parties_are_checked():
+    assert check_env(Batch(), num_steps=20).findings == ()
+    for mistake, what in (
+        ("tuple", "step returned tuple"),
+        ("nan", "reward is (nan|inf)"),
+        ("shape", r"step reward is float32\[\], not float32\[3\]"),
+        ("limit", "max_episode_steps is 8, but"),
+        ("state", "turns the state from"),
+    ):
+        with pytest.raises(EnvContractError, match=what):
+            check_env(Batch(mistake), num_steps=20)
+
+
+def test_an_id_is_made_and_checked():
+    assert check_env("probe/Counter", num_steps=20).name == "probe/Counter"
+    with pytest.raises(ConfigError, match="it takes"):
+        check_env("probe/Counter", env_arguments={"speed": 3})

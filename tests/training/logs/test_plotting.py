@@ -1,0 +1,113 @@
+"""Learning curves: pictures exist with the size promised, and mistakes are explained."""
+
+import math
+import struct
+
+import pytest
+
+from rlkit.errors import ConfigError
+from rlkit.training.logs.loggers import JsonlLogger
+from rlkit.training.logs.plotting import _read_curve, learning_curve
+from rlkit.training.logs.records import Record
+
+pytestmark = pytest.mark.fast
+
+
+def write_run(directory, *, seeds=(None,), points=5, value=lambda seed, point: 10.0 * point):
+    logger = JsonlLogger(directory / "metrics.jsonl")
+    for point in range(points):
+        for seed in seeds:
+            metrics = {"eval/avg_return": value(seed, point), "eval/avg_length": 5.0}
+            steps = 1000 * point
+            logger.log(
+                Record(
+                    kind="eval",
+                    env_steps=steps,
+                    updates=point,
+                    wall_seconds=point,
+                    seed=seed,
+                    metrics=metrics,
+                )
+            )
+    logger.close()
+    return directory
+
+
+def png_size(path):
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    return struct.unpack(">II", content[16:24])
+
+
+@pytest.mark.parametrize("x", ["env_steps", "wall_seconds"])
+def test_draws_several_runs(tmp_path, x):
+    runs = [
+        write_run(tmp_path / "a", seeds=(0, 1, 2)),
+        write_run(tmp_path / "b"),
+        write_run(tmp_path / "c", points=1),
+    ]
+    output = learning_curve(runs, tmp_path / "new" / "curve.png", x=x, title="a title")
+    assert png_size(output) == (1020, 630)  # 6.8 x 4.2 inches at 150 dpi
+
+
+def test_same_run_same_picture(tmp_path):
+    run = write_run(
+        tmp_path / "a",
+        seeds=(0, 1),
+        value=lambda seed, point: math.nan if point == 2 else point + seed,
+    )
+    pictures = [
+        learning_curve([run], tmp_path / f"{number}.png").read_bytes() for number in range(2)
+    ]
+    assert pictures[0] == pictures[1]
+
+
+def test_leaves_matplotlib_state_alone(tmp_path):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    learning_curve([write_run(tmp_path / "a")], tmp_path / "curve.png")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
+    without = write_run(tmp_path / "a", seeds=(0, 2), value=lambda seed, point: point + seed)
+    curve = _read_curve(without, "a", "eval/avg_return", "env_steps")
+    assert curve.mean.tolist() == [1, 2, 3, 4, 5]
+    logged = write_run(
+        tmp_path / "b", seeds=(None, 0, 2), value=lambda seed, point: 7.0 if seed is None else point
+    )
+    assert _read_curve(logged, "b", "eval/avg_return", "env_steps").mean.tolist() == [7.0] * 5
+    assert curve.x.tolist() == [0, 1000, 2000, 3000, 4000]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            {"metric": "eval/avg_retrun"},
+            ["did you mean 'eval/avg_return'", "It has eval/avg_length, eval/avg_return"],
+        ),
+        ({"x": "steps"}, ["unknown x axis 'steps'", "env_steps"]),
+    ],
+)
+def test_mistakes_name_the_cure(tmp_path, arguments, words):
+    run = write_run(tmp_path / "a")
+    with pytest.raises(ConfigError) as error:
+        learning_curve([run], tmp_path / "curve.png", **arguments)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_nothing_to_draw_is_explained(tmp_path):
+    with pytest.raises(ConfigError, match="at least one run"):
+        learning_curve([], tmp_path / "curve.png")
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl"):
+        learning_curve([tmp_path / "absent"], tmp_path / "curve.png")
+    with pytest.raises(ConfigError, match="no records with metrics yet"):
+        learning_curve([write_run(tmp_path / "empty", points=0)], tmp_path / "curve.png")
+    with pytest.raises(ConfigError, match="no finite value"):
+        learning_curve(
+            [write_run(tmp_path / "nan", value=lambda *_: math.nan)], tmp_path / "curve.png"
+        )
+    with pytest.raises(ConfigError, match="choose another output"):
+        learning_curve([write_run(tmp_path / "a")], tmp_path)

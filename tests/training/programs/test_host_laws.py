@@ -1,0 +1,345 @@
+"""Training on the host against the compiled loop, on the same integer dynamics: what must agree,
+and how closely.
+"""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from algorithm_rows import NAMES, NORMALIZED, acts_in, known
+from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
+
+from rlkit.algorithms.registry import algorithm_entry
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable.observation_wrappers import CastObservation
+from rlkit.envs.jittable.vectorized import vectorize
+from rlkit.envs.probes.space_probes import Counter
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.core.evaluator import make_evaluator
+from rlkit.training.core.module import RLModule
+from rlkit.training.files.run_files import without_replay
+from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.program import DeviceProgram
+
+SINGLE_STEPS = {
+    "num_steps": 1,
+    "updates_per_step": 1 / 3,
+    "learning_rate": 0.05,
+}  # of 3 environments, an update for each
+ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
+
+
+def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
+    """The same run on both kinds: (jittable module, host module)."""
+    if acts_in(name, Counter.action_space):
+        device = vectorize(CastObservation(Counter(), np.float32), num_envs)
+        host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
+    else:
+        device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
+    algorithm = tiny.algorithm(name, **settings)
+    return tuple(
+        RLModule(
+            env=env,
+            agent=agent_for(env, counting=counting, algorithm=name),
+            algorithm=algorithm,
+            total_steps=1000.0,
+        )
+        for env in (device, host)
+    )
+
+
+def programs(modules, num_seeds=1, **settings):
+    device, host = modules
+    return (
+        DeviceProgram(device, compiler=Compiler(num_seeds), epochs=2),
+        HostProgram(
+            host, compiler=Compiler(num_seeds), epochs=2, **({"overlap": "none"} | settings)
+        ),
+    )
+
+
+def assert_equal(one, other):
+    jax.tree.map(np.testing.assert_array_equal, keys_as_data(one), keys_as_data(other))
+
+
+def assert_ulps(one, other, ulps=ULPS):
+    def compare(a, b):
+        if np.issubdtype(a.dtype, np.floating):
+            np.testing.assert_array_max_ulp(a, b, ulps)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+    jax.tree.map(compare, keys_as_data(one), keys_as_data(other))
+
+
+def without_environments(ts):
+    return ts.replace(local=ts.local.replace(env_state=(), carry=()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_host_equals_jitted(name, tiny):
+    """Equal initial states, prefill included; the same transitions in every bit; the same
+    parameters after an update.
+
+    Rollouts are of 8 steps; for single ones see `test_single_steps_equal_jitted`.
+    """
+    key = jax.random.key(2)  # one with which episodes end in both ways
+    modules = twins(tiny, name, **known(algorithm_entry(name).config, NORMALIZED))
+    device, host = programs(modules)
+    on_device, on_host = device.init(key), host.init(key)
+    assert_equal(without_environments(on_device), without_environments(on_host))
+
+    on_device, (rollout, _) = jax.jit(modules[0].get_batch)(on_device, jnp.int32(0))
+    on_host, batch = host.get_batch(on_host, 0)
+    found = batch[0].replace(
+        extras=rollout.extras
+    )  # the host counts them later, in the compiled update
+    before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
+    assert (
+        rollout.reward.shape == (8, 3)
+        and rollout.done.any()
+        and rollout.truncated.any()
+        and rollout.terminated.any()
+    )
+    assert_ulps(rollout.action, found.action)
+    assert_equal(rollout.replace(action=()), found.replace(action=()))
+    assert_equal(on_device.local.obs, on_host.local.obs)
+
+    (on_device, metrics), (on_host, (found, counters)) = (
+        jax.jit(modules[0].training_step)(jnp.int32(0), on_device, (rollout, _)),
+        host.training_step(0, on_host, batch),
+    )
+    assert_ulps(without_environments(on_device), without_environments(on_host))
+    assert [int(counter.to_int()) for counter in counters] == [
+        before + 24,
+        int(on_device.learner.updates.to_int()),
+    ]
+    for name_, value in metrics.items():
+        np.testing.assert_allclose(
+            found.unpack()[name_], value, rtol=1e-5, atol=1e-6, err_msg=name_
+        )
+
+
+def test_outer_iterations_agree(tiny, key):
+    """Several iterations on, with averages over them and sums of episodes."""
+    device, host = programs(twins(tiny, "ppo"))
+    on_device, on_host = device.init(key), host.init(key)
+    for _ in range(2):
+        on_device, (metrics, _) = device.outer(on_device)
+        on_host, (found, _) = host.outer(on_host)
+    assert_equal(on_device.local.episodes, on_host.local.episodes)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        on_device.learner.params,
+        on_host.learner.params,
+    )
+    assert metrics["sum/episodes"] == found["sum/episodes"] > 0
+    for name, value in metrics.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_a_refill_is_the_same_on_both(tiny, num_seeds):
+    """From the beginning of episodes on: the same exploring actions, memory, counts and
+    statistics.
+    """
+    both = programs(twins(tiny, "dqn", prefill_steps=0), num_seeds)
+    keys = Compiler(num_seeds).keys(0)
+    on_device, on_host = (program.refill(without_replay(program.init(keys))) for program in both)
+    assert_equal(without_environments(on_device), without_environments(on_host))
+    assert on_host.learner.env_steps.to_int() == 24 and jax.tree.leaves(on_host.local.memory)
+    both[1].close()
+
+
+def test_each_seed_equals_its_single_run(tiny):
+    """S seeds are S·N environments in one adapter; block s is the run of seed s."""
+    modules = twins(tiny, "ppo", **NORMALIZED)
+    _, three = programs(modules, num_seeds=3)
+    ts = three.init(Compiler(3).keys(5))
+    assert ts.local.obs.shape == (3, 3, 2)
+    ts, (metrics, _) = three.outer(ts)
+    assert metrics["loss"].shape == (3,)
+    for seed in range(3):
+        _, one = programs(modules)
+        single, (found, _) = one.outer(one.init(Compiler(1).keys(5 + seed)))
+        of_seed = jax.tree.map(
+            lambda x, seed=seed: x[seed], (ts.learner, ts.local.episodes, ts.local.obs, metrics)
+        )
+        wanted = (single.learner, single.local.episodes, single.local.obs, found)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+            *map(keys_as_data, (of_seed, wanted)),
+        )
+    three.close()
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_single_steps_equal_jitted(tiny, name, num_seeds):
+    """Where the policy is not packed and the loops are none."""
+    device, host = programs(twins(tiny, name, **SINGLE_STEPS), num_seeds=num_seeds)
+    seeds = Compiler(num_seeds).keys(3)
+    on_device, on_host = device.init(seeds), host.init(seeds)
+    for _ in range(2):
+        on_device, (metrics, _) = device.outer(on_device)
+        on_host, (found, _) = host.outer(on_host)
+    host.close()
+    for one, other in (
+        (on_device.learner, on_host.learner),
+        (on_device.local.obs, on_host.local.obs),
+        (metrics, found),
+    ):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+            *map(keys_as_data, (one, other)),
+        )
+    assert (
+        np.asarray(on_host.learner.updates.low) == 4
+    ).all()  # one in each of two times two iterations
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
+    """Same keys, same episodes, same actions, deterministic and sampled; the surplus of the last
+    round is dropped.
+    """
+    device, host = twins(tiny, "ppo")
+    compiler = Compiler(num_seeds)
+    policy = (
+        DeviceProgram(device, compiler=compiler, epochs=1).init(compiler.keys(0)).learner.policy
+    )
+    evaluators = [
+        make_evaluator(module.env, module.agent, num_episodes=5) for module in (device, host)
+    ]
+    wanted = compiler(evaluators[0])(policy)
+    player = HostPlayer(host.env, host.agent, compiler)
+    found = player.evaluate(policy, evaluators[1])
+    info = found.pop("done_info")
+    assert_equal(found, wanted)
+    assert found["return"].shape == ((5,) if num_seeds == 1 else (2, 5))
+    np.testing.assert_allclose(
+        info["total"], np.mean(np.asarray(found["return"]), -1)
+    )  # the total is the return here
+    player.close()
+
+
+def test_a_rollout_survives_the_collection_of_the_next(tiny, key):
+    """The update may still be reading a rollout while the next one is written."""
+    _, host = programs(twins(tiny, "ppo"))
+    ts, (first, _) = host.get_batch(host.init(key), 0)
+    before = jax.tree.map(np.copy, first)
+    ts, (second, _) = host.get_batch(ts, 1)
+    assert_equal(first, before)
+    assert not all(
+        np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, second)), strict=True)
+    )
+
+
+def check_dynamics(rollout):
+    """Every row is a step of `Counter`, and after an end the next row starts at zero."""
+    total = rollout.obs[..., 1] + rollout.action
+    np.testing.assert_array_equal(rollout.next_obs, np.stack([rollout.obs[..., 0] + 1, total], -1))
+    np.testing.assert_array_equal(rollout.reward, rollout.action)
+    done = rollout.terminated | rollout.truncated
+    np.testing.assert_array_equal(rollout.obs[1:][done[:-1]], 0)
+    np.testing.assert_array_equal(rollout.obs[1:][~done[:-1]], rollout.next_obs[:-1][~done[:-1]])
+
+
+@pytest.mark.parametrize(
+    "overlap, num_seeds", [*itertools.product(["none", "acting", "update"], [1, 2])]
+)
+def test_rows_are_steps_whatever_overlaps(overlap, num_seeds, tiny):
+    _, host = programs(twins(tiny, "ppo", num_envs=4), num_seeds, overlap=overlap)
+    ts = host.init(Compiler(num_seeds).keys(0))
+    for _ in range(3):
+        before = ts.local.obs
+        ts, (rollout, _) = host.get_batch(ts, 0)
+        assert rollout.reward.shape == ((8, 4) if num_seeds == 1 else (8, num_seeds, 4))
+        check_dynamics(rollout)
+        np.testing.assert_array_equal(rollout.obs[0], before)
+    host.close()
+
+
+def test_recurrent_carry_restarts_with_the_episode(tiny, key):
+    """The carry of an agent that counts steps equals the time that the environment counts, also
+    across rollouts.
+    """
+    modules = twins(tiny, "ppo", counting=True, num_envs=4)
+    for overlap in ("none", "acting"):
+        _, host = programs(modules, overlap=overlap)
+        ts = host.init(key)
+        for _ in range(2):
+            ts, (rollout, _) = host.get_batch(ts, 0)
+            np.testing.assert_array_equal(rollout.extras["age"], rollout.obs[..., 0])
+            np.testing.assert_array_equal(ts.local.carry, ts.local.obs[..., 0])
+        host.close()
+
+
+def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
+    """`overlap="update"`: the first rollout is learned from exactly; later ones by log-probs of the
+    policy one update older.
+    """
+    modules = twins(tiny, "ppo", learning_rate=0.05)
+    _, exact = programs(modules)
+    _, beside = programs(modules, overlap="update")
+    one = dataclasses.replace(modules[1])
+    agent = one.agent
+    ts, (rollout, behaviour) = beside.get_batch(beside.init(key), 0)
+    ts_exact, (same, none) = exact.get_batch(exact.init(key), 0)
+    assert none is None
+    assert_equal(rollout, same)
+
+    moved = jax.tree.map(lambda x: x + 0.1, ts_exact.learner.params)
+    learner = ts_exact.learner.replace(params=moved)
+    builder = one.algorithm.batch_builder
+    _, by_old, _ = builder.ingest(agent, learner, (), rollout, None, behaviour)
+    _, by_new, _ = builder.ingest(agent, learner, (), rollout)
+    _, original, _ = builder.ingest(agent, ts_exact.learner, (), rollout)
+    np.testing.assert_allclose(by_old.log_prob, original.log_prob, rtol=1e-6)
+    assert not np.allclose(by_new.log_prob, original.log_prob)
+    np.testing.assert_array_equal(by_old.value, by_new.value)
+
+    before = jax.tree.map(np.asarray, ts.learner.params)
+    ts, (metrics, _) = beside.outer(beside.init(key))
+    assert metrics["sum/skipped_updates"] == 0 and metrics["loss"].shape == ()
+    assert not all(
+        np.array_equal(a, b)
+        for a, b in zip(*map(jax.tree.leaves, (before, ts.learner.params)), strict=True)
+    )
+    assert ts.learner.env_steps.to_int() == 2 * 8 * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("ppo", {"learning_rate": 0.05}), ("dqn", SINGLE_STEPS), ("sac", SINGLE_STEPS)],
+)
+def test_overlap_is_the_same_steps_in_another_order(tiny, key, name, settings):
+    """Three iterations side by side equal their parts one after the other, with rollouts as with
+    single steps off policy.
+
+    Rollouts 0 and 1 are the first policy's, rollout 2 is the second's, each learned from with the
+    policy that collected it.
+    """
+    modules = twins(tiny, name, **settings)
+    beside, reference = (
+        HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2)
+    )
+    ended, _ = beside.outer(beside.init(key))
+
+    ts = reference.init(key)
+    ts, keys = reference._take_keys(ts)
+    first = reference._copy_policy(ts.learner.policy)
+    ts, rollout = reference._collect(ts, first, keys, reference._act)
+    ts, keys = reference._take_keys(ts)
+    ts, _ = reference._update(ts, rollout, first)
+    second = reference._copy_policy(ts.learner.policy)
+    ts, rollout = reference._collect(ts, first, keys, reference._act)
+    ts, keys = reference._take_keys(ts)
+    ts, _ = reference._update(ts, rollout, first)
+    ts, rollout = reference._collect(ts, second, keys, reference._act)
+    ts, _ = reference._update(ts, rollout, second)
+    assert_equal(without_environments(ended), without_environments(ts))

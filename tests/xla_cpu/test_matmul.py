@@ -1,0 +1,139 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rlkit.agents.networks import Linear, make_network
+from rlkit.xla_cpu.matmul import NARROW, SMALL, matmul
+
+pytestmark = pytest.mark.fast
+SHAPES = [
+    (4, 64),
+    (64, 2),
+    (64, 1),
+    (1, 3),
+    (3, 3),
+    (SMALL, SMALL),
+    (NARROW, 200),
+    (200, NARROW),
+    (SMALL + 1, SMALL),
+]
+
+
+def factors(inputs, outputs, batch=(16,)):
+    return (
+        jax.random.normal(jax.random.key(inputs), (*batch, inputs)),
+        jax.random.normal(jax.random.key(outputs + 1000), (inputs, outputs)),
+    )
+
+
+def scalar(multiply):
+    """A function of both factors with curvature in each."""
+    return lambda x, weights: jnp.sin(multiply(x, weights)).sum()
+
+
+def assert_same(transform, *arguments):
+    found, wanted = transform(scalar(matmul))(*arguments), transform(scalar(jnp.matmul))(*arguments)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, wanted)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_value_and_gradients_are_those_of_the_plain_product(inputs, outputs):
+    x, weights = factors(inputs, outputs)
+    np.testing.assert_array_equal(matmul(x, weights), x @ weights)
+    assert_same(lambda f: jax.grad(f, (0, 1)), x, weights)
+    assert_same(lambda f: jax.jit(jax.grad(f, 1)), x, weights)
+    assert_same(lambda f: jax.grad(f, 0), x, weights)
+
+
+def test_by_hand():
+    x, weights = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[1.0], [-1.0]])
+    out, pullback = jax.vjp(matmul, x, weights)
+    np.testing.assert_array_equal(out, [[-1], [-1]])
+    by_x, by_weights = pullback(jnp.array([[1.0], [10.0]]))
+    np.testing.assert_array_equal(by_x, [[1, -1], [10, -10]])
+    np.testing.assert_array_equal(by_weights, [[31], [42]])
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3), (2, 3, 4)])
+def test_any_leading_axes(batch):
+    x, weights = factors(5, 2, batch)
+    assert matmul(x, weights).shape == (*batch, 2)
+    assert_same(lambda f: jax.grad(f, (0, 1)), x, weights)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 64), (64, 2)])
+def test_every_other_derivative(inputs, outputs):
+    x, weights = factors(inputs, outputs, (4,))
+    assert_same(lambda f: lambda x, w: jax.jvp(f, (x, w), (2 * x, 3 * w)), x, weights)
+    assert_same(lambda f: lambda x, w: jax.jvp(lambda w: f(x, w), (w,), (w,)), x, weights)
+    assert_same(lambda f: lambda x, w: jax.jvp(jax.grad(lambda w: f(x, w)), (w,), (w,)), x, weights)
+    assert_same(lambda f: jax.hessian(f, 1), x, weights)
+    assert_same(lambda f: jax.grad(lambda x, w: (jax.grad(f, 0)(x, w) ** 2).sum(), 1), x, weights)
+    assert_same(lambda f: jax.grad(jax.checkpoint(f), 1), x, weights)
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (None, 0), (0, None)])
+def test_under_vmap(axes):
+    x, weights = factors(4, 64)
+    stacked = [
+        x if axis is None else jnp.stack([x, 2 * x])
+        for x, axis in zip((x, weights), axes, strict=True)
+    ]
+    assert_same(lambda f: jax.vmap(jax.grad(f, (0, 1)), axes), *stacked)
+
+
+@pytest.mark.parametrize("multiply", [matmul, jnp.matmul])
+def test_no_inputs_and_an_empty_batch(multiply):
+    np.testing.assert_array_equal(multiply(jnp.ones((3, 0)), jnp.ones((0, 2))), np.zeros((3, 2)))
+    assert multiply(jnp.ones((0, 4)), jnp.ones((4, 2))).shape == (0, 2)
+
+
+def test_factors_that_do_not_fit_have_the_error_of_jax():
+    with pytest.raises(TypeError, match="contracting"):
+        matmul(jnp.ones((6, 4)), jnp.ones((3, 2)))
+
+
+def products_of_gradient(multiply, inputs, outputs):
+    """For each product in the compiled gradient by the weights: does it sum over the first axis of
+    its first factor?
+    """
+    x, weights = factors(inputs, outputs, (128,))
+    program = jax.jit(jax.grad(scalar(multiply), 1)).lower(x, weights).compile().as_text()
+    return [
+        bool(re.search(r"lhs_contracting_dims=\{0\}", line))
+        for line in program.splitlines()
+        if " dot(" in line
+    ]
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 64), (64, 2), (SMALL, SMALL)])
+def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(inputs, outputs):
+    """The other kind is the slow one; the plain product has it."""
+    assert products_of_gradient(jnp.matmul, inputs, outputs) == [False, True]
+    assert products_of_gradient(matmul, inputs, outputs) == [False, False]
+
+
+def test_layers_of_networks_are_such_products():
+    network = make_network(lambda rngs: Linear(64, 2, scale=1.0, rngs=rngs))
+    params = network.init(jax.random.key(0))
+    np.testing.assert_allclose(
+        network.apply(params, jnp.eye(64)), params["kernel"]
+    )  # the bias is 0
+
+    def multiply(x, weights):
+        return network.apply({**params, "kernel": weights}, x)
+
+    assert products_of_gradient(multiply, 64, 2) == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "backend"),
+    [(SMALL + 1, SMALL, "cpu"), (200, NARROW + 1, "cpu"), (4, 2, "gpu")],
+)
+def test_other_sizes_and_backends_are_left_alone(inputs, outputs, backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    x, weights = factors(inputs, outputs)
+    assert str(jax.make_jaxpr(matmul)(x, weights)) == str(jax.make_jaxpr(jnp.matmul)(x, weights))
