@@ -54,7 +54,9 @@ def main() -> None:
     programs, key = {}, jax.random.key(0)
     for length in args.lengths:
         outer = args.num_updates // length
-        function = partial(rlkit.fit, module, num_iterations=outer, steps_per_iteration=length)
+        function = partial(
+            rlkit.fit, module, num_outer_iterations=outer, iterations_per_outer=length
+        )
         traced = jax.jit(function).trace(key)
         programs[length] = traced.lower().compile(
             compiler_options=rlkit.compiler_options(traced.jaxpr)

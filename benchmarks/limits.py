@@ -192,7 +192,7 @@ def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], i
     for shape, times in products(jax.make_jaxpr(lambda state: update(state, jnp.int32(0)))(state)):
         counted[shape] += times
     timed["update"] = Loop(step=update, state=state)
-    return timed, counted, algorithm.steps_per_iteration(env)
+    return timed, counted, algorithm.env_steps_per_iteration(env)
 
 
 def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:

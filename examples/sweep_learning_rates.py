@@ -29,7 +29,9 @@ def main(total_steps: int = 50_000) -> None:
         module = rlkit.RLModule(
             env=env, eval_env=env, agent=agent, algorithm=algorithm, total_steps=total_steps
         )
-        _, results = rlkit.fit(module, key, num_iterations=1, steps_per_iteration=num_iterations)
+        _, results = rlkit.fit(
+            module, key, num_outer_iterations=1, iterations_per_outer=num_iterations
+        )
         return results["eval"]["return"][-1].mean()  # of the last evaluation, over its episodes
 
     over_seeds = jax.vmap(train, in_axes=(None, 0))

@@ -12,7 +12,7 @@ def build(task):
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
     outer = outer_iterations_of(task)
     return lambda key: rlkit.fit(
-        module, key, num_iterations=outer, steps_per_iteration=task.num_updates // outer
+        module, key, num_outer_iterations=outer, iterations_per_outer=task.num_updates // outer
     )
 
 

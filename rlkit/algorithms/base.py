@@ -76,13 +76,13 @@ class Algorithm:
     custom: tuple[str, ...] = ()
     check: Callable[[Any, EnvAdapter], None] | None = None
 
-    def steps_per_iteration(self, env: EnvAdapter) -> int:
+    def env_steps_per_iteration(self, env: EnvAdapter) -> int:
         """Environment steps in one iteration, over all environments."""
         return self.collector.num_steps * env.num_envs
 
     def prefill_collects(self, env: EnvAdapter) -> int:
         """Rollouts of random actions that come before learning."""
-        wanted = math.ceil(self.collector.prefill_steps / self.steps_per_iteration(env))
+        wanted = math.ceil(self.collector.prefill_steps / self.env_steps_per_iteration(env))
         return max(wanted, 1 if self.normalize_observations else 0)
 
     def refill_collects(self, env: EnvAdapter) -> int:
@@ -92,7 +92,7 @@ class Algorithm:
         assert self.replay_buffer is not None
         return max(
             self.prefill_collects(env),
-            math.ceil(self.replay_buffer.batch_size / self.steps_per_iteration(env)),
+            math.ceil(self.replay_buffer.batch_size / self.env_steps_per_iteration(env)),
         )
 
     def override(
@@ -543,7 +543,7 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
     assert algorithm.replay_buffer is not None
     whole_rows = (getattr(algorithm.replay_buffer, "n_step", 1) - 1) * env.num_envs
     return max(
-        algorithm.steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
+        algorithm.env_steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
     )  # the last is rounded up
 
 
@@ -551,7 +551,7 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
     """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first
     gradient step.
     """
-    each = algorithm.steps_per_iteration(env)
+    each = algorithm.env_steps_per_iteration(env)
     require(
         buffer.capacity >= max(each, buffer.batch_size),
         f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"

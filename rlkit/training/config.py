@@ -140,13 +140,13 @@ class Plan:
 
     num_checkpoints: int  # outer iterations
     epochs_per_checkpoint: int  # iterations in each
-    steps_per_iteration: int  # environment steps in an iteration, over all environments
+    env_steps_per_iteration: int  # environment steps in an iteration, over all environments
     prefill_steps: int  # environment steps of random actions before the first iteration
 
     @property
     def steps_per_checkpoint(self) -> int:
         """Environment steps in an outer iteration."""
-        return self.epochs_per_checkpoint * self.steps_per_iteration
+        return self.epochs_per_checkpoint * self.env_steps_per_iteration
 
     @property
     def total_steps(self) -> int:
@@ -154,7 +154,9 @@ class Plan:
         return self.num_checkpoints * self.steps_per_checkpoint + self.prefill_steps
 
 
-def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps: int = 0) -> Plan:
+def make_plan(
+    config: TrainerConfig, *, env_steps_per_iteration: int, prefill_steps: int = 0
+) -> Plan:
     """Rounds `config` up to whole outer iterations. Raises `ConfigError` for settings that
     contradict each other.
     """
@@ -179,7 +181,7 @@ def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps:
             " learning",
             "raise total_steps or lower warmup_steps",
         )
-        iterations = -(-(total - prefill_steps) // steps_per_iteration)
+        iterations = -(-(total - prefill_steps) // env_steps_per_iteration)
         if epochs is None:
             outer = min(outer or DEFAULT_CHECKPOINTS, iterations)
             epochs = -(-iterations // outer)
@@ -187,6 +189,6 @@ def make_plan(config: TrainerConfig, *, steps_per_iteration: int, prefill_steps:
     return Plan(
         num_checkpoints=outer,
         epochs_per_checkpoint=epochs,
-        steps_per_iteration=steps_per_iteration,
+        env_steps_per_iteration=env_steps_per_iteration,
         prefill_steps=prefill_steps,
     )

@@ -107,9 +107,11 @@ class Trainer:
         algorithm = algorithm.override(
             warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
         )
-        steps = algorithm.steps_per_iteration(env)
+        steps = algorithm.env_steps_per_iteration(env)
         plan = make_plan(
-            config, steps_per_iteration=steps, prefill_steps=algorithm.prefill_collects(env) * steps
+            config,
+            env_steps_per_iteration=steps,
+            prefill_steps=algorithm.prefill_collects(env) * steps,
         )
         self._eval_env: EnvAdapter | None = eval_env
         module = RLModule(
@@ -129,7 +131,7 @@ class Trainer:
         module: Module,
         config: TrainerConfig,
         *,
-        steps_per_iteration: int | None = None,
+        env_steps_per_iteration: int | None = None,
         logger: Logger | LoggerConfig | Path | None = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
@@ -137,21 +139,21 @@ class Trainer:
     ) -> "Trainer":
         """A trainer of any `Module`: it gets the same loop, logs and checkpoints.
 
-        `steps_per_iteration` is what one training step counts for in `total_steps`; None: 1, of an
-        `RLModule` its environment steps. Settings of the replay buffer, warm-up and number of
+        `env_steps_per_iteration` is what one training step counts for in `total_steps`; None: 1,
+        of an `RLModule` its environment steps. Settings of the replay buffer, warm-up and number of
         evaluation episodes are the module's own business here.
         """
         trainer = cls.__new__(cls)
         validate(config)
         trainer._own_envs = []
-        trainer._eval_env, steps, prefill = None, steps_per_iteration or 1, 0
+        trainer._eval_env, steps, prefill = None, env_steps_per_iteration or 1, 0
         if isinstance(module, RLModule):
             trainer._eval_env = module.eval_env
             if module.eval_env is None and module.env.is_jittable:
                 trainer._eval_env = module.env
-            steps = module.algorithm.steps_per_iteration(module.env)
+            steps = module.algorithm.env_steps_per_iteration(module.env)
             prefill = module.algorithm.prefill_collects(module.env) * steps
-        plan = make_plan(config, steps_per_iteration=steps, prefill_steps=prefill)
+        plan = make_plan(config, env_steps_per_iteration=steps, prefill_steps=prefill)
         trainer._set_up(module, plan, config, logger, checkpointer, callbacks, eval_fn)
         return trainer
 
@@ -337,7 +339,7 @@ class Trainer:
         self._require_state()
         self._refill()
         results = self._advance(self.program.single)
-        self._steps_beside += self.plan.steps_per_iteration
+        self._steps_beside += self.plan.env_steps_per_iteration
         return self._fetch(results)
 
     def train_epoch(self) -> dict[str, np.ndarray]:
@@ -866,7 +868,8 @@ class Trainer:
             return
         assert isinstance(self.module, RLModule)
         steps = (
-            self.module.algorithm.refill_collects(self.module.env) * self.plan.steps_per_iteration
+            self.module.algorithm.refill_collects(self.module.env)
+            * self.plan.env_steps_per_iteration
         )
         self._log_text(
             f"the replay buffer was not saved: {steps:,} steps by the restored policy fill it anew,"
@@ -896,7 +899,7 @@ class Trainer:
             )
             self.plan = make_plan(
                 config,
-                steps_per_iteration=self.plan.steps_per_iteration,
+                env_steps_per_iteration=self.plan.env_steps_per_iteration,
                 prefill_steps=self.plan.prefill_steps,
             )
             self.program.close()
@@ -950,7 +953,7 @@ class Trainer:
             self._is_lost = unfinished is None
             if unfinished is not None:
                 self.state, iterations = unfinished
-                self._steps_beside += iterations * self.plan.steps_per_iteration
+                self._steps_beside += iterations * self.plan.env_steps_per_iteration
             raise
         return results
 

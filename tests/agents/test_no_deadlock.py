@@ -27,7 +27,7 @@ config = ActorCriticConfig(hidden_sizes=(128, 128))
 agent = actor_critic(env.observation_space, env.action_space, config)
 algorithm = ppo(PPOConfig(num_steps=4, num_epochs=1, num_minibatches=1))
 module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=100.0)
-train = jax.jit(jax.vmap(lambda key: fit(module, key, num_iterations=1)[0].learner.params))
+train = jax.jit(jax.vmap(lambda key: fit(module, key, num_outer_iterations=1)[0].learner.params))
 for run in range(50):
     jax.block_until_ready(train(jax.random.split(jax.random.key(run), 4)))
 print("finished", run + 1)

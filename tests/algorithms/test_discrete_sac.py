@@ -174,7 +174,7 @@ def test_probe(key, quick_jit):
     algorithm = discrete_sac(dataclasses.replace(SMALL, target_entropy_ratio=0.1))
     check_compatible(algorithm, agent, env)
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
-    ts, metrics = quick_jit(lambda k: fit(module, k, num_iterations=100))(key)
+    ts, metrics = quick_jit(lambda k: fit(module, k, num_outer_iterations=100))(key)
     params, obs = ts.learner.params, jnp.asarray(single.observations())
     best, _ = agent.exploit(params, obs, (), key)
     np.testing.assert_array_equal(best, single.best_action())

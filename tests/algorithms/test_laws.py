@@ -82,8 +82,10 @@ def fitted(module, quick_jit):
     by side)
     """
     keys = jax.random.split(jax.random.key(7), 2)
-    one = quick_jit(lambda k: fit(module, k, num_iterations=2))
-    many = quick_jit(jax.vmap(lambda k: fit(without_evaluation(module), k, num_iterations=2)[0]))
+    one = quick_jit(lambda k: fit(module, k, num_outer_iterations=2))
+    many = quick_jit(
+        jax.vmap(lambda k: fit(without_evaluation(module), k, num_outer_iterations=2)[0])
+    )
     return keys, one, [one(k) for k in keys], many(keys)
 
 
@@ -167,7 +169,7 @@ def test_learning_rate_and_gamma_may_be_traced(key, make_env, make_agent, quick_
             "ppo", LEARNING, learning_rate=learning_rate, gamma=gamma, normalize_rewards=True
         )
         module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
-        ts, metrics = fit(module, key, num_iterations=1)
+        ts, metrics = fit(module, key, num_outer_iterations=1)
         return ts.learner.params, metrics["train"]["learning_rate"]
 
     params, rates = quick_jit(jax.vmap(run))(

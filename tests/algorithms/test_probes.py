@@ -32,7 +32,7 @@ def test_probe(key, quick_jit, name, probe):
     agent = rows.agent_of(name, env, **network)
     algorithm = rows.algorithm_of(name, LEARNING | PLAIN_VALUES | slow, gamma=gamma)
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1e5)
-    ts, _ = quick_jit(lambda k: fit(module, k, num_iterations=ITERATIONS))(key)
+    ts, _ = quick_jit(lambda k: fit(module, k, num_outer_iterations=ITERATIONS))(key)
     obs = jax.tree.map(jnp.asarray, single.observations())
     params, values = ts.learner.params, rows.values_of(agent)
     expected = single.expected_value(gamma)

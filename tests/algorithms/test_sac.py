@@ -333,7 +333,7 @@ def test_the_temperature_falls_as_the_best_action_is_found(key, quick_jit):
         algorithm=rows.algorithm_of("sac", rows.LEARNING),
         total_steps=1e5,
     )
-    ts, metrics = quick_jit(lambda k: fit(module, k, num_iterations=200))(key)
+    ts, metrics = quick_jit(lambda k: fit(module, k, num_outer_iterations=200))(key)
     best, _ = module.agent.exploit(ts.learner.params, jnp.asarray(single.observations()), (), key)
     np.testing.assert_allclose(best, single.best_action(), atol=0.15)
     temperature = metrics["train"]["temperature"]

@@ -91,7 +91,9 @@ def test_agents_of_other_parts_are_refused_before_compiling(make_env, name, kind
             assert "; " in str(error)  # the cure
             continue
         module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
-        jax.eval_shape(lambda k, module=module: fit(module, k, num_iterations=1), jax.random.key(0))
+        jax.eval_shape(
+            lambda k, module=module: fit(module, k, num_outer_iterations=1), jax.random.key(0)
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -451,7 +451,7 @@ def test_mistakes_are_told_before_anything_compiles(tiny):
         trainer_of(tiny, host(env=Endless))
     trainer_of(tiny, host(env=Endless), max_evaluation_steps=5).close()
     with pytest.raises(ConfigError, match=r"runs on the host .* use Trainer"):
-        fit(tiny.module(env=host()), jax.random.key(0), num_iterations=1)
+        fit(tiny.module(env=host()), jax.random.key(0), num_outer_iterations=1)
 
 
 def test_two_runs_cannot_share_an_adapter(tiny):

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.fast
     ],
 )
 def test_rounding(settings, outer, epochs, total):
-    plan = make_plan(TrainerConfig(**settings), steps_per_iteration=16)
+    plan = make_plan(TrainerConfig(**settings), env_steps_per_iteration=16)
     assert (plan.num_checkpoints, plan.epochs_per_checkpoint, plan.total_steps) == (
         outer,
         epochs,
@@ -39,9 +39,9 @@ def test_rounding(settings, outer, epochs, total):
 
 
 def test_prefill_counts_into_total_steps():
-    plan = make_plan(TrainerConfig(total_steps=100), steps_per_iteration=10, prefill_steps=30)
+    plan = make_plan(TrainerConfig(total_steps=100), env_steps_per_iteration=10, prefill_steps=30)
     assert (plan.num_checkpoints, plan.epochs_per_checkpoint, plan.total_steps) == (7, 1, 100)
-    plan = make_plan(TrainerConfig(num_checkpoints=2), steps_per_iteration=10, prefill_steps=30)
+    plan = make_plan(TrainerConfig(num_checkpoints=2), env_steps_per_iteration=10, prefill_steps=30)
     assert plan.total_steps == 50
 
 
@@ -58,7 +58,7 @@ def test_prefill_counts_into_total_steps():
 )
 def test_contradictions(settings, match):
     with pytest.raises(ConfigError, match=match):
-        make_plan(TrainerConfig(**settings), steps_per_iteration=10, prefill_steps=30)
+        make_plan(TrainerConfig(**settings), env_steps_per_iteration=10, prefill_steps=30)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
     a part of a program whose products of matrices are all small; there it is told not to. The
     Trainer compiles all its programs so. For `fit`:
 
-        traced = jax.jit(lambda key: rlkit.fit(module, key, num_iterations=10)).trace(key)
+        traced = jax.jit(lambda key: rlkit.fit(module, key, num_outer_iterations=10)).trace(key)
         program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
     """
     is_small = jax.default_backend() == "cpu" and all(

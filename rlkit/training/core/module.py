@@ -258,21 +258,21 @@ def fit(
     module: Module,
     key: Key | None,
     *,
-    num_iterations: int,
-    steps_per_iteration: int = 1,
+    num_outer_iterations: int,
+    iterations_per_outer: int = 1,
     train_state: PyTree = None,
     skip_initial_evaluation: bool = False,
 ) -> tuple[PyTree, dict[str, PyTree]]:
-    """Trains `module` for `num_iterations` outer iterations of `steps_per_iteration` training
-    steps; may be jitted, vmapped.
+    """Trains `module` for `num_outer_iterations` outer iterations of `iterations_per_outer`
+    iterations each; may be jitted, vmapped.
 
     Starts from `train_state` where one is given (then `key` may be None), else from a fresh one.
     Returns the last state and `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer
     iterations, and `"initial_eval"` unless it is skipped.
     """
     for name, value in (
-        ("num_iterations", num_iterations),
-        ("steps_per_iteration", steps_per_iteration),
+        ("num_outer_iterations", num_outer_iterations),
+        ("iterations_per_outer", iterations_per_outer),
     ):
         require(
             isinstance(value, int) and value >= 1,
@@ -289,10 +289,10 @@ def fit(
     first = {} if skip_initial_evaluation else {"initial_eval": evaluate(module, train_state)}
 
     def outer(ts: PyTree, _: None) -> tuple[PyTree, dict[str, PyTree]]:
-        ts, metrics = outer_iteration(module, ts, steps_per_iteration)
+        ts, metrics = outer_iteration(module, ts, iterations_per_outer)
         return ts, {"train": Packed.of(metrics), "eval": evaluate(module, ts)}
 
-    train_state, stacked = jax.lax.scan(outer, train_state, length=num_iterations)
+    train_state, stacked = jax.lax.scan(outer, train_state, length=num_outer_iterations)
     return train_state, stacked | {"train": stacked["train"].unpack()} | first
 
 

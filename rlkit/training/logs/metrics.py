@@ -139,7 +139,7 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
     return (
         f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment"
         f" steps{each}{warm_up}: {left} outer iterations of {plan.epochs_per_checkpoint} x"
-        f" {plan.steps_per_iteration:,} steps"
+        f" {plan.env_steps_per_iteration:,} steps"
     )
 
 

@@ -68,7 +68,7 @@ def module(tiny):
 @pytest.fixture(scope="module")
 def fitted(module):
     """`fit` of one seed, compiled once; and its result for seed 0."""
-    run = jax.jit(lambda key: fit(module, key, num_iterations=3, steps_per_iteration=2))
+    run = jax.jit(lambda key: fit(module, key, num_outer_iterations=3, iterations_per_outer=2))
     return run, run(jax.random.key(0))
 
 
@@ -88,7 +88,7 @@ def test_vmap_over_seeds_is_a_loop_over_seeds(fitted, module):
     for i, key in enumerate(keys):
         assert tree_digest(row(together, i)) == tree_digest(start(key))  # equal exactly
     states, found = jax.jit(
-        jax.vmap(lambda key: fit(module, key, num_iterations=3, steps_per_iteration=2))
+        jax.vmap(lambda key: fit(module, key, num_outer_iterations=3, iterations_per_outer=2))
     )(keys)
     for i, key in enumerate(keys):
         alone, metrics = fitted[0](key)
@@ -102,7 +102,7 @@ def test_vmap_over_hyperparameters_is_separate_fits(tiny):
     def train(learning_rate, gamma):
         algorithm = tiny.algorithm(learning_rate=learning_rate, gamma=gamma, normalize_rewards=True)
         module = RLModule(env=env, agent=tiny.agent(env), algorithm=algorithm, total_steps=100.0)
-        return fit(module, jax.random.key(0), num_iterations=2, skip_initial_evaluation=True)[
+        return fit(module, jax.random.key(0), num_outer_iterations=2, skip_initial_evaluation=True)[
             0
         ].learner
 
@@ -117,7 +117,9 @@ def test_vmap_over_hyperparameters_is_separate_fits(tiny):
 
 def test_going_on_is_one_longer_fit(fitted, module):
     part = jax.jit(
-        lambda key, ts: fit(module, key, num_iterations=1, steps_per_iteration=2, train_state=ts)
+        lambda key, ts: fit(
+            module, key, num_outer_iterations=1, iterations_per_outer=2, train_state=ts
+        )
     )
     ts = module.init_train_state(jax.random.key(0))
     returns = []
@@ -143,27 +145,27 @@ def test_the_trainer_calls_the_same_outer_iteration(tiny, fitted):
 
 def test_the_initial_evaluation_is_optional():
     found = fit(
-        EvolutionStrategy(), jax.random.key(0), num_iterations=2, skip_initial_evaluation=True
+        EvolutionStrategy(), jax.random.key(0), num_outer_iterations=2, skip_initial_evaluation=True
     )[1]
     assert set(found) == {"train", "eval"}
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    "wrong", [{"num_iterations": 0}, {"num_iterations": 1, "steps_per_iteration": 0}]
+    "wrong", [{"num_outer_iterations": 0}, {"num_outer_iterations": 1, "iterations_per_outer": 0}]
 )
 def test_fit_rejects_empty_loops(wrong):
     with pytest.raises(ConfigError, match="must be a positive integer, got 0"):
         fit(EvolutionStrategy(), jax.random.key(0), **wrong)
     with pytest.raises(ConfigError, match="needs a key or a train_state"):
-        fit(EvolutionStrategy(), None, num_iterations=1)
+        fit(EvolutionStrategy(), None, num_outer_iterations=1)
 
 
 def test_an_evolution_strategy_is_fitted_and_trained(tiny, tmp_path):
     strategy = EvolutionStrategy()
-    ts, found = jax.jit(lambda key: fit(strategy, key, num_iterations=4, steps_per_iteration=25))(
-        jax.random.key(0)
-    )
+    ts, found = jax.jit(
+        lambda key: fit(strategy, key, num_outer_iterations=4, iterations_per_outer=25)
+    )(jax.random.key(0))
     assert found["eval"]["return"][-1] > -0.1 > found["initial_eval"]["return"]
     assert found["train"]["sum/samples"].tolist() == [400.0] * 4  # summed; the others are averaged
 
@@ -194,7 +196,9 @@ def test_an_evolution_strategy_is_fitted_and_trained(tiny, tmp_path):
     longer = tiny.config(**settings | {"num_checkpoints": 6, "restore_checkpoint": "auto"})
     with Trainer.from_module(strategy, longer) as trainer:
         assert len(trainer.run(jax.random.key(0))) == 2
-        again = fit(strategy, None, num_iterations=2, steps_per_iteration=25, train_state=ts)[0]
+        again = fit(
+            strategy, None, num_outer_iterations=2, iterations_per_outer=25, train_state=ts
+        )[0]
         assert_trees_close(trainer.state, again, 1e-5)
 
 
@@ -262,7 +266,7 @@ def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
     with pytest.raises(ConfigError, match=wanted):
         Trainer.from_module(Bare(), tiny.config(num_seeds=num_seeds)).run(0)
     with pytest.raises(ConfigError, match=wanted):
-        fit(Bare(), jax.random.key(0), num_iterations=1, skip_initial_evaluation=True)
+        fit(Bare(), jax.random.key(0), num_outer_iterations=1, skip_initial_evaluation=True)
 
 
 @pytest.mark.parametrize(
@@ -319,9 +323,9 @@ def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypat
         algorithm=tiny.algorithm(name, **hyper),
         total_steps=100.0,
     )
-    found = [fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4)]
+    found = [fit(module, jax.random.key(0), num_outer_iterations=2, iterations_per_outer=4)]
     monkeypatch.setattr(matmul, "SMALL_PRODUCT", 0)
-    found.append(fit(module, jax.random.key(0), num_iterations=2, steps_per_iteration=4))
+    found.append(fit(module, jax.random.key(0), num_outer_iterations=2, iterations_per_outer=4))
     assert_trees_close(*found, rtol=1e-5)
 
 
@@ -365,4 +369,4 @@ def test_a_step_that_changes_the_type_of_the_state_is_told(module):
     with pytest.raises(
         ConfigError, match=r"changed \['mean'\] from float32\[2\] to float32\[2, 2\]; return arrays"
     ):
-        fit(Widening(), jax.random.key(0), num_iterations=1)
+        fit(Widening(), jax.random.key(0), num_outer_iterations=1)

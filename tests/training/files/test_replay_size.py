@@ -248,7 +248,7 @@ def test_what_is_announced():
     two = recording.replay_memory(1_000_000, 2, 328_000_000, None)
     assert two == "replay buffer: 1,000,000 transitions of each of 2 seeds, 328 MB"
     plan = Plan(
-        num_checkpoints=2, epochs_per_checkpoint=3, steps_per_iteration=10, prefill_steps=20
+        num_checkpoints=2, epochs_per_checkpoint=3, env_steps_per_iteration=10, prefill_steps=20
     )
     fresh = recording.announcement(plan, 0, 20, 1)
     assert fresh.startswith(
