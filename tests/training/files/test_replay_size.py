@@ -22,7 +22,7 @@ from rlkit.training.logs.loggers import human_bytes
 from rlkit.training.logs.records import read_records
 
 FRAME = 84 * 84 * 4  # bytes of four frames of Atari
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "performance.md"
 
 
 @dataclasses.dataclass(frozen=True)
