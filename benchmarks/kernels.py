@@ -4,7 +4,7 @@
 
 XLA runs a program, and the body of each loop in it, as a list of kernels. Where more than eight of
 a list are ready at once, it hands half of them to another thread; waking that costs tens of
-microseconds, which pays for large products and for nothing else (notes.md). XLA logs its lists
+microseconds, which pays for large products and for nothing else (docs/speed.md). XLA logs its lists
 when it compiles. This compiles the outer iteration of each task as a Trainer does, plays the lists
 through in the order in which one thread would run them, and prints for each list of more than eight
 kernels how many are ready at most, and before which it would be divided. With `--orders` it prints
