@@ -1,8 +1,8 @@
 """A learner without gradients, collector or updater: an evolution strategy (Salimans et al. 2017)
-as a `Module` of its own.
+as a `Module`.
 
-Four methods are all that `Trainer.from_module` and `fit` ask for, so it gets evaluations, logs and
-checkpoints like PPO.
+`Trainer.from_module` and `fit` only need four methods, so it gets evaluations, logs and checkpoints
+like PPO.
 
 python examples/evolution_strategy.py --generations 10
 """
@@ -19,7 +19,7 @@ import rlkit
 
 
 class Strategy(struct.PyTreeNode):
-    """What evolves: the weights of a linear policy."""
+    """The weights of a linear policy, which evolve."""
 
     weights: Array  # [4]
     key: Array
@@ -36,17 +36,17 @@ class EvolutionStrategy:
     step_size: float = 0.5
 
     def init_train_state(self, key):
-        """Knows nothing."""
+        """Zero weights."""
         return Strategy(weights=jnp.zeros(4), key=key)
 
     def get_batch(self, ts, i):
-        """The noise [N, 4] of each copy, and the return [N] that it got."""
+        """The noise [N, 4] of each copy, and its return [N]."""
         key, noise_key, play_key = jax.random.split(ts.key, 3)
         noise = jax.random.normal(noise_key, (self.env.num_envs, 4))
         return ts.replace(key=key), (noise, self.play(ts.weights + self.noise * noise, play_key))
 
     def training_step(self, i, ts, batch):
-        """A step along the noise, weighted by how much better than average it did."""
+        """A step along the noise, weighted by how much better than average each copy was."""
         noise, returns = batch
         merit = (returns - returns.mean()) / (returns.std() + 1e-8)
         weights = ts.weights + self.step_size * (merit[:, None] * noise).mean(0)
@@ -59,8 +59,9 @@ class EvolutionStrategy:
         }
 
     def play(self, weights, key):
-        """The return [N] of one episode with each row of weights [N, 4]; push right where obs ·
-        weights is positive.
+        """The return [N] of one episode with each row of weights [N, 4].
+
+        The policy pushes right where obs · weights is positive.
         """
         reset_key, step_key = jax.random.split(key)
         state, obs = self.env.reset(reset_key)
@@ -76,7 +77,7 @@ class EvolutionStrategy:
 
 
 def main(generations: int = 10, run_dir: str | None = None) -> None:
-    """Evolves a CartPole policy for that many generations; here a generation is a step."""
+    """Evolves a CartPole policy for `generations`; here a generation is a step."""
     module = EvolutionStrategy(rlkit.make_env("gymnax/CartPole-v1", num_envs=64))
     config = rlkit.TrainerConfig(
         total_steps=generations, num_checkpoints=generations, run_dir=run_dir

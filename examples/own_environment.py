@@ -18,7 +18,7 @@ from rlkit.envs import TimeLimit
 @dataclasses.dataclass(frozen=True)
 class Corridor:
     """Walk to the door at the right end. Every step costs 1, so the best return is minus the
-    distance.
+    distance to the door.
     """
 
     length: int = 10
@@ -27,12 +27,12 @@ class Corridor:
     action_space = spaces.Discrete(2)  # left, right
 
     def reset(self, key):
-        """Somewhere in the corridor."""
+        """A random position in the corridor."""
         position = jax.random.randint(key, (), 0, self.length)
         return position, self.look(position)
 
     def step(self, key, position, action):
-        """One pace; the state is the position."""
+        """One step left or right; the state is the position."""
         position = jnp.clip(position + 2 * action - 1, 0, self.length)
         return (
             position,
@@ -44,13 +44,13 @@ class Corridor:
         )
 
     def look(self, position):
-        """How far along the corridor we are, [1] in [0, 1]."""
+        """The observation: the position as [1] in [0, 1]."""
         return jnp.float32([position / self.length])
 
 
 def main(total_steps: int = 30_000) -> None:
-    """Checks the environment, trains on it for `total_steps` steps, and compares with the best
-    there is.
+    """Checks the environment, trains on it for `total_steps` steps, and compares the return with
+    the best possible one.
     """
     corridor = TimeLimit(Corridor(), max_episode_steps=50)
     print(rlkit.check_env(corridor))
@@ -66,11 +66,10 @@ def main(total_steps: int = 30_000) -> None:
         last = trainer.run(0)[-1]
 
     best = -np.arange(1, Corridor.length + 1).mean()
-    found = last["return"].mean()
-    print(f"return {found:.2f} from {last['return'].size} random starts")
+    print(f"return {last['return'].mean():.2f} from {last['return'].size} random starts")
     print(
-        f"the best possible is {best:.2f} on average over all starts; random ones may lie nearer to"
-        " the door, or farther"
+        f"the best possible is {best:.2f} on average over all starts; random starts may be nearer"
+        " to the door, or farther"
     )
 
 

@@ -1,5 +1,5 @@
-"""A gymnasium.Env of your own with a Dict observation, from its class to a trained policy and what
-it does.
+"""A gymnasium.Env of your own with a Dict observation, from the class to a trained policy, and a
+drawing of one of its episodes.
 
 python examples/own_gymnasium_environment.py --total-steps 100000
 """
@@ -14,8 +14,8 @@ import rlkit
 
 
 class Harbour(gymnasium.Env):
-    """Steer a boat to the buoy, against a wind from the left or from the right. Every step costs
-    the distance.
+    """Steer a boat to the buoy, in a wind from the left or from the right. Every step costs the
+    distance to the buoy.
     """
 
     observation_space = spaces.Dict(
@@ -24,21 +24,21 @@ class Harbour(gymnasium.Env):
     action_space = spaces.Box(-1, 1, (2,))
 
     def reset(self, *, seed=None, options=None):
-        """Somewhere around the buoy."""
+        """A random place around the buoy, and a random wind."""
         super().reset(seed=seed)
         self.offset = self.np_random.uniform(-5, 5, 2).astype(np.float32)
         self.wind = self.np_random.integers(3)
         return self.look(), {}
 
     def step(self, action):
-        """One stroke; at the buoy the task is done."""
+        """One stroke; the task is done at the buoy."""
         drift = np.float32([0.3 * (self.wind - 1), 0])
         self.offset = np.clip(self.offset + action + drift, -10, 10)
         distance = float(np.hypot(*self.offset))
         return self.look(), -distance, distance < 0.5, False, {"distance": distance}
 
     def look(self):
-        """What the boat sees; no view of what changes later."""
+        """The observation; a copy, because `step` changes the offset."""
         return {"offset": self.offset.copy(), "wind": self.wind}
 
 
@@ -65,7 +65,7 @@ def main(total_steps: int = 100_000) -> None:
 
 
 def draw(offsets: np.ndarray) -> None:
-    """The way of the boat, [L, 2], seen from above; the buoy is in the middle."""
+    """The course of the boat, [L, 2], seen from above; the buoy is in the middle."""
     chart = [[" "] * 41 for _ in range(21)]
     chart[10][20] = "o"
     for number, (x, y) in enumerate(offsets):

@@ -1,5 +1,5 @@
-"""PPO with a loss, a network and an optimiser of your own. None of them needs a subclass: each is
-an argument.
+"""PPO with a loss, a network and an optimiser of your own. Each is an argument; none needs a
+subclass.
 
 python examples/own_loss_and_torso.py --total-steps 100000
 """
@@ -14,8 +14,9 @@ from rlkit.ops import losses
 
 
 def kl_penalty_loss(agent, params, target_params, batch, key):
-    """PPO as in section 4 of its paper: a penalty on the KL divergence in the place of clipping.
-    Batch leaves are [M, ...].
+    """PPO as in section 4 of its paper: a penalty on the KL divergence instead of clipping.
+
+    Leaves of the batch are [M, ...].
     """
     policy, value = agent.policy_and_value(params, batch.obs)
     log_ratio = policy.log_prob(batch.action) - batch.log_prob

@@ -11,8 +11,8 @@ import rlkit
 
 
 def main(total_steps: int = 200_000, run_dir: str | None = None) -> None:
-    """Trains for `total_steps` environment steps; with `run_dir`, keeps checkpoints, logs and a
-    picture there.
+    """Trains for `total_steps` environment steps; with `run_dir`, writes checkpoints, logs and a
+    learning curve there.
     """
     env = rlkit.make_env("gymnax/CartPole-v1", num_envs=8)
     eval_env = rlkit.make_env("gymnax/CartPole-v1", num_envs=16)

@@ -22,7 +22,14 @@ ENVIRONMENT = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
 }  # short runs: compiling takes longer than training
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-PROSE = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PROSE = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "rlkit").rglob("*.md")),
+]
+COLUMNS = 100  # of a line of prose
 FLAGS = {
     "resume": ResumeFlags,
     "evaluate": EvaluateFlags,
@@ -97,6 +104,8 @@ def test_command_exists(page, words, capsys):
         assert all(re.search(row, (ROOT / "Makefile").read_text(), re.MULTILINE) for row in rows)
     elif program == "python":
         assert (ROOT / arguments[0]).is_file()
+    elif program == "pip":
+        assert arguments == ["install", "-e", "."]
     else:
         assert program == "rlkit", f"{page}: no test for the command {program}"
         check_rlkit(arguments)
@@ -127,6 +136,33 @@ def test_links_lead_somewhere(page):
         for path in re.findall(r"`((?:rlkit|tests|examples|benchmarks|docs|\.ci)/[\w./-]*)`", text)
     ]
     assert [str(file) for file in files if not file.exists()] == []
+
+
+def long_lines(text: str) -> list[int]:
+    """The numbers of lines of prose that are too long; code, tables and links may be."""
+    found, in_code = [], False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith("|"):
+            prose = re.sub(r"\]\([^)]*\)", "]", line)
+            if len(prose) > COLUMNS:
+                found.append(number)
+    return found
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_prose_wraps(page):
+    assert long_lines(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.fast
+def test_a_long_line_is_seen():
+    words = "word " * 25  # 125 columns
+    link = f"A [short text](https://{'x' * COLUMNS}.example)"
+    text = f"{words}\n\n| {words} |\n\n```python\n# {words}\n```\n\n- {words}\n{link}\n"
+    assert long_lines(text) == [1, 9]
 
 
 @pytest.mark.fast
