@@ -14,8 +14,9 @@ import optax
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
-from rlkit.algorithms.on_policy import Overrides, policy_gradient
+from rlkit.algorithms.on_policy import policy_gradient
 from rlkit.algorithms.updaters import LossFn
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import means
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate

@@ -10,20 +10,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 from jax import Array
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder, keys_of_updates
-from rlkit.algorithms.collectors import Collector, Explore
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes, num_rows
-from rlkit.algorithms.updaters import Updater, not_measured
+from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
+from rlkit.algorithms.metrics import not_measured, reduce_metrics
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.running_stats import fold, init_stats, normalize
+from rlkit.ops.running_stats import fold, init_stats
 from rlkit.types import (
     EnvState,
     EpisodeStats,
@@ -403,30 +403,6 @@ class Algorithm:
         return state.replace(local=local), rollout, episodes
 
 
-def acting(agent: Agent, policy: PolicyState) -> Explore:
-    """How `agent` explores with the parameters and statistics of `policy`."""
-
-    def explore(obs: Any, carry: Any, key: Key) -> Any:
-        return agent.explore(
-            policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
-        )
-
-    return explore
-
-
-def acting_randomly(
-    agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
-) -> Explore:
-    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
-
-    def explore(obs: Any, carry: Any, key: Key) -> Any:
-        _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
-        return spaces.sample(action_space, key, num_envs), carry, zeros
-
-    return explore
-
-
 def _with_params(learner: LearnerState, change: Callable[[Any], Any]) -> LearnerState:
     return learner.replace(params=change(learner.params))
 
@@ -452,127 +428,3 @@ def _errors_of(batch: Any, error: Array | None) -> Array:
         "return one for each transition of the batch",
     )
     return error
-
-
-def reduce_metrics(stacked: Packed) -> Metrics:
-    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what
-    is not NaN.
-
-    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays
-    where nothing was measured. Arrays of NumPy give arrays of NumPy.
-    """
-    sums, means = (
-        stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack()
-        for over in (_sum, _mean_of_known)
-    )
-    return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
-
-
-def _sum(x: Any) -> Any:
-    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
-        return x.sum(0, dtype=np.float64).astype(
-            x.dtype
-        )  # NumPy adds row to row, rounding each time
-    return x.sum(0)
-
-
-def _mean_of_known(x: Any) -> Any:
-    library: Any = np if isinstance(x, np.ndarray) else jnp
-    known = ~library.isnan(x)
-    mean = library.mean(
-        x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None
-    )
-    return mean.astype(np.float32) if library is np else mean  # NaN where it is nothing else
-
-
-def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
-    """Raises one clear error, before anything compiles, if the three parts do not fit together."""
-    spaces.check_action_space(env.action_space)
-    spaces.check_observation_space(env.observation_space)
-    if algorithm.check is not None:
-        algorithm.check(agent, env)
-    if algorithm.replay_buffer is not None:
-        _check_replay(algorithm, algorithm.replay_buffer, env)
-    obs = spaces.abstract(env.observation_space, (env.num_envs,))
-    wanted = spaces.abstract(env.action_space, (env.num_envs,))
-    key = jax.eval_shape(jax.random.key, 0)
-    try:
-        params = jax.eval_shape(agent.init, key)
-        action, _, _ = jax.eval_shape(
-            agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0)
-        )
-    except Exception as error:
-        raise SpaceError(
-            f"the agent fails on observations of {env.observation_space}: {error}; build it with"
-            " the spaces of this environment"
-        ) from error
-    if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
-        raise SpaceError(
-            f"the agent's actions are {action.dtype}{list(action.shape)}, "
-            f"the environments need {wanted.dtype}{list(wanted.shape)}; "
-            "build the agent with the action space of this environment"
-        )
-    known = getattr(agent, "action_space", None)
-    if known is not None and not _is_float(wanted) and known != env.action_space:
-        raise SpaceError(
-            f"the agent chooses from {known}, the environments from {env.action_space}; "
-            "build the agent with the action space of this environment"
-        )
-    if isinstance(algorithm.replay_buffer, Reprioritizes):
-        _check_errors(algorithm, agent, env)
-
-
-def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
-    """Raises what the first update of prioritised replay would, whose losses and batches may be the
-    user's: by tracing one.
-    """
-
-    def update(key: Key) -> Any:
-        keys, obs = InitKeys.split(key), spaces.example(env.observation_space, (env.num_envs,))
-        ts = algorithm.start(agent, env, keys, obs, (), total_steps=1.0)
-        rollout = algorithm.example_rollout(agent, env, ts.learner.policy)
-        return algorithm.update(agent, ts.learner, ts.local.memory, rollout, keys.prefill)
-
-    jax.eval_shape(update, jax.random.key(0))
-
-
-def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
-    """The smallest capacity of a replay buffer that `check_compatible` lets pass: it holds a
-    rollout, a batch and `n_step` rows.
-    """
-    assert algorithm.replay_buffer is not None
-    whole_rows = (getattr(algorithm.replay_buffer, "n_step", 1) - 1) * env.num_envs
-    return max(
-        algorithm.env_steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
-    )  # the last is rounded up
-
-
-def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
-    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first
-    gradient step.
-    """
-    each = algorithm.env_steps_per_iteration(env)
-    require(
-        buffer.capacity >= max(each, buffer.batch_size),
-        f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"
-        f" batch ({buffer.batch_size})",
-        "raise it",
-    )
-    rows, n_step = num_rows(buffer.capacity, env.num_envs), getattr(buffer, "n_step", 1)
-    require(
-        n_step <= rows,
-        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each"
-        " environment",
-        f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
-    )
-    filled = (algorithm.prefill_collects(env) + 1) * each
-    require(
-        filled >= buffer.batch_size,
-        f"the replay buffer holds {filled} transitions at the first gradient step, less than a"
-        f" batch ({buffer.batch_size})",
-        f"raise warmup_steps to {buffer.batch_size} or more",
-    )
-
-
-def _is_float(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit import spaces
+from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
+from rlkit.ops.running_stats import normalize
 from rlkit.types import (
     Action,
     Carry,
@@ -17,6 +20,7 @@ from rlkit.types import (
     Key,
     LocalState,
     Obs,
+    PolicyState,
     PyTree,
     Rollout,
     RunningEpisode,
@@ -143,3 +147,27 @@ def count_episodes(
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
     """The recurrent state, begun anew where an episode is `done` [N]."""
     return where_rows(done, initial_carry, carry)
+
+
+def acting(agent: Agent, policy: PolicyState) -> Explore:
+    """How `agent` explores with the parameters and statistics of `policy`."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        return agent.explore(
+            policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
+        )
+
+    return explore
+
+
+def acting_randomly(
+    agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
+) -> Explore:
+    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
+        return spaces.sample(action_space, key, num_envs), carry, zeros
+
+    return explore

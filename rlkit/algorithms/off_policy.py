@@ -12,10 +12,10 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
-from rlkit.algorithms.on_policy import Overrides, check_methods
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
+from rlkit.algorithms.wiring import Overrides, check_methods
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses

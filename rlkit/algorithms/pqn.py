@@ -25,8 +25,9 @@ from rlkit.algorithms.batch_builders import (
     scale_rewards,
 )
 from rlkit.algorithms.configs import PQNConfig
-from rlkit.algorithms.on_policy import Overrides, on_policy
+from rlkit.algorithms.on_policy import on_policy
 from rlkit.algorithms.updaters import LossFn
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
 from rlkit.ops.running_stats import normalize

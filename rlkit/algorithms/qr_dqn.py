@@ -19,9 +19,9 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import QRDQNConfig
 from rlkit.algorithms.off_policy import off_policy
-from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree

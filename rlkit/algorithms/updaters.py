@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.algorithms.metrics import not_measured
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.optimizers import Elementwise, current_learning_rate
@@ -351,14 +352,6 @@ def _processed(process: Callable[[PyTree], PyTree], gradients: PyTree) -> PyTree
         return jnp.broadcast_to(jnp.asarray(x, given.dtype), given.shape)
 
     return jax.tree.map_with_path(like, found, gradients)
-
-
-def not_measured(like: Metrics) -> Metrics:
-    """The metrics of what was not computed: NaN, and 0 for those that add up."""
-    return {
-        name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype)
-        for name, x in like.items()
-    }
 
 
 def split_loss(output: Any) -> tuple[Array, Metrics]:

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.base import Algorithm, check_compatible, reduce_metrics
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.compatibility import check_compatible
+from rlkit.algorithms.metrics import reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
