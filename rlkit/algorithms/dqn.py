@@ -72,7 +72,7 @@ def dqn_loss(config: DQNConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
         value = at_index(q_values, agent.index(batch.action))
         next_values = agent.q_values(target_params, batch.next_obs)

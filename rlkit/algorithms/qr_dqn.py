@@ -67,7 +67,7 @@ def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         quantiles = at_index(
             agent.quantiles(params, batch.obs), agent.index(batch.action)
         )  # [N, M]
