@@ -15,8 +15,8 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import policy_gradient
-from rlkit.algorithms.updaters import LossFn
 from rlkit.algorithms.wiring import Overrides
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate

@@ -5,23 +5,22 @@ factories build it, nobody subclasses.
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import Array
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder, keys_of_updates
+from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
-from rlkit.algorithms.metrics import not_measured, reduce_metrics
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.metrics import mean_over_devices
+from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.algorithms.update_loop import UpdateLoop
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import fold, init_stats
 from rlkit.types import (
@@ -39,7 +38,6 @@ from rlkit.types import (
     TrainState,
     Transition,
 )
-from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
 
 class InitKeys(struct.PyTreeNode, kw_only=True):
@@ -216,94 +214,23 @@ class Algorithm:
         those that the policy acted with, and folded in only afterwards. `axis_name` names the
         mapped axis of devices.
         """
-        if learner.reward_stats is not None:
-            returns = rollout.extras["discounted_return"]
-            learner = learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
-        memory, dataset, metrics = self.batch_builder.ingest(
+        learner = _with_reward_stats(learner, rollout, axis_name)
+        memory, dataset, of_dataset = self.batch_builder.ingest(
             agent, learner, memory, rollout, axis_name, behaviour
         )
-        if axis_name is not None:
-            metrics = jax.lax.pmean(metrics, axis_name)
-        draw_key, update_key = jax.random.split(key)
-        plans = self.batch_builder.draw(dataset, draw_key)
-        learner, memory, found = self._learn(
-            agent, learner, memory, dataset, plans, update_key, axis_name
+        learned, memory, metrics = self.update_loop.run(
+            agent, learner, memory, dataset, key, axis_name
         )
-        after = self.updater.renew_targets(learner, self._absorb(learner, rollout, axis_name))
-        return after, memory, metrics | found
+        after = self._absorb(learned, rollout, axis_name)
+        after = self.updater.periodic_target_update(learner, after)
+        return after, memory, mean_over_devices(of_dataset, axis_name) | metrics
 
-    def _learn(
-        self,
-        agent: Agent,
-        learner: LearnerState,
-        memory: Memory,
-        dataset: Any,
-        plans: Any,
-        key: Key,
-        axis_name: str | None,
-    ) -> tuple[LearnerState, Memory, Metrics]:
-        """Takes the steps of the updater on all batches that are planned; the key is consumed."""
-        buffer = self.replay_buffer if isinstance(self.replay_buffer, Reprioritizes) else None
-        num_updates = jax.tree.leaves(plans)[0].shape[0]
-
-        def gather(memory: Memory, plan: Any) -> Any:
-            return self.batch_builder.gather(
-                dataset if buffer is None else dataset.replace(memory=memory), plan, axis_name
-            )
-
-        def rows() -> int:
-            def of_a_batch(memory: Memory, plans: Any) -> Array:
-                # A batch is anything, where the user's `process_batch` made it.
-                batch = gather(memory, jax.tree.map(lambda x: x[0], plans))
-                return jnp.zeros(
-                    max(
-                        (x.shape[0] for x in jax.tree.leaves(batch) if getattr(x, "ndim", 0)),
-                        default=1,
-                    )
-                )
-
-            return jax.eval_shape(of_a_batch, memory, plans).shape[0]
-
-        form = self.updater.packing(learner.params, rows) if num_updates > 1 else NoPacking()
-
-        def learn(
-            learner: LearnerState, memory: Memory, plan: Any, key: Key
-        ) -> tuple[tuple[LearnerState, Memory], Metrics]:
-            learner, batch = _with_params(learner, form.unpack), gather(memory, plan)
-            joined = isinstance(form, Packing)
-            learner, found, error = self.updater.step(agent, learner, batch, key, axis_name, joined)
-            if buffer is not None:
-                memory = buffer.reprioritize(memory, batch, _errors_of(batch, error))
-            return (_with_params(learner, form.pack), memory), found
-
-        def step(
-            state: tuple[LearnerState, Memory], inputs: Any
-        ) -> tuple[tuple[LearnerState, Memory], Metrics]:
-            plan, key, is_due = inputs
-            if is_due is None:
-                return learn(*state, plan, key)
-            taken = partial(learn, *state, plan, key)
-            return jax.lax.cond(
-                is_due, taken, lambda: (state, not_measured(jax.eval_shape(taken)[1]))
-            )
-
-        def step_packed(
-            state: tuple[LearnerState, Memory], inputs: Any
-        ) -> tuple[tuple[LearnerState, Memory], Packed]:
-            state, found = step(state, inputs)
-            return state, Packed.of(found)
-
-        inputs = plans, keys_of_updates(key, num_updates), getattr(dataset, "is_due", None)
-        # Only a memory that changes is carried along, and a single update is no loop: XLA copies
-        # less.
-        state = _with_params(learner, form.pack), () if buffer is None else memory
-        if num_updates == 1:
-            (learner, carried), found = step(state, jax.tree.map(lambda x: x[0], inputs))
-        else:
-            (learner, carried), stacked = jax.lax.scan(step_packed, state, inputs)
-            found = reduce_metrics(stacked)
-        learner = _with_params(learner, form.unpack)
-        return learner, memory if buffer is None else carried, found
+    @property
+    def update_loop(self) -> UpdateLoop:
+        """The updates of one iteration."""
+        return UpdateLoop(
+            batch_builder=self.batch_builder, updater=self.updater, replay_buffer=self.replay_buffer
+        )
 
     def _absorb(
         self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None
@@ -324,12 +251,8 @@ class Algorithm:
 
         It counts as environment steps and goes into the statistics.
         """
-        learner = self.updater.renew_targets(learner, self._absorb(learner, rollout))
-        if learner.reward_stats is not None:
-            learner = learner.replace(
-                reward_stats=fold(learner.reward_stats, rollout.extras["discounted_return"])
-            )
-        return learner, (
+        after = self._absorb(_with_reward_stats(learner, rollout), rollout)
+        return self.updater.periodic_target_update(learner, after), (
             memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
         )
 
@@ -403,28 +326,11 @@ class Algorithm:
         return state.replace(local=local), rollout, episodes
 
 
-def _with_params(learner: LearnerState, change: Callable[[Any], Any]) -> LearnerState:
-    return learner.replace(params=change(learner.params))
-
-
-def _errors_of(batch: Any, error: Array | None) -> Array:
-    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they
-    are missing.
-    """
-    require(
-        isinstance(batch, Replayed),
-        "prioritised replay needs to know which transitions a batch holds, process_batch returned"
-        f" a {type(batch).__name__}",
-        "return batch.replace(...), or set priority_exponent=None",
-    )
-    if error is None:
-        raise ConfigError(
-            "prioritised replay needs the error of every transition, but no loss returns it; "
-            'return {"loss": ..., "td_error": errors}, of shape [M], or set priority_exponent=None'
-        )
-    require(
-        error.shape == batch.index.shape,
-        f'a loss returned "td_error" of shape {error.shape} for a batch of {batch.index.shape[0]}',
-        "return one for each transition of the batch",
-    )
-    return error
+def _with_reward_stats(
+    learner: LearnerState, rollout: Rollout, axis_name: str | None = None
+) -> LearnerState:
+    """With the discounted returns of the rollout in the statistics that scale rewards, if any."""
+    if learner.reward_stats is None:
+        return learner
+    returns = rollout.extras["discounted_return"]
+    return learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))

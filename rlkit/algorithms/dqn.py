@@ -18,9 +18,10 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import check_values, off_policy
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index
 from rlkit.optimizers import optimizer_of

@@ -2,11 +2,20 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
+
+
+def as_floats(metrics: Metrics) -> Metrics:
+    """Those that are averaged as floating-point numbers, so that they can be NaN."""
+    return {
+        name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float))
+        for name, x in metrics.items()
+    }
 
 
 def not_measured(like: Metrics) -> Metrics:
@@ -15,6 +24,11 @@ def not_measured(like: Metrics) -> Metrics:
         name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype)
         for name, x in like.items()
     }
+
+
+def mean_over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
+    """Averaged over the mapped axis of devices, if there is one."""
+    return metrics if axis_name is None else jax.lax.pmean(metrics, axis_name)
 
 
 def reduce_metrics(stacked: Packed) -> Metrics:

@@ -13,7 +13,8 @@ from rlkit.algorithms.batch_builders import (
 )
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
-from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.updaters import Updater
 from rlkit.algorithms.wiring import Overrides, check_methods
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require

@@ -7,7 +7,7 @@ from typing import Any
 import optax
 
 from rlkit.algorithms.batch_builders import ProcessBatch
-from rlkit.algorithms.updaters import LossFn
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.errors import ConfigError
 from rlkit.types import PyTree
 

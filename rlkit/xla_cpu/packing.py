@@ -1,5 +1,5 @@
-"""A pytree as one vector for each dtype: a call costs for each array it is passed, a compiled
-program for each it computes.
+"""Pytrees as one vector for each dtype: a call costs for each array that it is passed, a compiled
+program for each that it computes.
 """
 
 import math
@@ -7,10 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import struct
 from jax import Array
 
 PyTree = Any
+# Numbers of an array that joins others in a vector; measured in docs/design.md. Checkpoints hold
+# optimiser states in this form: another value makes existing runs impossible to resume.
+LONGEST_SMALL = 2**14
 
 
 class Packing:
@@ -72,6 +76,9 @@ class NoPacking:
     unpack = pack
 
 
+NO_PACKING = NoPacking()
+
+
 class Packed(struct.PyTreeNode):
     """A packed tree that knows how it is unpacked, for compiled functions to return."""
 
@@ -88,3 +95,40 @@ class Packed(struct.PyTreeNode):
     def unpack(self) -> PyTree:
         """The tree back."""
         return self.packing.unpack(self.vectors)
+
+
+def pack_small_arrays(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
+    """As `optax.flatten`, but larger arrays stay arrays of their own: joining those costs copies.
+
+    Of the extra arguments only `progress` is passed on, since others may have the form of the
+    parameters.
+    """
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def init(params: PyTree) -> PyTree:
+        return optimizer.init(_small_packing(params).pack(params))
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, **extra: Any
+    ) -> tuple[PyTree, PyTree]:
+        packing = _small_packing(updates)
+        change, state = optimizer.update(
+            packing.pack(updates),
+            state,
+            None if params is None else packing.pack(params),
+            **{name: extra[name] for name in ("progress",) if name in extra},
+        )
+        return packing.unpack(change), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def global_norm(tree: PyTree) -> Array:
+    """As `optax.tree.norm`, in fewer kernels: small arrays are one vector."""
+    return optax.tree.norm(_small_packing(tree).pack(tree))
+
+
+def _small_packing(tree: PyTree) -> Packing:
+    return Packing(tree, longest=LONGEST_SMALL)
