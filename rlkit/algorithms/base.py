@@ -9,50 +9,36 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
-from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
+from rlkit.algorithms.initial_state import (
+    InitKeys,
+    example_transition,
+    initial_learner,
+    initial_local,
+)
 from rlkit.algorithms.metrics import mean_over_devices
 from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.algorithms.rollout_statistics import fold_observations, fold_returns
 from rlkit.algorithms.update_loop import UpdateLoop
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
-from rlkit.ops.counters import StepCounter
-from rlkit.ops.running_stats import fold, init_stats
 from rlkit.types import (
     EnvState,
     EpisodeStats,
     Key,
     LearnerState,
-    LocalState,
     Memory,
     Metrics,
     Obs,
     PolicyState,
     Rollout,
-    RunningEpisode,
     TrainState,
     Transition,
 )
-
-
-class InitKeys(struct.PyTreeNode, kw_only=True):
-    """What randomness a fresh state takes: one typed key for each purpose."""
-
-    params: Key
-    reset: Key
-    prefill: Key
-    local: Key
-
-    @classmethod
-    def split(cls, key: Key) -> "InitKeys":
-        """All of them from one key, which is consumed."""
-        params, reset, prefill, local = jax.random.split(key, 4)
-        return cls(params=params, reset=reset, prefill=prefill, local=local)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,26 +87,22 @@ class Algorithm:
 
         Raises `ConfigError` for on-policy algorithms, which have neither.
         """
-        algorithm = self
-        for name, value in (
-            ("warmup_steps", warmup_steps),
-            ("replay_buffer_capacity", replay_buffer_capacity),
-        ):
+        settings = {"warmup_steps": warmup_steps, "replay_buffer_capacity": replay_buffer_capacity}
+        for name, value in settings.items():
             require(
                 value is None or self.replay_buffer is not None,
                 f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
                 f"leave {name} out",
             )
+        collector, builder, buffer = self.collector, self.batch_builder, self.replay_buffer
         if warmup_steps is not None:
-            collector = dataclasses.replace(self.collector, prefill_steps=warmup_steps)
-            algorithm = dataclasses.replace(algorithm, collector=collector)
+            collector = dataclasses.replace(collector, prefill_steps=warmup_steps)
         if replay_buffer_capacity is not None:
-            buffer: Any = self.replay_buffer
-            buffer = dataclasses.replace(buffer, capacity=replay_buffer_capacity)
-            builder: Any = self.batch_builder
-            builder = dataclasses.replace(builder, replay_buffer=buffer)
-            algorithm = dataclasses.replace(algorithm, replay_buffer=buffer, batch_builder=builder)
-        return algorithm
+            buffer = _replace(buffer, capacity=replay_buffer_capacity)
+            builder = _replace(builder, replay_buffer=buffer)
+        return dataclasses.replace(
+            self, collector=collector, batch_builder=builder, replay_buffer=buffer
+        )
 
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
         """The state before the first iteration, random prefill included; the key is consumed.
@@ -138,7 +120,7 @@ class Algorithm:
         self,
         agent: Agent,
         env: EnvAdapter,
-        keys: "InitKeys",
+        keys: InitKeys,
         obs: Obs,
         env_state: EnvState,
         *,
@@ -147,42 +129,17 @@ class Algorithm:
         """The state before anything was collected, with environments that were reset to `obs` [N,
         ...].
         """
-        if isinstance(total_steps, (int, float)):
-            require(
-                total_steps > 0,
-                f"total_steps must be positive, got {total_steps}",
-                "pass total_steps=100_000",
-            )
-        params = agent.init(keys.params)
-        opt_state, target_params = self.updater.init(params)
-        one_obs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), obs)
-        scalar = jax.ShapeDtypeStruct((), jnp.float32)
-        learner = LearnerState(
-            params=params,
-            target_params=target_params,
-            opt_state=opt_state,
-            obs_stats=init_stats(one_obs) if self.normalize_observations else None,
-            reward_stats=init_stats(scalar) if self.normalize_rewards else None,
-            env_steps=StepCounter.create(),
-            updates=StepCounter.create(),
-            total_steps=jnp.asarray(total_steps, jnp.float32),
+        learner = initial_learner(
+            agent.init(keys.params),
+            self.updater,
+            obs if self.normalize_observations else None,
+            normalize_rewards=self.normalize_rewards,
+            total_steps=total_steps,
         )
-        zeros = jnp.zeros(env.num_envs)
-        local = LocalState(
-            env_state=env_state,
-            obs=obs,
-            carry=agent.initial_carry(env.num_envs),
-            memory=(),
-            episodes=RunningEpisode(
-                return_so_far=zeros, length_so_far=jnp.zeros(env.num_envs, jnp.int32)
-            ),
-            discounted_return=jnp.zeros(env.num_envs),
-            key=keys.local,
-        )
-        return TrainState(
-            learner=learner,
-            local=local.replace(memory=self.empty_memory(agent, env, learner.policy)),
-        )
+        memory = self.empty_memory(agent, env, learner.policy)
+        carry = agent.initial_carry(env.num_envs)
+        local = initial_local(obs, env_state, carry, memory, keys.local, env.num_envs)
+        return TrainState(learner=learner, local=local)
 
     def empty_memory(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Memory:
         """A replay memory without a transition, () on policy."""
@@ -191,11 +148,13 @@ class Algorithm:
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
 
     def collect(
-        self, agent: Agent, env: EnvAdapter, state: TrainState
+        self, agent: Agent, env: EnvAdapter, state: TrainState, explore: Explore | None = None
     ) -> tuple[TrainState, Rollout, EpisodeStats]:
-        """One rollout by the current policy."""
-        policy = state.learner.policy
-        return self._collect(env, agent.initial_carry(env.num_envs), state, acting(agent, policy))
+        """One rollout, by the current policy if not by `explore`."""
+        explore = explore or acting(agent, state.learner.policy)
+        carry = agent.initial_carry(env.num_envs)
+        local, rollout, episodes = self.collector.collect(env, explore, carry, state.local)
+        return state.replace(local=local), rollout, episodes
 
     def update(
         self,
@@ -214,14 +173,14 @@ class Algorithm:
         those that the policy acted with, and folded in only afterwards. `axis_name` names the
         mapped axis of devices.
         """
-        learner = _with_reward_stats(learner, rollout, axis_name)
+        learner = fold_returns(learner, rollout, axis_name)
         memory, dataset, of_dataset = self.batch_builder.ingest(
             agent, learner, memory, rollout, axis_name, behaviour
         )
         learned, memory, metrics = self.update_loop.run(
             agent, learner, memory, dataset, key, axis_name
         )
-        after = self._absorb(learned, rollout, axis_name)
+        after = fold_observations(learned, rollout, axis_name)
         after = self.updater.periodic_target_update(learner, after)
         return after, memory, mean_over_devices(of_dataset, axis_name) | metrics
 
@@ -232,18 +191,6 @@ class Algorithm:
             batch_builder=self.batch_builder, updater=self.updater, replay_buffer=self.replay_buffer
         )
 
-    def _absorb(
-        self, learner: LearnerState, rollout: Rollout, axis_name: str | None = None
-    ) -> LearnerState:
-        """Counts the rollout's steps and folds its observations into the statistics."""
-        num_steps = jnp.uint32(rollout.reward.size)
-        if axis_name is not None:
-            num_steps = jax.lax.psum(num_steps, axis_name)
-        learner = learner.replace(env_steps=learner.env_steps.add(num_steps))
-        if learner.obs_stats is not None:
-            learner = learner.replace(obs_stats=fold(learner.obs_stats, rollout.obs, axis_name))
-        return learner
-
     def absorb_prefill(
         self, learner: LearnerState, memory: Memory, rollout: Rollout
     ) -> tuple[LearnerState, Memory]:
@@ -251,7 +198,7 @@ class Algorithm:
 
         It counts as environment steps and goes into the statistics.
         """
-        after = self._absorb(_with_reward_stats(learner, rollout), rollout)
+        after = fold_observations(fold_returns(learner, rollout), rollout)
         return self.updater.periodic_target_update(learner, after), (
             memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
         )
@@ -276,9 +223,7 @@ class Algorithm:
 
         def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
             state = state.replace(local=state.local.replace(key=key))
-            state, rollout, _ = self._collect(
-                env, agent.initial_carry(env.num_envs), state, explore
-            )
+            state, rollout, _ = self.collect(agent, env, state, explore)
             return self._take_in(state, rollout), None
 
         return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
@@ -295,42 +240,10 @@ class Algorithm:
         )
 
     def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
-        """Shapes and dtypes of one transition of one environment."""
-
-        def one() -> Transition:
-            obs = spaces.example(env.observation_space, (env.num_envs,))
-            action, _, extras = acting(agent, policy)(
-                obs, agent.initial_carry(env.num_envs), jax.random.key(0)
-            )
-            zeros, no = jnp.zeros(env.num_envs), jnp.zeros(env.num_envs, bool)
-            if self.collector.reward_discount is not None:
-                extras = {**extras, "discounted_return": zeros}
-            return Transition(
-                obs=obs,
-                action=action,
-                reward=zeros,
-                terminated=no,
-                truncated=no,
-                next_obs=obs,
-                extras=extras,
-            )
-
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), jax.eval_shape(one)
-        )
-
-    def _collect(
-        self, env: EnvAdapter, initial_carry: Any, state: TrainState, explore: Explore
-    ) -> tuple[TrainState, Rollout, EpisodeStats]:
-        local, rollout, episodes = self.collector.collect(env, explore, initial_carry, state.local)
-        return state.replace(local=local), rollout, episodes
+        has_discounted_return = self.collector.reward_discount is not None
+        return example_transition(agent, env, policy, has_discounted_return=has_discounted_return)
 
 
-def _with_reward_stats(
-    learner: LearnerState, rollout: Rollout, axis_name: str | None = None
-) -> LearnerState:
-    """With the discounted returns of the rollout in the statistics that scale rewards, if any."""
-    if learner.reward_stats is None:
-        return learner
-    returns = rollout.extras["discounted_return"]
-    return learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
+def _replace(part: Any, **settings: Any) -> Any:
+    """Parts are protocols; those whose settings are replaced are frozen dataclasses."""
+    return dataclasses.replace(part, **settings)

@@ -8,7 +8,8 @@ import numpy as np
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
-from rlkit.algorithms.base import Algorithm, InitKeys
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
@@ -71,7 +72,7 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
     rollout, a batch and `n_step` rows.
     """
     assert algorithm.replay_buffer is not None
-    whole_rows = (getattr(algorithm.replay_buffer, "n_step", 1) - 1) * env.num_envs
+    whole_rows = (algorithm.replay_buffer.n_step - 1) * env.num_envs
     return max(
         algorithm.env_steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
     )  # the last is rounded up
@@ -88,7 +89,7 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f" batch ({buffer.batch_size})",
         "raise it",
     )
-    rows, n_step = num_rows(buffer.capacity, env.num_envs), getattr(buffer, "n_step", 1)
+    rows, n_step = num_rows(buffer.capacity, env.num_envs), buffer.n_step
     require(
         n_step <= rows,
         f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each"

@@ -36,17 +36,22 @@ class Packing:
         )
 
     def pack(self, tree: PyTree) -> list[Array]:
-        """A vector for each dtype that occurs among the leaves to join, then the other leaves."""
-        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in jax.tree.leaves(tree)]
-        assert jax.tree.structure(tree) == self._structure and shapes == self._leaves, (
-            "made for another tree"
-        )
-        leaves = list(zip(jax.tree.leaves(tree), self._joins, strict=True))
+        """A vector for each dtype that occurs among the leaves to join, then the other leaves.
+
+        Leaves may have another dtype than the example's, as updates of parameters in half precision
+        do; they join those that the example's would.
+        """
+        leaves = jax.tree.leaves(tree)
+        assert jax.tree.structure(tree) == self._structure, "made for another tree"
+        assert [x.shape for x in leaves] == [x.shape for x in self._leaves], "made for other shapes"
+        pairs = list(zip(leaves, self._leaves, self._joins, strict=True))
         vectors = [
-            jnp.concatenate([x.ravel() for x, joins in leaves if joins and x.dtype == dtype])
+            jnp.concatenate(
+                [x.ravel() for x, like, joins in pairs if joins and like.dtype == dtype]
+            )
             for dtype in self._dtypes
         ]
-        return vectors + [x for x, joins in leaves if not joins]
+        return vectors + [x for x, _, joins in pairs if not joins]
 
     def unpack(self, packed: Any) -> PyTree:
         """The tree back."""
