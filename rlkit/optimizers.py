@@ -110,5 +110,5 @@ def current_learning_rate(opt_state: Any) -> Array | None:
     """The learning rate that the optimiser state records, if any (ours, or
     `optax.inject_hyperparams`).
     """
-    found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
-    return jnp.asarray(found[0][1]) if found else None
+    rates = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
+    return jnp.asarray(rates[0][1]) if rates else None

@@ -46,7 +46,7 @@ class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
     `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
-    what was passed beside the config; `check(agent, env)` raises a `ConfigError` if the algorithm
+    what was passed in addition to the config; `check(agent, env)` raises a `ConfigError` if the algorithm
     cannot work with them.
     """
 
@@ -177,19 +177,18 @@ class Algorithm:
         memory, dataset, of_dataset = self.batch_builder.ingest(
             agent, learner, memory, rollout, axis_name, behaviour
         )
-        learned, memory, metrics = self.update_loop.run(
-            agent, learner, memory, dataset, key, axis_name
+        updates = UpdateLoop(
+            agent=agent,
+            batch_builder=self.batch_builder,
+            updater=self.updater,
+            replay_buffer=self.replay_buffer,
+            dataset=dataset,
+            axis_name=axis_name,
         )
+        learned, memory, metrics = updates.run(learner, memory, key)
         after = fold_observations(learned, rollout, axis_name)
         after = self.updater.periodic_target_update(learner, after)
         return after, memory, mean_over_devices(of_dataset, axis_name) | metrics
-
-    @property
-    def update_loop(self) -> UpdateLoop:
-        """The updates of one iteration."""
-        return UpdateLoop(
-            batch_builder=self.batch_builder, updater=self.updater, replay_buffer=self.replay_buffer
-        )
 
     def absorb_prefill(
         self, learner: LearnerState, memory: Memory, rollout: Rollout

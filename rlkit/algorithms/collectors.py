@@ -57,7 +57,7 @@ class Collector:
             action, carry, extras = explore(local.obs, local.carry, keys[0])
             env_state, timestep = env.step(keys[1], local.env_state, action)
             done = timestep.terminated | timestep.truncated
-            counts, (finished, found) = self._count(
+            counts, (finished, counted) = self._count(
                 (local.episodes, local.discounted_return), timestep.reward, done
             )
             transition = Transition(
@@ -67,7 +67,7 @@ class Collector:
                 terminated=timestep.terminated,
                 truncated=timestep.truncated,
                 next_obs=timestep.next_obs,
-                extras={**extras, **found},
+                extras={**extras, **counted},
             )
             local = local.replace(
                 env_state=env_state,
@@ -84,15 +84,15 @@ class Collector:
     def count(
         self, local: LocalState, rollout: Rollout
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in
-        the same arithmetic.
+        """The counts of `collect`, in the same arithmetic, of a rollout [T, N, ...] that was
+        collected on the host.
         """
         counts = (local.episodes, local.discounted_return)
-        counts, (finished, found) = self._scan(
+        counts, (finished, counted) = self._scan(
             lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done)
         )
         local = local.replace(episodes=counts[0], discounted_return=counts[1])
-        rollout = rollout.replace(extras={**rollout.extras, **found})
+        rollout = rollout.replace(extras={**rollout.extras, **counted})
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def keys(self, key: Key) -> tuple[Key, Key]:
@@ -123,8 +123,8 @@ class Collector:
         if self.reward_discount is None:
             return (episodes, discounted_return), (finished, {})
         discounted_return = self.reward_discount * discounted_return + reward
-        found = {"discounted_return": discounted_return}
-        return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, found)
+        extras = {"discounted_return": discounted_return}
+        return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, extras)
 
 
 def count_episodes(

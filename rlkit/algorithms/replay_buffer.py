@@ -94,7 +94,7 @@ class UniformReplay:
     With `n_step` > 1, rewards are summed over up to n steps of the same environment. The sum stops
     where an episode ends for either reason, and at the newest row, which is treated as if the
     episode had been cut there: `discount` counts the steps that were summed. `next_obs` is stored
-    beside `obs`, so that targets at time limits are right; images take twice the memory.
+    next to `obs`, so that targets at time limits are right; images take twice the memory.
     """
 
     capacity: int

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax import Array
 
+from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
@@ -24,58 +25,45 @@ LoopState = tuple[LearnerState, Memory]  # the memory is () where updates do not
 class UpdateLoop:
     """Plans batches of a dataset, then takes an update on each that is due."""
 
+    agent: Agent
     batch_builder: BatchBuilder
     updater: Updater
-    replay_buffer: ReplayBuffer | None = None
+    replay_buffer: ReplayBuffer | None
+    dataset: Any
+    axis_name: str | None = None
 
     def run(
-        self,
-        agent: Any,
-        learner: LearnerState,
-        memory: Memory,
-        dataset: Any,
-        key: Key,
-        axis_name: str | None = None,
+        self, learner: LearnerState, memory: Memory, key: Key
     ) -> tuple[LearnerState, Memory, Metrics]:
         """(learner, memory, metrics) after the updates of an iteration; the key is consumed."""
         draw_key, update_key = jax.random.split(key)
-        plan = self.batch_builder.draw(dataset, draw_key)
-        inputs = plan, keys_of_updates(update_key, plan.num_updates)
-        first = jax.tree.map(lambda x: x[0], inputs)
+        plan = self.batch_builder.draw(self.dataset, draw_key)
+        planned = plan, keys_of_updates(update_key, plan.num_updates)
         changes_memory = isinstance(self.replay_buffer, Reprioritizes)
         state = learner, memory if changes_memory else ()
-        is_loop = plan.num_updates > 1  # a loop of one would copy what goes in and out
-        packing = (
-            self._packing(learner.params, partial(self._gather, dataset, first[0]))
-            if is_loop
-            else NO_PACKING
-        )
-        step = partial(self._update_if_due, agent, dataset, axis_name, packing)
-        if not is_loop:
-            (learner, changed), metrics = step(state, first)
+        if plan.num_updates == 1:  # a loop of one would copy what goes in and out
+            state, metrics = self._update_if_due(NO_PACKING, state, _first(planned))
         else:
-            (learner, changed), stacked = packed_scan(
-                step,
-                state,
-                inputs,
-                pack=partial(_change_params, packing.pack),
-                unpack=partial(_change_params, packing.unpack),
-            )
-            metrics = reduce_metrics(stacked)
+            state, metrics = self._loop(state, planned)
+        learner, changed = state
         return learner, changed if changes_memory else memory, metrics
 
+    def _loop(self, state: LoopState, planned: tuple[Plan, Key]) -> tuple[LoopState, Metrics]:
+        packing = self._packing(state[0].params, _first(planned[0]))
+        state, stacked = packed_scan(
+            partial(self._update_if_due, packing),
+            state,
+            planned,
+            pack=partial(_change_params, packing.pack),
+            unpack=partial(_change_params, packing.unpack),
+        )
+        return state, reduce_metrics(stacked)
+
     def _update_if_due(
-        self,
-        agent: Any,
-        dataset: Any,
-        axis_name: str | None,
-        packing: Packing | NoPacking,
-        state: LoopState,
-        planned: tuple[Plan, Key],
+        self, packing: Packing | NoPacking, state: LoopState, planned: tuple[Plan, Key]
     ) -> tuple[LoopState, Metrics]:
-        """One turn of the loop."""
         plan, key = planned
-        update = partial(self._update, agent, dataset, axis_name, packing, state, plan, key)
+        update = partial(self._update, packing, state, plan, key)
         if plan.is_due is None:
             return update()
         return jax.lax.cond(
@@ -83,34 +71,28 @@ class UpdateLoop:
         )
 
     def _update(
-        self,
-        agent: Any,
-        dataset: Any,
-        axis_name: str | None,
-        packing: Packing | NoPacking,
-        state: LoopState,
-        plan: Plan,
-        key: Key,
+        self, packing: Packing | NoPacking, state: LoopState, plan: Plan, key: Key
     ) -> tuple[LoopState, Metrics]:
+        """Batch, update, priorities."""
         learner, memory = state
-        if isinstance(self.replay_buffer, Reprioritizes):
-            dataset = dataset.replace(memory=memory)
-        batch = self._gather(dataset, plan, axis_name)
-        learner, metrics, error = self.updater.step(agent, learner, batch, key, axis_name, packing)
+        reprioritizes = isinstance(self.replay_buffer, Reprioritizes)
+        dataset = self.dataset.replace(memory=memory) if reprioritizes else self.dataset
+        batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
+        learner, metrics, error = self.updater.step(
+            self.agent, learner, batch, key, self.axis_name, packing
+        )
         if isinstance(self.replay_buffer, Reprioritizes):
             memory = self.replay_buffer.reprioritize(memory, batch, errors_of(batch, error))
         return (learner, memory), metrics
 
-    def _gather(self, dataset: Any, plan: Plan, axis_name: str | None = None) -> Any:
-        return self.batch_builder.gather(dataset, plan.batches, axis_name)
-
-    def _packing(self, params: Params, gather: Callable[[], Any]) -> Packing | NoPacking:
+    def _packing(self, params: Params, plan: Plan) -> Packing | NoPacking:
         """How the parameters go from one update to the next."""
         if not self.updater.is_elementwise:
             return NO_PACKING
 
-        def arrays() -> list[Array]:  # a user's `process_batch` may return anything beside them
-            return [x for x in jax.tree.leaves(gather()) if isinstance(x, Array)]
+        def arrays() -> list[Array]:  # a user's `process_batch` may return other things as well
+            batch = self.batch_builder.gather(self.dataset, plan.batches, self.axis_name)
+            return [x for x in jax.tree.leaves(batch) if isinstance(x, Array)]
 
         return pack_parameters(params, jax.eval_shape(arrays))
 
@@ -141,3 +123,7 @@ def errors_of(batch: Any, error: Array | None) -> Array:
 def _change_params(change: Callable[[Any], Any], state: LoopState) -> LoopState:
     learner, memory = state
     return learner.replace(params=change(learner.params)), memory
+
+
+def _first(planned: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], planned)

@@ -14,7 +14,7 @@ from rlkit.types import PyTree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """What a user passes beside the config; None: the algorithm's own."""
+    """Parts that a user passes with the config; None: the algorithm's own."""
 
     loss: LossFn | None = None
     optimizer: optax.GradientTransformation | None = None

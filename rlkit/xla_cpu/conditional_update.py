@@ -98,11 +98,13 @@ def renewed_if(
     for equation in jaxpr.eqns:  # as JAX evaluates them, but for the choice
         inputs = [read(chosen, variable) for variable in equation.invars]
         with equation.ctx.manager:
-            found = equation.primitive.bind(
+            outputs = equation.primitive.bind(
                 *inputs, **equation.primitive.get_bind_params(equation.params)
             )
         for variable, x in zip(
-            equation.outvars, found if equation.primitive.multiple_results else [found], strict=True
+            equation.outvars,
+            outputs if equation.primitive.multiple_results else [outputs],
+            strict=True,
         ):
             computed[variable] = x
             chosen[variable] = jnp.where(valid, x, olds[variable]) if variable in olds else x

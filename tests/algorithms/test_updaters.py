@@ -3,6 +3,7 @@ not be taken.
 """
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from rlkit import optimizers
+from rlkit.algorithms.batch_builders import Plan
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.loss_output import split_loss
@@ -606,8 +608,17 @@ ADAM = make_optimizer("adam", learning_rate=0.1, max_grad_norm=0.5)
     ids=["small", "large-batch", "unmarked", "group", "several-steps"],
 )
 def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
-    loop = UpdateLoop(batch_builder=None, updater=updater)
-    packing = loop._packing(MIXED, lambda: ["what a user adds", jnp.zeros((rows, 2))])
+    def gather(dataset, plan, axis_name):
+        return ["what a user adds", jnp.zeros((rows, 2))]
+
+    loop = UpdateLoop(
+        agent=None,
+        batch_builder=SimpleNamespace(gather=gather),
+        updater=updater,
+        replay_buffer=None,
+        dataset=None,
+    )
+    packing = loop._packing(MIXED, Plan(batches=jnp.arange(2)))
     assert [x.shape for x in jax.tree.leaves(packing.pack(MIXED))] == (
         [(3 + 1 + 12,), (100, 200)] if joins else [x.shape for x in jax.tree.leaves(MIXED)]
     )
