@@ -148,7 +148,7 @@ def update_loop(iterations: int) -> Loop:
     )
     sac = algorithm(10 * FILL_ROWS)
     env = rlkit.make_env("gymnasium/HalfCheetah-v5", 1)
-    keys = rlkit.algorithms.base.InitKeys.split(jax.random.key(3))
+    keys = rlkit.algorithms.initial_state.InitKeys.split(jax.random.key(3))
     learner = sac.start(
         agent, env, keys, jnp.zeros((1, *OBSERVATIONS.shape)), (), total_steps=1e6
     ).learner

@@ -9,6 +9,7 @@ import optax
 from jax import Array
 
 from rlkit.errors import UnknownNameError, did_you_mean
+from rlkit.xla_cpu.packing import pack_small_arrays
 
 SCHEDULES: dict[str, Callable[[Array], Array]] = {
     "constant": jnp.ones_like,
@@ -19,22 +20,21 @@ OptimizerName = Literal["adam", "radam", "rmsprop", "sgd"]
 
 
 class Elementwise(optax.GradientTransformationExtraArgs):
-    """An optimiser that does not care which number is in which array, as Adam does not; clipping by
-    the global norm neither.
-
-    Made by `elementwise`. An `Updater` hands it the small parameters as one vector, which takes far
-    fewer kernels, and of all extra arguments only `progress`.
-    """
+    """What `elementwise` returns."""
 
     __slots__ = ()
 
 
 def elementwise(optimizer: optax.GradientTransformation) -> Elementwise:
-    """Says of an optimiser that it treats all numbers alike: `elementwise(optax.adamw(3e-4))`.
+    """`optimizer` on all small arrays as one vector, which takes far fewer kernels; its state has
+    that form on every device.
 
-    That is false of rules for each array, such as trust ratios, and of masks and labels by name.
+    The result is the same for optimisers that treat all numbers alike, whatever array they are in:
+    `elementwise(optax.adamw(3e-4))`, clipping by the global norm. It is not for rules for each
+    array, such as trust ratios, or masks and labels by name. Of all extra arguments `optimizer`
+    gets only `progress`.
     """
-    return Elementwise(*optax.with_extra_args_support(optimizer))
+    return Elementwise(*pack_small_arrays(optimizer))
 
 
 class LearningRateState(NamedTuple):
@@ -110,5 +110,5 @@ def current_learning_rate(opt_state: Any) -> Array | None:
     """The learning rate that the optimiser state records, if any (ours, or
     `optax.inject_hyperparams`).
     """
-    found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
-    return jnp.asarray(found[0][1]) if found else None
+    rates = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
+    return jnp.asarray(rates[0][1]) if rates else None

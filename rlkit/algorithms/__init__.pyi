@@ -18,6 +18,7 @@ from .configs import TD3Config as TD3Config
 from .discrete_sac import discrete_sac as discrete_sac
 from .dqn import dqn as dqn
 from .dqn import dqn_loss as dqn_loss
+from .gradient_step import GradientStep as GradientStep
 from .ppo import ppo as ppo
 from .ppo import ppo_loss as ppo_loss
 from .pqn import QBatch as QBatch
@@ -32,7 +33,6 @@ from .replay_buffer import ReplayBuffer as ReplayBuffer
 from .replay_buffer import Replayed as Replayed
 from .replay_buffer import UniformReplay as UniformReplay
 from .sac import sac as sac
+from .target_update import TargetUpdate as TargetUpdate
 from .td3 import td3 as td3
-from .updaters import GradientStep as GradientStep
-from .updaters import TargetUpdate as TargetUpdate
 from .updaters import Updater as Updater

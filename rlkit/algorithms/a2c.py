@@ -10,13 +10,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import optax
+from jax import Array
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
-from rlkit.algorithms.on_policy import Overrides, policy_gradient
-from rlkit.algorithms.updaters import LossFn
-from rlkit.ops.losses import means
+from rlkit.algorithms.gradient_step import LossFn
+from rlkit.algorithms.on_policy import policy_gradient
+from rlkit.algorithms.wiring import Overrides
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -47,13 +48,11 @@ def a2c_loss(config: A2CConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
-        policy_loss, value_loss, entropy = means(
-            -batch.advantage * policy.log_prob(batch.action),
-            jnp.square(value - batch.target),
-            policy.entropy(),
-        )
+        policy_loss = -(batch.advantage * policy.log_prob(batch.action)).mean()
+        value_loss = jnp.square(value - batch.target).mean()
+        entropy = policy.entropy().mean()
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
 

@@ -38,15 +38,25 @@ class BatchBuilder(Protocol):
         """
         ...
 
-    def draw(self, dataset: PyTree, key: Key) -> PyTree:
-        """A plan of all batches of the iteration, leaves [number of updates, ...]; small, for
-        batches are gathered one at a time.
-        """
+    def draw(self, dataset: PyTree, key: Key) -> "Plan":
+        """A plan of all batches of the iteration; the key is consumed."""
         ...
 
     def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
-        """The batch that one row of the plan stands for, leaves [M, ...]."""
+        """The batch that one row of `Plan.batches` stands for, leaves [M, ...]."""
         ...
+
+
+class Plan(struct.PyTreeNode, kw_only=True):
+    """The batches of one iteration, U of them; small, for they are gathered one at a time."""
+
+    batches: PyTree  # leaves [U, ...]: what `gather` makes each batch from
+    is_due: Array | None = None  # [U] bool: which of the updates are taken; None: all are
+
+    @property
+    def num_updates(self) -> int:
+        """U, those that are not due included."""
+        return jax.tree.leaves(self.batches)[0].shape[0]
 
 
 class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
@@ -139,9 +149,9 @@ class OnPolicyBatchBuilder:
         )
         return memory, dataset, {"explained_variance": explained_variance(value, target)}
 
-    def draw(self, dataset: OnPolicyBatch, key: Key) -> Array:
+    def draw(self, dataset: OnPolicyBatch, key: Key) -> Plan:
         """See `Minibatches`."""
-        return self.minibatches.draw(dataset, key)
+        return Plan(batches=self.minibatches.draw(dataset, key))
 
     def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> Any:
         """The batch of the samples that `plan` [M] indexes."""
@@ -159,7 +169,7 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
     memory: Memory
     obs_stats: RunningStats | None
     progress: Array  # [] of the run, in [0, 1]
-    is_due: Array | None  # [U] bool: which of the updates are taken; None: all are
+    is_due: Array | None  # as in `Plan`
     num_updates: int = struct.field(pytree_node=False)
 
 
@@ -212,9 +222,10 @@ class ReplayBatchBuilder:
         num_due = above * (before + num_steps) // below - above * before // below
         return most, jnp.arange(most) < num_due
 
-    def draw(self, dataset: ReplayDataset, key: Key) -> Key:
+    def draw(self, dataset: ReplayDataset, key: Key) -> Plan:
         """A key for each batch."""
-        return keys_of_updates(key, dataset.num_updates)
+        keys = keys_of_updates(key, dataset.num_updates)
+        return Plan(batches=keys, is_due=dataset.is_due)
 
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
         """A `Replayed` [M, ...]."""

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit import spaces
+from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
+from rlkit.ops.running_stats import normalize
 from rlkit.types import (
     Action,
     Carry,
@@ -17,6 +20,7 @@ from rlkit.types import (
     Key,
     LocalState,
     Obs,
+    PolicyState,
     PyTree,
     Rollout,
     RunningEpisode,
@@ -53,7 +57,7 @@ class Collector:
             action, carry, extras = explore(local.obs, local.carry, keys[0])
             env_state, timestep = env.step(keys[1], local.env_state, action)
             done = timestep.terminated | timestep.truncated
-            counts, (finished, found) = self._count(
+            counts, (finished, counted) = self._count(
                 (local.episodes, local.discounted_return), timestep.reward, done
             )
             transition = Transition(
@@ -63,7 +67,7 @@ class Collector:
                 terminated=timestep.terminated,
                 truncated=timestep.truncated,
                 next_obs=timestep.next_obs,
-                extras={**extras, **found},
+                extras={**extras, **counted},
             )
             local = local.replace(
                 env_state=env_state,
@@ -80,15 +84,15 @@ class Collector:
     def count(
         self, local: LocalState, rollout: Rollout
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """What `collect` counts beside: of a rollout [T, N, ...] that was collected on the host, in
-        the same arithmetic.
+        """The counts of `collect`, in the same arithmetic, of a rollout [T, N, ...] that was
+        collected on the host.
         """
         counts = (local.episodes, local.discounted_return)
-        counts, (finished, found) = self._scan(
+        counts, (finished, counted) = self._scan(
             lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done)
         )
         local = local.replace(episodes=counts[0], discounted_return=counts[1])
-        rollout = rollout.replace(extras={**rollout.extras, **found})
+        rollout = rollout.replace(extras={**rollout.extras, **counted})
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def keys(self, key: Key) -> tuple[Key, Key]:
@@ -119,8 +123,8 @@ class Collector:
         if self.reward_discount is None:
             return (episodes, discounted_return), (finished, {})
         discounted_return = self.reward_discount * discounted_return + reward
-        found = {"discounted_return": discounted_return}
-        return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, found)
+        extras = {"discounted_return": discounted_return}
+        return (episodes, jnp.where(done, 0.0, discounted_return)), (finished, extras)
 
 
 def count_episodes(
@@ -143,3 +147,27 @@ def count_episodes(
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
     """The recurrent state, begun anew where an episode is `done` [N]."""
     return where_rows(done, initial_carry, carry)
+
+
+def acting(agent: Agent, policy: PolicyState) -> Explore:
+    """How `agent` explores with the parameters and statistics of `policy`."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        return agent.explore(
+            policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
+        )
+
+    return explore
+
+
+def acting_randomly(
+    agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
+) -> Explore:
+    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
+
+    def explore(obs: Any, carry: Any, key: Key) -> Any:
+        _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
+        return spaces.sample(action_space, key, num_envs), carry, zeros
+
+    return explore

@@ -18,10 +18,11 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import check_values, off_policy
-from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
@@ -72,7 +73,7 @@ def dqn_loss(config: DQNConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
         value = at_index(q_values, agent.index(batch.action))
         next_values = agent.q_values(target_params, batch.next_obs)

@@ -12,10 +12,12 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
-from rlkit.algorithms.on_policy import Overrides, check_methods
+from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
-from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.updaters import Updater
+from rlkit.algorithms.wiring import Overrides, check_methods
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
@@ -33,10 +35,10 @@ def off_policy(
     needs: tuple[str, ...] = (),
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
-    at_once: bool = False,
+    simultaneous: bool = False,
 ) -> Algorithm:
     """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from
-    it, `at_once` or in order.
+    it, `simultaneous` or in order.
 
     `needs` are the methods that the losses call; `agent` names the one to suggest where they are
     missing.
@@ -56,7 +58,7 @@ def off_policy(
             updates_per_step=config.updates_per_step,
             process_batch=overrides.process_batch,
         ),
-        updater=Updater(steps=steps, target=target, at_once=at_once),
+        updater=Updater(steps=steps, target=target, simultaneous=simultaneous),
         replay_buffer=buffer,
         normalize_observations=config.normalize_observations,
         spec=(name, config),

@@ -2,45 +2,23 @@
 rollout.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
-
-import optax
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import (
     BatchBuilder,
     Minibatches,
     OnPolicyBatchBuilder,
-    ProcessBatch,
 )
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
-from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.updaters import Updater
+from rlkit.algorithms.wiring import Overrides, check_methods
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
 from rlkit.optimizers import optimizer_of
-from rlkit.types import PyTree
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Overrides:
-    """What a user passes beside the config; None: the algorithm's own."""
-
-    loss: LossFn | None = None
-    optimizer: optax.GradientTransformation | None = None
-    process_batch: ProcessBatch | None = None
-    process_gradients: Callable[[PyTree], PyTree] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What is overridden, so that the config alone does not describe the algorithm."""
-        return tuple(
-            field.name
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) is not None
-        )
 
 
 def on_policy(
@@ -116,14 +94,3 @@ def policy_gradient(
     return on_policy(
         name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check
     )
-
-
-def check_methods(name: str, given: Any, needs: tuple[str, ...], agent: str) -> None:
-    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls;
-    `agent` names one that has them.
-    """
-    if any(not hasattr(given, method) for method in needs):
-        raise ConfigError(
-            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got"
-            f" {type(given).__name__}; use rlkit.{agent}(env.observation_space, env.action_space)"
-        )

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import optax
+from jax import Array
 
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import PPOConfig
-from rlkit.algorithms.on_policy import Overrides, policy_gradient
-from rlkit.algorithms.updaters import LossFn
+from rlkit.algorithms.gradient_step import LossFn
+from rlkit.algorithms.on_policy import policy_gradient
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
@@ -53,29 +55,25 @@ def ppo_loss(config: PPOConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
-        if config.clip_value_loss:
-            value_error = losses.clipped_squared_error(
-                value, batch.value, batch.target, config.clip_epsilon
-            )
-        else:
-            value_error = losses.squared_error(value, batch.target)
-        policy_loss, value_loss, entropy, kl, clip_fraction = losses.means(
-            losses.clipped_surrogate(log_ratio, batch.advantage, config.clip_epsilon),
-            value_error,
-            policy.entropy(),
-            losses.approximate_kl(log_ratio),
-            losses.outside_clip(log_ratio, config.clip_epsilon),
-        )
+        surrogate = losses.clipped_surrogate(log_ratio, batch.advantage, config.clip_epsilon)
+        policy_loss = surrogate.mean()
+        value_loss = value_error(value, batch).mean()
+        entropy = policy.entropy().mean()
         metrics = {
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approx_kl": kl,
-            "clip_fraction": clip_fraction,
+            "approx_kl": losses.approximate_kl(log_ratio).mean(),
+            "clip_fraction": losses.outside_clip(log_ratio, config.clip_epsilon).mean(),
         }
         return policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy, metrics
+
+    def value_error(value: Array, batch: OnPolicyBatch) -> Array:
+        if not config.clip_value_loss:
+            return losses.squared_error(value, batch.target)
+        return losses.clipped_squared_error(value, batch.value, batch.target, config.clip_epsilon)
 
     return loss

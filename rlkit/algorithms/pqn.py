@@ -19,14 +19,16 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import (
     Minibatches,
+    Plan,
     ProcessBatch,
     flatten,
     next_values,
     scale_rewards,
 )
 from rlkit.algorithms.configs import PQNConfig
-from rlkit.algorithms.on_policy import Overrides, on_policy
-from rlkit.algorithms.updaters import LossFn
+from rlkit.algorithms.gradient_step import LossFn
+from rlkit.algorithms.on_policy import on_policy
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
 from rlkit.ops.running_stats import normalize
@@ -135,9 +137,9 @@ class QLambdaBatchBuilder:
         dataset = QBatch(obs=obs, action=action, target=target)
         return memory, dataset, {"explained_variance": explained_variance(chosen, target)}
 
-    def draw(self, dataset: QBatch, key: Key) -> Array:
+    def draw(self, dataset: QBatch, key: Key) -> Plan:
         """See `Minibatches`."""
-        return self.minibatches.draw(dataset, key)
+        return Plan(batches=self.minibatches.draw(dataset, key))
 
     def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> Any:
         """The batch of the samples that `plan` [M] indexes."""

@@ -43,7 +43,7 @@ class PrioritizedReplay:
     min_priority: float = 1e-6
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_settings(self, shares=("gamma", "priority_exponent", "importance_exponent"))
 
     def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
         """An empty memory."""

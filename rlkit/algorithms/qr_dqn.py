@@ -18,10 +18,11 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import QRDQNConfig
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import off_policy
-from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
@@ -67,7 +68,7 @@ def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
 
     def loss(
         agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Array, Metrics]:
         quantiles = at_index(
             agent.quantiles(params, batch.obs), agent.index(batch.action)
         )  # [N, M]

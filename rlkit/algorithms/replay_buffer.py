@@ -1,7 +1,7 @@
 """Replay memories: a pytree on the device and pure functions over it."""
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax.numpy as jnp
 from flax import struct
@@ -25,6 +25,11 @@ class ReplayBuffer(Protocol):
     @property
     def batch_size(self) -> int:
         """Transitions in a batch."""
+        ...
+
+    @property
+    def n_step(self) -> int:
+        """The most environment steps that a sampled transition sums over."""
         ...
 
     def init(self, example: Transition, num_envs: int) -> Memory:
@@ -58,7 +63,7 @@ class ReplayBuffer(Protocol):
 
 @runtime_checkable
 class Reprioritizes(Protocol):
-    """A `ReplayBuffer` that is told how wrong the last batch was."""
+    """A `ReplayBuffer` whose priorities follow the errors of the last batch."""
 
     def reprioritize(self, memory: Memory, batch: "Replayed", error: Array) -> Memory:
         """The memory with the priorities of a sampled batch renewed by its errors [M]."""
@@ -89,7 +94,7 @@ class UniformReplay:
     With `n_step` > 1, rewards are summed over up to n steps of the same environment. The sum stops
     where an episode ends for either reason, and at the newest row, which is treated as if the
     episode had been cut there: `discount` counts the steps that were summed. `next_obs` is stored
-    beside `obs`, so that targets at time limits are right; images take twice the memory.
+    next to `obs`, so that targets at time limits are right; images take twice the memory.
     """
 
     capacity: int
@@ -98,7 +103,7 @@ class UniformReplay:
     n_step: int = 1
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        check_settings(self, shares=("gamma",))
 
     def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
@@ -125,8 +130,10 @@ class UniformReplay:
         return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
 
 
-def check_settings(buffer: Any) -> None:
-    """Raises `ConfigError` for settings of a replay buffer that are out of range."""
+def check_settings(buffer: ReplayBuffer, *, shares: tuple[str, ...]) -> None:
+    """Raises `ConfigError` for settings of a replay buffer that are out of range; those named in
+    `shares` are in [0, 1].
+    """
     for name in ("capacity", "batch_size", "n_step"):
         value = getattr(buffer, name)
         require(
@@ -134,8 +141,8 @@ def check_settings(buffer: Any) -> None:
             f"{name}={value} of {type(buffer).__name__} is not positive",
             "use 1 or more",
         )
-    for name in ("gamma", "priority_exponent", "importance_exponent"):
-        value = getattr(buffer, name, None)
+    for name in shares:
+        value = getattr(buffer, name)
         require(
             not isinstance(value, (int, float)) or 0 <= value <= 1,
             f"{name}={value} of {type(buffer).__name__} is outside [0, 1]",

@@ -20,10 +20,11 @@ from jax import Array
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
-from rlkit.algorithms.on_policy import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.updaters import GradientStep, LossFn, TargetUpdate
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
@@ -89,7 +90,15 @@ def soft_off_policy(
     steps = (step(critic, "critic"), step(actor, "actor", *learned))
     target = TargetUpdate(groups=("critic",), tau=config.tau)
     return off_policy(
-        name, config, steps, target, overrides, needs=needs, agent=agent, check=check, at_once=True
+        name,
+        config,
+        steps,
+        target,
+        overrides,
+        needs=needs,
+        agent=agent,
+        check=check,
+        simultaneous=True,
     )
 
 

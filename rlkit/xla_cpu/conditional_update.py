@@ -1,23 +1,65 @@
-"""States that are renewed only if what renews them is valid."""
+"""Optimisers that skip invalid updates."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 from jax.extend.core import Literal
 
 from rlkit.errors import require
+from rlkit.xla_cpu.packing import NoPacking, Packing
 
 PyTree = Any
+
+
+def skip_invalid(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
+    """As `optax.apply_if_finite`, but the caller says whether an update is valid, by the extra
+    argument `is_valid` [] bool. If not, the state stays, and the updates mean nothing:
+    `apply_valid_updates` leaves them out.
+
+    The state is that of `optimizer`, without a wrapper.
+    """
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, **extra: Any
+    ) -> tuple[PyTree, PyTree]:
+        is_valid = extra.pop("is_valid")
+
+        def renew(state: PyTree) -> tuple[PyTree, PyTree]:
+            change, state = optimizer.update(updates, state, params, **extra)
+            return state, change
+
+        state, change = renewed_if(is_valid, state, renew)
+        return change, state
+
+    return optax.GradientTransformationExtraArgs(optimizer.init, update)
+
+
+def apply_valid_updates(
+    is_valid: Array, params: PyTree, updates: PyTree, packing: Packing | NoPacking
+) -> PyTree:
+    """`optax.apply_updates(params, updates)` where `is_valid`, else `params`; computed in the form
+    of `packing`, the result is the same.
+
+    Zeros in place of the updates would be simpler, but XLA could not contract the last product of
+    the optimiser and this sum then.
+    """
+    old = packing.pack(params)
+    new = optax.apply_updates(old, packing.pack(updates))
+    return packing.unpack(jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), new, old))
 
 
 def renewed_if(
     valid: Array, old: PyTree, renew: Callable[[PyTree], tuple[PyTree, PyTree]]
 ) -> tuple[PyTree, PyTree]:
-    """`(new state, result)` of `renew(old)` where `valid` ([] bool); else the old state, beside a
-    result of no use.
+    """`(new state, result)` of `renew(old)` where `valid` ([] bool); otherwise the old state and a
+    meaningless result.
 
     As `jnp.where(valid, new, old)` of every leaf afterwards, but where an equation of its own makes
     a leaf of the new state, what follows from it is computed from the chosen one. Else XLA has two
@@ -56,11 +98,13 @@ def renewed_if(
     for equation in jaxpr.eqns:  # as JAX evaluates them, but for the choice
         inputs = [read(chosen, variable) for variable in equation.invars]
         with equation.ctx.manager:
-            found = equation.primitive.bind(
+            outputs = equation.primitive.bind(
                 *inputs, **equation.primitive.get_bind_params(equation.params)
             )
         for variable, x in zip(
-            equation.outvars, found if equation.primitive.multiple_results else [found], strict=True
+            equation.outvars,
+            outputs if equation.primitive.multiple_results else [outputs],
+            strict=True,
         ):
             computed[variable] = x
             chosen[variable] = jnp.where(valid, x, olds[variable]) if variable in olds else x

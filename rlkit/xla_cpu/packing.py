@@ -1,5 +1,5 @@
-"""A pytree as one vector for each dtype: a call costs for each array it is passed, a compiled
-program for each it computes.
+"""Pytrees as one vector for each dtype: a call costs for each array that it is passed, a compiled
+program for each that it computes.
 """
 
 import math
@@ -7,10 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import struct
 from jax import Array
 
 PyTree = Any
+# Numbers of an array that joins others in a vector; measured in docs/design.md. Checkpoints hold
+# optimiser states in this form: another value makes existing runs impossible to resume.
+LONGEST_SMALL = 2**14
 
 
 class Packing:
@@ -32,17 +36,22 @@ class Packing:
         )
 
     def pack(self, tree: PyTree) -> list[Array]:
-        """A vector for each dtype that occurs among the leaves to join, then the other leaves."""
-        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in jax.tree.leaves(tree)]
-        assert jax.tree.structure(tree) == self._structure and shapes == self._leaves, (
-            "made for another tree"
-        )
-        leaves = list(zip(jax.tree.leaves(tree), self._joins, strict=True))
+        """A vector for each dtype that occurs among the leaves to join, then the other leaves.
+
+        Leaves may have another dtype than the example's, as updates of parameters in half precision
+        do; they join those that the example's would.
+        """
+        leaves = jax.tree.leaves(tree)
+        assert jax.tree.structure(tree) == self._structure, "made for another tree"
+        assert [x.shape for x in leaves] == [x.shape for x in self._leaves], "made for other shapes"
+        pairs = list(zip(leaves, self._leaves, self._joins, strict=True))
         vectors = [
-            jnp.concatenate([x.ravel() for x, joins in leaves if joins and x.dtype == dtype])
+            jnp.concatenate(
+                [x.ravel() for x, like, joins in pairs if joins and like.dtype == dtype]
+            )
             for dtype in self._dtypes
         ]
-        return vectors + [x for x, joins in leaves if not joins]
+        return vectors + [x for x, _, joins in pairs if not joins]
 
     def unpack(self, packed: Any) -> PyTree:
         """The tree back."""
@@ -72,6 +81,9 @@ class NoPacking:
     unpack = pack
 
 
+NO_PACKING = NoPacking()
+
+
 class Packed(struct.PyTreeNode):
     """A packed tree that knows how it is unpacked, for compiled functions to return."""
 
@@ -88,3 +100,40 @@ class Packed(struct.PyTreeNode):
     def unpack(self) -> PyTree:
         """The tree back."""
         return self.packing.unpack(self.vectors)
+
+
+def pack_small_arrays(
+    optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
+    """As `optax.flatten`, but larger arrays stay arrays of their own: joining those costs copies.
+
+    Of the extra arguments only `progress` is passed on, since others may have the form of the
+    parameters.
+    """
+    optimizer = optax.with_extra_args_support(optimizer)
+
+    def init(params: PyTree) -> PyTree:
+        return optimizer.init(_small_packing(params).pack(params))
+
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, **extra: Any
+    ) -> tuple[PyTree, PyTree]:
+        packing = _small_packing(updates)
+        change, state = optimizer.update(
+            packing.pack(updates),
+            state,
+            None if params is None else packing.pack(params),
+            **{name: extra[name] for name in ("progress",) if name in extra},
+        )
+        return packing.unpack(change), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def global_norm(tree: PyTree) -> Array:
+    """As `optax.tree.norm`, in fewer kernels: small arrays are one vector."""
+    return optax.tree.norm(_small_packing(tree).pack(tree))
+
+
+def _small_packing(tree: PyTree) -> Packing:
+    return Packing(tree, longest=LONGEST_SMALL)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlkit.algorithms.base import acting
-from rlkit.algorithms.collectors import Collector, count_episodes
+from rlkit.algorithms.collectors import Collector, acting, count_episodes
 from rlkit.ops.counters import StepCounter
 from rlkit.types import LocalState, PolicyState, RunningEpisode, TimeStep
 

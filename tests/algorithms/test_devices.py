@@ -8,9 +8,9 @@ from jax.sharding import PartitionSpec
 
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
-from rlkit.algorithms.base import InitKeys
 from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.dqn import dqn
+from rlkit.algorithms.initial_state import InitKeys
 from rlkit.envs.registry import make_env
 
 NUM_DEVICES, NUM_ENVS, NUM_STEPS, NUM_ITERATIONS = 2, 2, 4, 3

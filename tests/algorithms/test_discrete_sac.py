@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
-from rlkit.algorithms.base import check_compatible
+from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.discrete_sac import actor_loss, critic_loss, discrete_sac
 from rlkit.algorithms.replay_buffer import Replayed

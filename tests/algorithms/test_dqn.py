@@ -10,7 +10,8 @@ import pytest
 from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.dqn import dqn_loss
 from rlkit.algorithms.replay_buffer import Replayed
-from rlkit.algorithms.updaters import TargetUpdate, Updater
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
 from rlkit.types import LearnerState
@@ -99,7 +100,9 @@ def test_targets_are_renewed_when_the_steps_pass_a_multiple(before, after, renew
         updates=StepCounter.create(),
         total_steps=jnp.float32(1.0),
     )
-    found = updater.renew_targets(learner, learner.replace(env_steps=StepCounter.create(after)))
+    found = updater.periodic_target_update(
+        learner, learner.replace(env_steps=StepCounter.create(after))
+    )
     assert float(found.target_params) == (2.0 if renewed else 1.0)
 
 

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from rlkit.agents.configs import NormalizedQNetworkConfig
 from rlkit.agents.q_network import normalized_q_network
-from rlkit.algorithms.base import check_compatible
 from rlkit.algorithms.batch_builders import Minibatches
+from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.pqn import QBatch, QLambdaBatchBuilder, pqn, pqn_loss
 from rlkit.errors import ConfigError

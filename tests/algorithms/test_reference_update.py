@@ -197,7 +197,7 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
     )  # the rollout holds both kinds of end, and not only in its last row
 
     dataset = algorithm.batch_builder.ingest(agent, learner.replace(params=params), (), rollout)[1]
-    plan = algorithm.batch_builder.draw(dataset, jax.random.split(update_key)[0])
+    plan = algorithm.batch_builder.draw(dataset, jax.random.split(update_key)[0]).batches
     epochs, size = (3, 64) if name == "ppo" else (1, 64)
     for order in np.asarray(plan).reshape(epochs, -1):
         np.testing.assert_array_equal(np.sort(order), np.arange(size))  # every sample once an epoch

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.soft_actor_critic import soft_actor_critic
-from rlkit.algorithms.base import check_compatible
+from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import SACConfig
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import actor_loss, critic_loss, sac

@@ -13,7 +13,7 @@ from algorithm_rows import LEARNING, NAMES, NORMALIZED
 from gymnasium import spaces
 
 from rlkit.agents.registry import list_agents, make_agent
-from rlkit.algorithms.base import check_compatible
+from rlkit.algorithms.compatibility import check_compatible
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import ConfigError, SpaceError
 from rlkit.spaces import clip, example

@@ -3,6 +3,7 @@ not be taken.
 """
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,20 @@ import optax
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
+from rlkit import optimizers
+from rlkit.algorithms.batch_builders import Plan
 from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.gradient_step import GradientStep
+from rlkit.algorithms.loss_output import split_loss
 from rlkit.algorithms.ppo import ppo
-from rlkit.algorithms.updaters import GradientStep, TargetUpdate, Updater, split_loss
+from rlkit.algorithms.target_update import TargetUpdate
+from rlkit.algorithms.update_loop import UpdateLoop
+from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
 from rlkit.optimizers import elementwise, make_optimizer
 from rlkit.types import LearnerState
+from rlkit.xla_cpu.packing import LONGEST_SMALL, NO_PACKING, Packing
 
 PARAMS = {"a": jnp.array([1.0, 2.0]), "b": jnp.array([3.0])}
 
@@ -192,9 +200,9 @@ def test_groups_in_order_each_sees_what_the_earlier_left():
     )
 
 
-def test_at_once_each_sees_what_was_there_before():
+def test_simultaneous_steps_see_the_parameters_from_before():
     """b ← 3 - 0.5·(1 + 2) = 1.5, and its targets follow it: half the way from 3."""
-    updater = groups(at_once=True, target=TargetUpdate(groups=("b",), tau=0.5))
+    updater = groups(simultaneous=True, target=TargetUpdate(groups=("b",), tau=0.5))
     learner, metrics = step(updater)
     np.testing.assert_allclose(learner.params["a"], [0.7, 1.7], rtol=1e-6)
     np.testing.assert_allclose(learner.params["b"], [1.5], rtol=1e-6)
@@ -205,23 +213,26 @@ def test_at_once_each_sees_what_was_there_before():
 
 @pytest.mark.fast
 @pytest.mark.parametrize("second", ["a", None, ("b", "a")])
-def test_steps_at_once_share_no_parameters(second):
+def test_simultaneous_steps_share_no_parameters(second):
     steps = tuple(
         GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), group=group)
         for group in ("a", second)
     )
-    with pytest.raises(ConfigError, match=r"share parameters: .* give each step groups of its own"):
-        Updater(steps=steps, at_once=True)
+    with pytest.raises(
+        ConfigError,
+        match=r"simultaneous steps share parameters: .* give each step groups of its own",
+    ):
+        Updater(steps=steps, simultaneous=True)
     assert len(Updater(steps=steps).steps) == 2
-    assert Updater(steps=steps[1:], at_once=True).at_once
+    assert Updater(steps=steps[1:], simultaneous=True).simultaneous
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(at_once):
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(simultaneous):
     def bad(agent, params, target_params, batch, key):
         return jnp.sum(params["a"]) * jnp.nan
 
-    learner, metrics = step(groups(first=bad, at_once=at_once))
+    learner, metrics = step(groups(first=bad, simultaneous=simultaneous))
     assert float(metrics["sum/skipped_updates"]) == 1.0
     np.testing.assert_array_equal(learner.params["a"], PARAMS["a"])
     np.testing.assert_allclose(learner.params["b"], [3.0 - 0.5 * 3.0], rtol=1e-6)
@@ -312,13 +323,15 @@ def noisy_loss(name):
     return loss
 
 
-def delayed(a_every=1, b_every=2, target_every=2, optimizer=None, at_once=False):
+def delayed(a_every=1, b_every=2, target_every=2, optimizer=None, simultaneous=False):
     optimizer = optimizer or make_optimizer("adam", learning_rate=0.1)
     steps = tuple(
         GradientStep(loss=noisy_loss(name), optimizer=optimizer, group=name, every=every)
         for name, every in (("a", a_every), ("b", b_every))
     )
-    return Updater(steps=steps, target=TargetUpdate(tau=0.5, every=target_every), at_once=at_once)
+    return Updater(
+        steps=steps, target=TargetUpdate(tau=0.5, every=target_every), simultaneous=simultaneous
+    )
 
 
 def run(updater, learner, keys, batch=1.0, axis_name=None):
@@ -414,22 +427,23 @@ def test_seeds_at_different_counts_equal_a_loop(key):
         )
 
 
-def test_losses_that_see_their_own_group_alone_do_not_care_whether_steps_are_at_once(key):
+def test_losses_that_see_their_own_group_alone_are_the_same_in_simultaneous_steps(key):
     keys = jax.random.split(key, 5)
     found, wanted = (
-        run(updater, learner_for(updater), keys) for updater in (delayed(at_once=True), delayed())
+        run(updater, learner_for(updater), keys)
+        for updater in (delayed(simultaneous=True), delayed())
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("simultaneous", [False, True])
 @pytest.mark.parametrize("mapped", [False, True])
-def test_devices_agree_on_what_is_due(key, mapped, at_once):
+def test_devices_agree_on_what_is_due(key, mapped, simultaneous):
     """On two devices (or mapped over two, a counter each) the steps that are due average their
     gradients.
     """
     updater, keys, batches = (
-        delayed(optimizer=make_optimizer("sgd", learning_rate=0.1), at_once=at_once),
+        delayed(optimizer=make_optimizer("sgd", learning_rate=0.1), simultaneous=simultaneous),
         jax.random.split(key, 4),
         jnp.array([1.0, 3.0]),
     )
@@ -493,13 +507,14 @@ MIXED = {
 
 @pytest.mark.parametrize("name", ["adam", "radam", "rmsprop", "sgd"])
 @pytest.mark.parametrize("group", [None, "a", ("a", "c")])
-def test_joining_small_parameters_changes_no_result(name, group):
+def test_packing_small_parameters_changes_no_result(monkeypatch, name, group):
     """Clipped by the global norm, so that the norm over all of them is at work too; against the
     optimiser as optax has it.
     """
-    ours = make_optimizer(name, learning_rate=0.1, schedule="linear", max_grad_norm=0.5)
     learners = []
-    for optimizer in (ours, optax.GradientTransformationExtraArgs(*ours)):
+    for pack in (optimizers.pack_small_arrays, optax.with_extra_args_support):
+        monkeypatch.setattr(optimizers, "pack_small_arrays", pack)
+        optimizer = make_optimizer(name, learning_rate=0.1, schedule="linear", max_grad_norm=0.5)
         updater = updater_of(
             optimizer=optimizer,
             group=group,
@@ -509,13 +524,13 @@ def test_joining_small_parameters_changes_no_result(name, group):
         for batch in (1.0, 3.0, jnp.nan, 2.0):
             learner, metrics = step(updater, learner, batch)
         learners.append((learner, metrics))
-    (joined, found), (apart, wanted) = learners
-    assert jax.tree.structure(joined.params) == jax.tree.structure(MIXED)
-    for tree, other in ((joined.params, apart.params), (found, wanted)):
+    (packed, found), (plain, wanted) = learners
+    assert jax.tree.structure(packed.params) == jax.tree.structure(MIXED)
+    for tree, other in ((packed.params, plain.params), (found, wanted)):
         jax.tree.map(
             lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), tree, other
         )
-    assert not np.array_equal(joined.params["a"]["w"], MIXED["a"]["w"])
+    assert not np.array_equal(packed.params["a"]["w"], MIXED["a"]["w"])
 
 
 def test_small_parameters_share_the_state_of_their_optimizer():
@@ -593,14 +608,24 @@ ADAM = make_optimizer("adam", learning_rate=0.1, max_grad_norm=0.5)
     ids=["small", "large-batch", "unmarked", "group", "several-steps"],
 )
 def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
-    form = updater.packing(MIXED, lambda: rows)
-    assert [x.shape for x in jax.tree.leaves(form.pack(MIXED))] == (
+    def gather(dataset, plan, axis_name):
+        return ["what a user adds", jnp.zeros((rows, 2))]
+
+    loop = UpdateLoop(
+        agent=None,
+        batch_builder=SimpleNamespace(gather=gather),
+        updater=updater,
+        replay_buffer=None,
+        dataset=None,
+    )
+    packing = loop._packing(MIXED, Plan(batches=jnp.arange(2)))
+    assert [x.shape for x in jax.tree.leaves(packing.pack(MIXED))] == (
         [(3 + 1 + 12,), (100, 200)] if joins else [x.shape for x in jax.tree.leaves(MIXED)]
     )
 
 
 @pytest.mark.parametrize("batch", [1.0, jnp.nan])
-def test_a_step_of_joined_parameters_is_the_same_step(batch):
+def test_a_step_on_packed_parameters_is_the_same_step(batch):
     """Also where it is skipped, because it is not finite; and parameters of other types
     keep them.
     """
@@ -610,8 +635,8 @@ def test_a_step_of_joined_parameters_is_the_same_step(batch):
     params = MIXED | {"half": jnp.arange(5, dtype=jnp.bfloat16)}
     learner = learner_for(updater, params)
     found, wanted = (
-        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), joined=joined)[0]
-        for joined in (True, False)
+        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), packing=packing)[0]
+        for packing in (Packing(params, longest=LONGEST_SMALL), NO_PACKING)
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     assert [x.dtype for x in jax.tree.leaves(found.params)] == [
@@ -620,20 +645,21 @@ def test_a_step_of_joined_parameters_is_the_same_step(batch):
     assert np.array_equal(found.params["a"]["w"], params["a"]["w"]) == bool(np.isnan(batch))
 
 
-@pytest.mark.parametrize("joined", [True, False])
-def test_joined_parameters_are_changed_as_a_vector(joined):
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_packed_parameters_are_changed_as_a_vector(is_packed):
+    packing = Packing(MIXED, longest=LONGEST_SMALL) if is_packed else NO_PACKING
     updater = updater_of(optimizer=ADAM)
     learner = learner_for(updater, MIXED)
     jaxpr = jax.make_jaxpr(
-        lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), joined=joined)[0]
+        lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), packing=packing)[0]
     )(learner)
     chosen = [
         x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"
     ]
     assert chosen.count((16,)) == (
-        4 if joined else 3
-    )  # clipping, Adam's moments, and parameters where they are joined
-    assert chosen.count((3, 4)) == (0 if joined else 1)
+        4 if is_packed else 3
+    )  # clipping, Adam's moments, and parameters where they are packed
+    assert chosen.count((3, 4)) == (0 if is_packed else 1)
 
 
 def eqns_of(jaxpr):

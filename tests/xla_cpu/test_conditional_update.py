@@ -6,7 +6,8 @@ import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from rlkit.errors import ConfigError
-from rlkit.xla_cpu.conditional_update import renewed_if
+from rlkit.xla_cpu.conditional_update import apply_valid_updates, renewed_if, skip_invalid
+from rlkit.xla_cpu.packing import NO_PACKING, Packing
 
 pytestmark = pytest.mark.fast
 PARAMS = {"a": jnp.array([1.0, -2.0]), "b": jnp.array([[3.0]])}
@@ -122,3 +123,21 @@ def test_what_equations_were_traced_with_stays_with_them():
 
     text = jax.jit(lambda x: renewed_if(x > 0, x, renew)).lower(jnp.float32(1.0)).as_text()
     assert 'marked = "here"' in text
+
+
+@pytest.mark.parametrize("packing", [NO_PACKING, Packing(PARAMS)], ids=["as-they-are", "packed"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_invalid_update_is_skipped_and_leaves_no_trace(name, packing):
+    optimizer = OPTIMIZERS[name]
+    skipping = skip_invalid(optimizer)
+    start = skipping.init(PARAMS)
+    assert_equal(start, optimizer.init(PARAMS))
+    bad = jax.tree.map(lambda x: x * jnp.nan, GRADIENTS)
+    change, state = skipping.update(bad, start, PARAMS, is_valid=jnp.asarray(False))
+    assert_equal(state, start)
+    assert_equal(apply_valid_updates(jnp.asarray(False), PARAMS, change, packing), PARAMS)
+    change, state = skipping.update(GRADIENTS, state, PARAMS, is_valid=jnp.asarray(True))
+    wanted, wanted_state = optimizer.update(GRADIENTS, start, PARAMS)
+    assert_equal(state, wanted_state, rounding=1e-6)
+    found = apply_valid_updates(jnp.asarray(True), PARAMS, change, packing)
+    assert_equal(found, optax.apply_updates(PARAMS, wanted), rounding=1e-6)

@@ -1,9 +1,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from rlkit.xla_cpu.packing import Packed, Packing
+from rlkit.xla_cpu.packing import (
+    LONGEST_SMALL,
+    Packed,
+    Packing,
+    global_norm,
+    pack_small_arrays,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -59,3 +66,51 @@ def test_long_leaves_stay_as_they_are():
     ]  # count; loss and nothing; done; weights
     assert packed[-1] is TREE["weights"]
     assert_same(packing.unpack(packed), TREE)
+
+
+def test_leaves_of_other_dtypes_join_as_those_of_the_example():
+    packing = Packing({"half": jnp.ones(2, jnp.bfloat16), "whole": jnp.ones(3)})
+    update = {"half": jnp.ones(2), "whole": jnp.zeros(3)}
+    assert_same(packing.unpack(packing.pack(update)), update)
+    with pytest.raises(AssertionError, match="made for other shapes"):
+        packing.pack({"half": jnp.ones(3), "whole": jnp.ones(2)})
+
+
+# Optimisers on small arrays as one vector
+
+PARAMS = {
+    "large": jnp.linspace(-1.0, 1.0, LONGEST_SMALL + 1),
+    "matrix": jnp.linspace(0.0, 2.0, 12).reshape(3, 4),
+    "scalar": jnp.float32(0.5),
+}
+
+
+def test_an_optimizer_of_packed_arrays_is_the_same():
+    plain = optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(0.1))
+    packed = pack_small_arrays(plain)
+    gradients = jax.tree.map(jnp.sin, PARAMS)
+    found, state = packed.update(gradients, packed.init(PARAMS), PARAMS)
+    wanted, _ = plain.update(gradients, plain.init(PARAMS), PARAMS)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), found, wanted)
+    moments = optax.tree_utils.tree_get(state, "mu")
+    assert [x.shape for x in moments] == [(13,), (LONGEST_SMALL + 1,)]
+
+
+def test_of_the_extra_arguments_an_optimizer_of_packed_arrays_gets_the_progress():
+    seen = {}
+
+    def update(updates, state, params=None, **extra):
+        assert params is None
+        seen.update(extra)
+        return updates, state
+
+    packed = pack_small_arrays(
+        optax.GradientTransformationExtraArgs(lambda params: (), update)  # pyright: ignore
+    )
+    packed.update(PARAMS, (), progress=0.25, grad=PARAMS, value=1.0)
+    assert seen == {"progress": 0.25}
+    packed.update(PARAMS, ())
+
+
+def test_the_norm_of_packed_arrays_is_the_global_norm():
+    np.testing.assert_allclose(global_norm(PARAMS), optax.tree.norm(PARAMS), rtol=1e-6)

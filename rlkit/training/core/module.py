@@ -13,16 +13,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.base import Algorithm, check_compatible, reduce_metrics
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.compatibility import check_compatible
+from rlkit.algorithms.metrics import reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.training.core.evaluator import Evaluator, make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
-from rlkit.xla_cpu.matmul import computes_little
-from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
-
-SMALL_ARRAY = 16  # numbers
+from rlkit.xla_cpu.loops import pack_counters, packed_scan
+from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packed, Packing
 
 
 @runtime_checkable
@@ -192,19 +192,17 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     ends such a run.
     """
 
-    packing = _packing_of_loop(module, ts)
+    def step(ts: PyTree, i: Array) -> tuple[PyTree, Metrics]:
+        after, metrics = iteration(module, ts, i)
+        require_same_types(ts, after)
+        return after, metrics
 
-    def step(packed: PyTree, i: Array) -> tuple[PyTree, Packed]:
-        before = packing.unpack(packed)
-        ts, metrics = iteration(module, before, i)
-        require_same_types(before, ts)
-        return packing.pack(ts), Packed.of(metrics)
-
-    packed, stacked = jax.lax.scan(step, packing.pack(ts), jnp.arange(num_steps))
+    packing = _loop_packing(module, ts)
+    ts, stacked = packed_scan(step, ts, jnp.arange(num_steps), packing.pack, packing.unpack)
     found = reduce_metrics(stacked)
     if "loss" in found and "sum/skipped_updates" not in found:
         found["loss"] = stacked.unpack()["loss"].mean(0)
-    return packing.unpack(packed), found
+    return ts, found
 
 
 def require_same_types(before: PyTree, after: PyTree) -> None:
@@ -226,21 +224,16 @@ def require_same_types(before: PyTree, after: PyTree) -> None:
     require(not changed, f"a training step changed {', '.join(changed)}", cure)
 
 
-def _packing_of_loop(module: Module, ts: PyTree) -> Packing | NoPacking:
-    """How a state goes through the loop of an outer iteration: as it is, or its counters and other
-    small arrays as vectors.
-
-    The latter off policy with one step of the environments in each iteration, where the networks
-    compute so little that copying a few dozen counters costs as much as learning (docs/speed.md).
-    """
-    if (
-        not isinstance(module, RLModule)
-        or module.algorithm.replay_buffer is None
-        or module.algorithm.collector.num_steps > 1
-    ):
-        return NoPacking()
-    is_small = computes_little(ts.learner.params, module.algorithm.replay_buffer.batch_size)
-    return Packing(ts, longest=SMALL_ARRAY) if is_small else NoPacking()
+def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:
+    """How the state goes through the loop of an outer iteration; only matters off-policy."""
+    if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
+        return NO_PACKING
+    return pack_counters(
+        ts,
+        ts.learner.params,
+        num_steps=module.algorithm.collector.num_steps,
+        batch_size=module.algorithm.replay_buffer.batch_size,
+    )
 
 
 def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:

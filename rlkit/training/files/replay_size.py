@@ -10,7 +10,9 @@ import pathlib
 import jax
 
 from rlkit import spaces
-from rlkit.algorithms.base import Algorithm, InitKeys, least_capacity
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.compatibility import least_capacity
+from rlkit.algorithms.initial_state import InitKeys
 from rlkit.errors import ConfigError
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.logs.loggers import human_bytes

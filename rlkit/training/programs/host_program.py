@@ -11,8 +11,9 @@ import numpy as np
 from jax import Array
 
 from rlkit import spaces
-from rlkit.algorithms.base import InitKeys, acting, acting_randomly, reduce_metrics
-from rlkit.algorithms.collectors import restart_carry
+from rlkit.algorithms.collectors import acting, acting_randomly, restart_carry
+from rlkit.algorithms.initial_state import InitKeys
+from rlkit.algorithms.metrics import reduce_metrics
 from rlkit.errors import EnvFailedError, require
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.config import Overlap

@@ -289,9 +289,9 @@ def test_small_arrays_go_through_the_loop_as_vectors_where_that_is_faster(
         total_steps=100.0,
     )
     state = jax.eval_shape(module.init_train_state, jax.random.key(0))
-    assert type(training_module._packing_of_loop(module, state)) is packing
+    assert type(training_module._loop_packing(module, state)) is packing
     monkeypatch.setattr(matmul, "SMALL_PRODUCT", 16)  # everything is large
-    assert type(training_module._packing_of_loop(module, state)) is NoPacking
+    assert type(training_module._loop_packing(module, state)) is NoPacking
 
 
 STEP = {"num_steps": 1, "updates_per_step": 0.5}

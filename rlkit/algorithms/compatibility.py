@@ -1,0 +1,109 @@
+"""Checks at the start of a run: whether algorithm, agent and environment fit together."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlkit import spaces
+from rlkit.agents.base import Agent
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.initial_state import InitKeys
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import SpaceError, require
+from rlkit.types import Key
+
+
+def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
+    """Raises one clear error, before anything compiles, if the three parts do not fit together."""
+    spaces.check_action_space(env.action_space)
+    spaces.check_observation_space(env.observation_space)
+    if algorithm.check is not None:
+        algorithm.check(agent, env)
+    if algorithm.replay_buffer is not None:
+        _check_replay(algorithm, algorithm.replay_buffer, env)
+    obs = spaces.abstract(env.observation_space, (env.num_envs,))
+    wanted = spaces.abstract(env.action_space, (env.num_envs,))
+    key = jax.eval_shape(jax.random.key, 0)
+    try:
+        params = jax.eval_shape(agent.init, key)
+        action, _, _ = jax.eval_shape(
+            agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0)
+        )
+    except Exception as error:
+        raise SpaceError(
+            f"the agent fails on observations of {env.observation_space}: {error}; build it with"
+            " the spaces of this environment"
+        ) from error
+    if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
+        raise SpaceError(
+            f"the agent's actions are {action.dtype}{list(action.shape)}, "
+            f"the environments need {wanted.dtype}{list(wanted.shape)}; "
+            "build the agent with the action space of this environment"
+        )
+    known = getattr(agent, "action_space", None)
+    if known is not None and not _is_float(wanted) and known != env.action_space:
+        raise SpaceError(
+            f"the agent chooses from {known}, the environments from {env.action_space}; "
+            "build the agent with the action space of this environment"
+        )
+    if isinstance(algorithm.replay_buffer, Reprioritizes):
+        _check_errors(algorithm, agent, env)
+
+
+def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
+    """Raises what the first update of prioritised replay would, whose losses and batches may be the
+    user's: by tracing one.
+    """
+
+    def update(key: Key) -> Any:
+        keys, obs = InitKeys.split(key), spaces.example(env.observation_space, (env.num_envs,))
+        ts = algorithm.start(agent, env, keys, obs, (), total_steps=1.0)
+        rollout = algorithm.example_rollout(agent, env, ts.learner.policy)
+        return algorithm.update(agent, ts.learner, ts.local.memory, rollout, keys.prefill)
+
+    jax.eval_shape(update, jax.random.key(0))
+
+
+def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
+    """The smallest capacity of a replay buffer that `check_compatible` lets pass: it holds a
+    rollout, a batch and `n_step` rows.
+    """
+    assert algorithm.replay_buffer is not None
+    whole_rows = (algorithm.replay_buffer.n_step - 1) * env.num_envs
+    return max(
+        algorithm.env_steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
+    )  # the last is rounded up
+
+
+def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
+    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first
+    gradient step.
+    """
+    each = algorithm.env_steps_per_iteration(env)
+    require(
+        buffer.capacity >= max(each, buffer.batch_size),
+        f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"
+        f" batch ({buffer.batch_size})",
+        "raise it",
+    )
+    rows, n_step = num_rows(buffer.capacity, env.num_envs), buffer.n_step
+    require(
+        n_step <= rows,
+        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each"
+        " environment",
+        f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
+    )
+    filled = (algorithm.prefill_collects(env) + 1) * each
+    require(
+        filled >= buffer.batch_size,
+        f"the replay buffer holds {filled} transitions at the first gradient step, less than a"
+        f" batch ({buffer.batch_size})",
+        f"raise warmup_steps to {buffer.batch_size} or more",
+    )
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)

@@ -1,0 +1,154 @@
+"""From a batch to new parameters: loss → gradient → update."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from rlkit.algorithms.loss_output import ERROR, split_loss
+from rlkit.algorithms.parameter_groups import Group, group_names, replace_group, select_group
+from rlkit.algorithms.update_interval import check_every
+from rlkit.errors import require
+from rlkit.optimizers import current_learning_rate
+from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
+from rlkit.xla_cpu.conditional_update import apply_valid_updates, skip_invalid
+from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing, global_norm
+
+LossFn = Callable[[Any, Params, Params, Any, Key], Any]
+"""(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics};
+loss and metrics are scalars, except for the metric "td_error" [M]: the errors by which prioritised
+replay chooses, not logged.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientStep:
+    """One descent of a loss: in all parameters, or in one or several top-level groups of them.
+
+    If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch
+    `value`, `grad` and `value_fn`. With `every=n` the step is only taken in each n-th update,
+    counted over the whole run by `LearnerState.updates`: with 2 in the second, the fourth and so
+    on. The metrics of a step that is not taken are NaN, those named `sum/…` 0.
+    """
+
+    loss: LossFn
+    optimizer: optax.GradientTransformation
+    group: Group = None
+    process_gradients: Callable[[PyTree], PyTree] | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        check_every("GradientStep", self.every)
+
+    def init(self, params: Params) -> PyTree:
+        """The optimiser state."""
+        return self.optimizer.init(select_group(params, self.group))
+
+    def descend(
+        self,
+        agent: Any,
+        learner: LearnerState,
+        opt_state: PyTree,
+        batch: Any,
+        key: Key,
+        axis_name: str | None = None,
+        packing: Packing | NoPacking = NO_PACKING,
+    ) -> tuple[PyTree, PyTree, Metrics]:
+        """(parameters of the group, optimiser state, metrics) after the step; the key is consumed.
+
+        A loss or gradient that is not finite changes nothing and is counted. Losses, metrics and
+        gradients are averaged over devices. `packing` as for `apply_valid_updates`.
+        """
+        params = select_group(learner.params, self.group)
+
+        def loss_fn(params: PyTree) -> tuple[Array, Metrics]:
+            everything = replace_group(learner.params, self.group, params)
+            return split_loss(self.loss(agent, everything, learner.target_params, batch, key))
+
+        loss, metrics, gradients = differentiate(loss_fn, params, axis_name)
+        grad_norm = global_norm(gradients)
+        processed = self._processed(gradients)
+        is_finite = (
+            jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(global_norm(processed))
+        )
+        change, opt_state = skip_invalid(self.optimizer).update(
+            processed,
+            opt_state,
+            params,
+            is_valid=is_finite,
+            value=loss,
+            grad=gradients,
+            value_fn=_value_fn(loss_fn, axis_name),
+            progress=learner.progress,
+        )
+        params = apply_valid_updates(is_finite, params, change, packing)
+        name = "" if self.group is None else f"{group_names(self.group)[0]}_"
+        metrics = {f"{name}loss": loss, **metrics, f"{name}grad_norm": grad_norm}
+        if (rate := current_learning_rate(opt_state)) is not None:
+            metrics[f"{name}learning_rate"] = rate
+        metrics["sum/skipped_updates"] = 1.0 - is_finite.astype(jnp.float32)
+        return params, opt_state, metrics
+
+    def _processed(self, gradients: PyTree) -> PyTree:
+        """What `process_gradients` returns, in the shapes and dtypes of the gradients; it may
+        return a number in place of an array.
+
+        Raises `ConfigError` where it returns something else.
+        """
+        if self.process_gradients is None:
+            return gradients
+        processed = self.process_gradients(gradients)
+        before, after = jax.tree.structure(gradients), jax.tree.structure(processed)
+        require(
+            before == after,
+            f"process_gradients was given {before} and returned {after}",
+            "return the same structure",
+        )
+
+        def like(path: Any, x: Any, given: Array) -> Array:
+            require(
+                jnp.shape(x) in ((), given.shape),
+                f"process_gradients returned shape {jnp.shape(x)} for the gradient of"
+                f" {jax.tree_util.keystr(path)}",
+                f"return {given.shape}, or a number for all of it",
+            )
+            return jnp.broadcast_to(jnp.asarray(x, given.dtype), given.shape)
+
+        return jax.tree.map_with_path(like, processed, gradients)
+
+
+def differentiate(
+    loss_fn: Callable[[PyTree], tuple[Array, Metrics]], params: PyTree, axis_name: str | None
+) -> tuple[Array, Metrics, PyTree]:
+    """(loss, metrics, gradients), averaged over devices; only the errors of transitions stay those
+    of this device's own batch.
+    """
+    (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
+    if axis_name is None:
+        return loss, metrics, gradients
+    own = {name: x for name, x in metrics.items() if name == ERROR}
+    common = {name: x for name, x in metrics.items() if name != ERROR}
+    loss, common, gradients = jax.lax.pmean((loss, common, gradients), axis_name)
+    return loss, common | own, gradients
+
+
+def _value_fn(
+    loss_fn: Callable[[PyTree], tuple[Array, Metrics]], axis_name: str | None
+) -> Callable[..., Array]:
+    """The loss as line searches call it, averaged over devices such that its gradient is averaged
+    as well: that of a `pmean` is each device's own.
+    """
+
+    def value_fn(params: PyTree, progress: Array | None = None) -> Array:
+        del progress  # optax passes this function all extra arguments that are not its own
+        if axis_name is None:
+            return loss_fn(params)[0]
+        fixed = jax.lax.stop_gradient(params)
+        loss, _, gradients = jax.lax.stop_gradient(differentiate(loss_fn, fixed, axis_name))
+        return loss + optax.tree.vdot(gradients, jax.tree.map(jnp.subtract, params, fixed))
+
+    return value_fn

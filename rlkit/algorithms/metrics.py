@@ -1,0 +1,62 @@
+"""Metrics of several updates or training steps, reduced to one."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rlkit.types import Metrics
+from rlkit.xla_cpu.packing import Packed
+
+
+def as_floats(metrics: Metrics) -> Metrics:
+    """Those that are averaged as floating-point numbers, so that they can be NaN."""
+    return {
+        name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float))
+        for name, x in metrics.items()
+    }
+
+
+def not_measured(like: Metrics) -> Metrics:
+    """The metrics of what was not computed: NaN, and 0 for those that add up."""
+    return {
+        name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype)
+        for name, x in like.items()
+    }
+
+
+def mean_over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
+    """Averaged over the mapped axis of devices, if there is one."""
+    return metrics if axis_name is None else jax.lax.pmean(metrics, axis_name)
+
+
+def reduce_metrics(stacked: Packed) -> Metrics:
+    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what
+    is not NaN.
+
+    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays
+    where nothing was measured. Arrays of NumPy give arrays of NumPy.
+    """
+    sums, means = (
+        stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack()
+        for over in (_sum, _mean_of_known)
+    )
+    return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
+
+
+def _sum(x: Any) -> Any:
+    if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+        return x.sum(0, dtype=np.float64).astype(
+            x.dtype
+        )  # NumPy adds row to row, rounding each time
+    return x.sum(0)
+
+
+def _mean_of_known(x: Any) -> Any:
+    library: Any = np if isinstance(x, np.ndarray) else jnp
+    known = ~library.isnan(x)
+    mean = library.mean(
+        x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None
+    )
+    return mean.astype(np.float32) if library is np else mean  # NaN where it is nothing else

@@ -1,0 +1,24 @@
+"""Top-level groups of parameters: None for all, one name, or several."""
+
+from rlkit.types import Params, PyTree
+
+Group = str | tuple[str, ...] | None
+
+
+def group_names(group: Group) -> tuple[str | None, ...]:
+    """The names in a group, one None for all parameters."""
+    return group if isinstance(group, tuple) else (group,)
+
+
+def select_group(params: Params, group: Group) -> PyTree:
+    """The parameters of a group, of several by name."""
+    if group is None:
+        return params
+    return params[group] if isinstance(group, str) else {name: params[name] for name in group}
+
+
+def replace_group(params: Params, group: Group, part: PyTree) -> Params:
+    """`params` with `part` for what `select_group` takes from them."""
+    if group is None:
+        return part
+    return {**params, **({group: part} if isinstance(group, str) else part)}

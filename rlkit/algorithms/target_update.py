@@ -1,0 +1,94 @@
+"""Target parameters, which follow the parameters slowly."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from rlkit.algorithms.update_interval import check_every, only_every
+from rlkit.errors import require
+from rlkit.types import LearnerState, Params
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetUpdate:
+    """Target parameters: a copy of the parameters, or of the top-level `groups` of them, that
+    follows slowly.
+
+    With `period` they are copied whole every so many environment steps, at the end of the iteration
+    that passes them. Otherwise a Polyak update moves them by `tau` of the distance after every
+    update, or with `every=n` after each n-th one, as for a `GradientStep`.
+    """
+
+    groups: tuple[str, ...] | None = None
+    tau: float | Array = 0.005
+    period: int | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        check_every("TargetUpdate", self.every)
+        require(
+            self.groups is None or not isinstance(self.groups, str),
+            f"groups={self.groups!r} of TargetUpdate is one name",
+            f"write groups=({self.groups!r},)",
+        )
+        require(
+            self.period is None or self.period >= 1,
+            f"period={self.period} of TargetUpdate is not positive",
+            "use 1 or more",
+        )
+        require(
+            not isinstance(self.tau, (int, float)) or 0 < self.tau <= 1,
+            f"tau={self.tau} of TargetUpdate is outside (0, 1]",
+            "use 0.005, for instance",
+        )
+        require(
+            self.period is None or self.every == 1,
+            f"TargetUpdate was given both period={self.period} and every={self.every}",
+            "leave one out: period counts environment steps, every counts updates",
+        )
+
+    def select(self, params: Params) -> Params:
+        """The parameters that have targets."""
+        return params if self.groups is None else {group: params[group] for group in self.groups}
+
+    def init(self, params: Params) -> Params:
+        """The first targets: copies, since `params` may be donated."""
+        return jax.tree.map(jnp.copy, self.select(params))
+
+    def polyak_update(self, learner: LearnerState) -> LearnerState:
+        """After an update, which is counted already: targets moved by `tau` towards the parameters
+        where that is due.
+        """
+        if self.period is not None:
+            return learner
+        tau = jnp.asarray(self.tau, jnp.float32)
+        params, targets = self.select(learner.params), learner.target_params
+
+        def moved() -> Params:
+            return jax.tree.map(
+                lambda old, new: old + tau.astype(old.dtype) * (new - old), targets, params
+            )
+
+        return learner.replace(
+            target_params=only_every(self.every, learner.updates, moved, lambda: targets)
+        )
+
+    def periodic_update(self, before: LearnerState, after: LearnerState) -> LearnerState:
+        """`after` with the targets copied anew if, since `before`, the environment steps passed a
+        multiple of `period`.
+        """
+        if self.period is None:
+            return after
+        period = jnp.uint32(self.period)
+        passed = (before.env_steps.low // period != after.env_steps.low // period) | (
+            before.env_steps.high != after.env_steps.high
+        )
+        return after.replace(
+            target_params=jax.tree.map(
+                lambda new, old: jnp.where(passed, new, old),
+                self.select(after.params),
+                after.target_params,
+            )
+        )

@@ -1,0 +1,129 @@
+"""The updates of one iteration: one on each planned batch, in a loop."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+from jax import Array
+
+from rlkit.agents.base import Agent
+from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
+from rlkit.algorithms.metrics import not_measured, reduce_metrics
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.updaters import Updater
+from rlkit.errors import ConfigError, require
+from rlkit.types import Key, LearnerState, Memory, Metrics, Params
+from rlkit.xla_cpu.loops import pack_parameters, packed_scan
+from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
+
+LoopState = tuple[LearnerState, Memory]  # the memory is () where updates do not change it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UpdateLoop:
+    """Plans batches of a dataset, then takes an update on each that is due."""
+
+    agent: Agent
+    batch_builder: BatchBuilder
+    updater: Updater
+    replay_buffer: ReplayBuffer | None
+    dataset: Any
+    axis_name: str | None = None
+
+    def run(
+        self, learner: LearnerState, memory: Memory, key: Key
+    ) -> tuple[LearnerState, Memory, Metrics]:
+        """(learner, memory, metrics) after the updates of an iteration; the key is consumed."""
+        draw_key, update_key = jax.random.split(key)
+        plan = self.batch_builder.draw(self.dataset, draw_key)
+        planned = plan, keys_of_updates(update_key, plan.num_updates)
+        changes_memory = isinstance(self.replay_buffer, Reprioritizes)
+        state = learner, memory if changes_memory else ()
+        if plan.num_updates == 1:  # a loop of one would copy what goes in and out
+            state, metrics = self._update_if_due(NO_PACKING, state, _first(planned))
+        else:
+            state, metrics = self._loop(state, planned)
+        learner, changed = state
+        return learner, changed if changes_memory else memory, metrics
+
+    def _loop(self, state: LoopState, planned: tuple[Plan, Key]) -> tuple[LoopState, Metrics]:
+        packing = self._packing(state[0].params, _first(planned[0]))
+        state, stacked = packed_scan(
+            partial(self._update_if_due, packing),
+            state,
+            planned,
+            pack=partial(_change_params, packing.pack),
+            unpack=partial(_change_params, packing.unpack),
+        )
+        return state, reduce_metrics(stacked)
+
+    def _update_if_due(
+        self, packing: Packing | NoPacking, state: LoopState, planned: tuple[Plan, Key]
+    ) -> tuple[LoopState, Metrics]:
+        plan, key = planned
+        update = partial(self._update, packing, state, plan, key)
+        if plan.is_due is None:
+            return update()
+        return jax.lax.cond(
+            plan.is_due, update, lambda: (state, not_measured(jax.eval_shape(update)[1]))
+        )
+
+    def _update(
+        self, packing: Packing | NoPacking, state: LoopState, plan: Plan, key: Key
+    ) -> tuple[LoopState, Metrics]:
+        """Batch, update, priorities."""
+        learner, memory = state
+        reprioritizes = isinstance(self.replay_buffer, Reprioritizes)
+        dataset = self.dataset.replace(memory=memory) if reprioritizes else self.dataset
+        batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
+        learner, metrics, error = self.updater.step(
+            self.agent, learner, batch, key, self.axis_name, packing
+        )
+        if isinstance(self.replay_buffer, Reprioritizes):
+            memory = self.replay_buffer.reprioritize(memory, batch, errors_of(batch, error))
+        return (learner, memory), metrics
+
+    def _packing(self, params: Params, plan: Plan) -> Packing | NoPacking:
+        """How the parameters go from one update to the next."""
+        if not self.updater.is_elementwise:
+            return NO_PACKING
+
+        def arrays() -> list[Array]:  # a user's `process_batch` may return other things as well
+            batch = self.batch_builder.gather(self.dataset, plan.batches, self.axis_name)
+            return [x for x in jax.tree.leaves(batch) if isinstance(x, Array)]
+
+        return pack_parameters(params, jax.eval_shape(arrays))
+
+
+def errors_of(batch: Any, error: Array | None) -> Array:
+    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they
+    are missing.
+    """
+    require(
+        isinstance(batch, Replayed),
+        "prioritised replay needs to know which transitions a batch holds, process_batch returned"
+        f" a {type(batch).__name__}",
+        "return batch.replace(...), or set priority_exponent=None",
+    )
+    if error is None:
+        raise ConfigError(
+            "prioritised replay needs the error of every transition, but no loss returns it; "
+            'return {"loss": ..., "td_error": errors}, of shape [M], or set priority_exponent=None'
+        )
+    require(
+        error.shape == batch.index.shape,
+        f'a loss returned "td_error" of shape {error.shape} for a batch of {batch.index.shape[0]}',
+        "return one for each transition of the batch",
+    )
+    return error
+
+
+def _change_params(change: Callable[[Any], Any], state: LoopState) -> LoopState:
+    learner, memory = state
+    return learner.replace(params=change(learner.params)), memory
+
+
+def _first(planned: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], planned)

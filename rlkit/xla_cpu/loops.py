@@ -1,0 +1,54 @@
+"""Loops that carry few arrays: on a CPU each costs a copy in every round."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from rlkit.xla_cpu.matmul import computes_little
+from rlkit.xla_cpu.packing import LONGEST_SMALL, NO_PACKING, NoPacking, Packed, Packing
+
+PyTree = Any
+SMALL_COUNTER = 16  # numbers
+
+
+def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
+    """How parameters go through a loop of updates on batches like `batch`: the small ones as one
+    vector, where the networks compute little.
+
+    XLA wakes another thread to copy a dozen arrays at the end of every update (docs/speed.md). Only
+    pays with `pack_small_arrays`, which computes new parameters as such a vector.
+    """
+    rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
+    is_small = computes_little(params, rows)
+    return Packing(params, longest=LONGEST_SMALL) if is_small else NO_PACKING
+
+
+def pack_counters(
+    state: PyTree, params: PyTree, *, num_steps: int, batch_size: int
+) -> Packing | NoPacking:
+    """How a state goes through a loop of iterations of `num_steps` environment steps and an update
+    on `batch_size` rows: counters and other tiny arrays as vectors, if that is one step of
+    environments and networks that compute little.
+
+    Copying a few dozen counters costs as much as learning there (docs/speed.md).
+    """
+    is_small = num_steps == 1 and computes_little(params, batch_size)
+    return Packing(state, longest=SMALL_COUNTER) if is_small else NO_PACKING
+
+
+def packed_scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    inputs: PyTree,
+    pack: Callable[[Any], Any],
+    unpack: Callable[[Any], Any],
+) -> tuple[Any, Packed]:
+    """`jax.lax.scan` that carries `pack(state)` from step to step and stacks outputs as vectors."""
+
+    def packed_step(packed: Any, x: Any) -> tuple[Any, Packed]:
+        state, output = step(unpack(packed), x)
+        return pack(state), Packed.of(output)
+
+    packed, outputs = jax.lax.scan(packed_step, pack(state), inputs)
+    return unpack(packed), outputs
