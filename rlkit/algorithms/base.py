@@ -46,8 +46,8 @@ class Algorithm:
     """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
 
     `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
-    what was passed in addition to the config; `check(agent, env)` raises a `ConfigError` if the algorithm
-    cannot work with them.
+    the parts that were passed with the config; `check(agent, env)` raises a `ConfigError` if the
+    algorithm cannot work with them.
     """
 
     collector: Collector

@@ -105,7 +105,7 @@ class Collector:
         return keys[0], keys[1:].reshape(self.num_steps, 2)
 
     def _scan(
-        self, step: Callable[[Any, Any], tuple[Any, Any]], start: Any, rows: Any
+        self, step: Callable[[Any, Any], tuple[Any, Any]], start: PyTree, rows: PyTree
     ) -> tuple[Any, Any]:
         """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes
         in and out.
@@ -152,7 +152,7 @@ def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
 def acting(agent: Agent, policy: PolicyState) -> Explore:
     """How `agent` explores with the parameters and statistics of `policy`."""
 
-    def explore(obs: Any, carry: Any, key: Key) -> Any:
+    def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
         return agent.explore(
             policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
         )
@@ -165,7 +165,7 @@ def acting_randomly(
 ) -> Explore:
     """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
 
-    def explore(obs: Any, carry: Any, key: Key) -> Any:
+    def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
         _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
         return spaces.sample(action_space, key, num_envs), carry, zeros

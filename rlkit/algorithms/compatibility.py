@@ -1,7 +1,5 @@
 """Checks at the start of a run: whether algorithm, agent and environment fit together."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
-from rlkit.types import Key
+from rlkit.types import Key, LearnerState, Memory, Metrics
 
 
 def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
@@ -58,7 +56,7 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     user's: by tracing one.
     """
 
-    def update(key: Key) -> Any:
+    def update(key: Key) -> tuple[LearnerState, Memory, Metrics]:
         keys, obs = InitKeys.split(key), spaces.example(env.observation_space, (env.num_envs,))
         ts = algorithm.start(agent, env, keys, obs, (), total_steps=1.0)
         rollout = algorithm.example_rollout(agent, env, ts.learner.policy)
@@ -105,5 +103,5 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
     )
 
 
-def _is_float(x: Any) -> bool:
+def _is_float(x: jax.ShapeDtypeStruct) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)

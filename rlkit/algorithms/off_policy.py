@@ -69,15 +69,18 @@ def off_policy(
 
 def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedReplay:
     """The replay buffer that the config describes."""
-    common: dict[str, Any] = {
-        name: getattr(config, name) for name in ("capacity", "batch_size", "gamma", "n_step")
-    }
+    uniform = UniformReplay(
+        capacity=config.capacity,
+        batch_size=config.batch_size,
+        gamma=config.gamma,
+        n_step=config.n_step,
+    )
     if config.priority_exponent is None:
-        return UniformReplay(**common)
+        return uniform
     return PrioritizedReplay(
+        **vars(uniform),
         priority_exponent=config.priority_exponent,
         importance_exponent=config.importance_exponent,
-        **common,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array
 
@@ -31,7 +32,7 @@ class Section:
     """
 
     structure: Any
-    leaves: tuple[tuple[tuple[int, ...], Any], ...]  # (shape, dtype)
+    leaves: tuple[tuple[tuple[int, ...], np.dtype], ...]  # (shape, dtype)
     start: tuple[int, int]  # in (words, bytes)
     size: tuple[int, int]
 
@@ -261,15 +262,15 @@ def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:
     return found.reshape(*row.shape, end - start)
 
 
-def _is_wide(dtype: Any) -> bool:
+def _is_wide(dtype: np.dtype) -> bool:
     return jnp.dtype(dtype).itemsize >= WORD and dtype != jnp.bool_
 
 
-def _unit(dtype: Any) -> Any:
+def _unit(dtype: np.dtype) -> Any:
     return jnp.uint32 if _is_wide(dtype) else jnp.uint8
 
 
-def _num_units(shape: tuple[int, ...], dtype: Any) -> int:
+def _num_units(shape: tuple[int, ...], dtype: np.dtype) -> int:
     return math.prod(shape) * (dtype.itemsize // jnp.dtype(_unit(dtype)).itemsize)
 
 
@@ -283,7 +284,7 @@ def _to_units(x: Array, num_axes: int) -> Array:
     return units.reshape(*x.shape[:num_axes], -1)
 
 
-def _from_units(units: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+def _from_units(units: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """[..., units] -> [..., *shape]"""
     batch, each = units.shape[:-1], dtype.itemsize // units.dtype.itemsize
     units = units.reshape(*batch, *shape, *((each,) if each > 1 else ()))
