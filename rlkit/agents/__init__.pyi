@@ -15,7 +15,7 @@ from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head
 from .initializers import orthogonal as orthogonal
-from .networks import Linear as Linear
+from .layers import Linear as Linear
 from .networks import Network as Network
 from .networks import make_network as make_network
 from .q_network import QNetwork as QNetwork
