@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
+from rlkit.agents.base import ActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
@@ -46,7 +47,11 @@ def a2c_loss(config: A2CConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
+        agent: ActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: OnPolicyBatch,
+        key: Key,
     ) -> tuple[Any, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         policy_loss, value_loss, entropy = means(

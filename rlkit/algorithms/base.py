@@ -16,6 +16,7 @@ from jax import Array
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
+from rlkit.algorithms.agent_checks import check_carry
 from rlkit.algorithms.batch_builders import BatchBuilder, keys_of_updates
 from rlkit.algorithms.collectors import Collector, Explore
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes, num_rows
@@ -63,7 +64,8 @@ class Algorithm:
 
     `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
     what was passed beside the config; `check(agent, env)` raises a `ConfigError` if the algorithm
-    cannot work with them.
+    cannot work with them; agents that carry state between steps are refused unless
+    `learns_through_carry`.
     """
 
     collector: Collector
@@ -75,6 +77,7 @@ class Algorithm:
     spec: tuple[str, Any] | None = None
     custom: tuple[str, ...] = ()
     check: Callable[[Any, EnvAdapter], None] | None = None
+    learns_through_carry: bool = False
 
     def env_steps_per_iteration(self, env: EnvAdapter) -> int:
         """Environment steps in one iteration, over all environments."""
@@ -506,6 +509,7 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             f"the agent fails on observations of {env.observation_space}: {error}; build it with"
             " the spaces of this environment"
         ) from error
+    check_carry(algorithm, agent, env.num_envs)
     if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
         raise SpaceError(
             f"the agent's actions are {action.dtype}{list(action.shape)}, "

@@ -8,6 +8,8 @@ from typing import Any
 
 import optax
 
+from rlkit.agents.base import ActorCriticAgent
+from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import (
     BatchBuilder,
@@ -19,7 +21,7 @@ from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.updaters import GradientStep, LossFn, Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
 from rlkit.optimizers import optimizer_of
 from rlkit.types import PyTree
 
@@ -50,7 +52,7 @@ def on_policy(
     batch_builder: BatchBuilder,
     overrides: Overrides,
     *,
-    needs: tuple[str, ...],
+    needs: type,
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
@@ -61,7 +63,7 @@ def on_policy(
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
-        check_methods(name, given, needs, agent)
+        check_family(name, given, needs, agent)
         if not isinstance(config, A2CConfig):
             check_minibatches(config, env.num_envs)
         if check is not None:
@@ -97,7 +99,7 @@ def policy_gradient(
 ) -> Algorithm:
     """The `on_policy` algorithm of an actor-critic, whose advantages are estimated by GAE."""
 
-    def check(agent: Any, env: EnvAdapter) -> None:
+    def check(agent: ActorCriticAgent, env: EnvAdapter) -> None:
         require(
             not config.normalize_advantages
             or config.num_steps * env.num_envs // minibatches.num_minibatches > 1,
@@ -112,18 +114,13 @@ def policy_gradient(
         normalize_advantages=config.normalize_advantages,
         process_batch=overrides.process_batch,
     )
-    needs = ("policy_and_value", "value")
     return on_policy(
-        name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check
+        name,
+        config,
+        loss,
+        builder,
+        overrides,
+        needs=ActorCriticAgent,
+        agent="actor_critic",
+        check=check,
     )
-
-
-def check_methods(name: str, given: Any, needs: tuple[str, ...], agent: str) -> None:
-    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls;
-    `agent` names one that has them.
-    """
-    if any(not hasattr(given, method) for method in needs):
-        raise ConfigError(
-            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got"
-            f" {type(given).__name__}; use rlkit.{agent}(env.observation_space, env.action_space)"
-        )
