@@ -17,6 +17,7 @@ from rlkit.errors import require
 from rlkit.types import Key
 
 Name = TypeVar("Name", bound=Hashable)
+Shape = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class FirstWeights:
     "constant", every number `scale`.
     """
 
-    shape: tuple[int, ...]
+    shape: Shape
     distribution: Literal["orthogonal", "constant"]
     scale: float
     # counts layers in the order in which they were made, which is that of their draws
@@ -45,7 +46,7 @@ class DescribedParam(nnx.Param):
 
 
 def described(
-    shape: tuple[int, ...], distribution: Literal["orthogonal", "constant"], scale: float
+    shape: Shape, distribution: Literal["orthogonal", "constant"], scale: float
 ) -> nnx.Param:
     """A parameter that starts as `FirstWeights` say, for a module that `make_network` builds."""
     wanted = FirstWeights(shape, distribution, scale)
@@ -54,7 +55,7 @@ def described(
 
 def descriptions(
     params: Mapping[Name, nnx.Variable],
-) -> dict[Name, tuple[FirstWeights, tuple[int, ...]]]:
+) -> dict[Name, tuple[FirstWeights, Shape]]:
     """What each parameter starts as, and its shape, which has axes in front where its layer was
     mapped by `vmap`; those that have a value of their own are left out.
 
@@ -74,9 +75,7 @@ def descriptions(
     return wanted
 
 
-def draw(
-    key: Key, wanted: Mapping[Name, tuple[FirstWeights, tuple[int, ...]]]
-) -> dict[Name, Array]:
+def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
     """The first weights of all parameters that `descriptions` lists; the key is consumed."""
     orthogonal = sorted(
         (name for name, (first, _) in wanted.items() if first.distribution == "orthogonal"),
@@ -101,11 +100,11 @@ def draw(
     return weights
 
 
-def _num_members(first: FirstWeights, shape: tuple[int, ...]) -> int:
+def _num_members(first: FirstWeights, shape: Shape) -> int:
     return math.prod(shape[: len(shape) - len(first.shape)])
 
 
-def _kernel(frames: Sequence[Array], first: FirstWeights, shape: tuple[int, ...]) -> Array:
+def _kernel(frames: Sequence[Array], first: FirstWeights, shape: Shape) -> Array:
     """One kernel, or all members of a mapped layer."""
     kernels = [as_kernel(frame, first.shape, first.scale) for frame in frames]
     return kernels[0] if shape == first.shape else jnp.stack(kernels).reshape(shape)

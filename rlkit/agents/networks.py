@@ -29,16 +29,16 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
 
     It is built once, without computing anything. `init` draws the first weights of rlkit's own
-    layers together, as they are described; a module with other layers is built again by `init`, for
-    theirs. Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
+    layers in one go; for those of other layers, such as `nnx.Linear`, it builds the module again.
+    Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
     dropout keys): a policy must be a pure function of its parameters.
     """
     module = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
     graphdef, state, rest = nnx.split(module, nnx.Param, ...)
-    found = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
+    others = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
     require(
-        not found,
-        f"{type(module).__name__} keeps {', '.join(found)} beside its parameters",
+        not others,
+        f"{type(module).__name__} keeps {', '.join(others)} besides its parameters",
         "use layers whose only state is nnx.Param (LayerNorm rather than BatchNorm, no Dropout)",
     )
     params = dict(nnx.to_flat_state(state))
@@ -64,7 +64,6 @@ def out_features(build: TorsoBuilder, example: Obs) -> int:
 
     Raises `ConfigError` if it is not one array [B, features].
     """
-
     try:
         out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)
     except Exception as error:
