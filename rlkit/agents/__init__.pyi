@@ -1,6 +1,16 @@
 from .actor_critic import ActorCritic as ActorCritic
 from .actor_critic import actor_critic as actor_critic
+from .base import ActorCriticAgent as ActorCriticAgent
 from .base import Agent as Agent
+from .base import ContinuousCriticAgent as ContinuousCriticAgent
+from .base import DeterministicActorCriticAgent as DeterministicActorCriticAgent
+from .base import DiscreteAgent as DiscreteAgent
+from .base import DiscreteSoftActorCriticAgent as DiscreteSoftActorCriticAgent
+from .base import QAgent as QAgent
+from .base import QAndStateValueAgent as QAndStateValueAgent
+from .base import QuantileAgent as QuantileAgent
+from .base import SoftActorCriticAgent as SoftActorCriticAgent
+from .base import StateValueAgent as StateValueAgent
 from .configs import ActorCriticConfig as ActorCriticConfig
 from .configs import DeterministicActorCriticConfig as DeterministicActorCriticConfig
 from .configs import NormalizedQNetworkConfig as NormalizedQNetworkConfig
@@ -15,7 +25,7 @@ from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head
 from .initializers import orthogonal as orthogonal
-from .networks import Linear as Linear
+from .layers import Linear as Linear
 from .networks import Network as Network
 from .networks import make_network as make_network
 from .q_network import QNetwork as QNetwork

@@ -5,7 +5,6 @@ What agents of bounded continuous actions share.
 """
 
 import math
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +12,12 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.networks import Network, Torso, Twins, WithHead, acts_elsewhere, make_network
+from rlkit.agents.base import unsupported_actions
+from rlkit.agents.networks import Network, make_network
+from rlkit.agents.torso import Torso, Twins, WithHead
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import Action
+from rlkit.types import Action, Obs, Params
 
 # from here on bounds only say that there are none (such as the largest float32), and scaling by
 # them fails
@@ -41,7 +42,7 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
     `agent`.
     """
     if not isinstance(space, spaces.Box):
-        raise acts_elsewhere(agent, "a Box of continuous", space)
+        raise unsupported_actions(agent, "a Box of continuous", space)
     check_action_space(space)
     require(
         bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),
@@ -59,24 +60,22 @@ def twin_critic(
     hidden_sizes: tuple[int, ...],
     activation: str,
     image_encoder: str,
-) -> Network:
+) -> Network[Array]:
     """Two critics as one network, `apply(params, obs, unit_action)` -> [2, B]."""
     size = math.prod(box.shape)
     seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
 
-    def critic(rngs: nnx.Rngs) -> nnx.Module:
+    def critic(rngs: nnx.Rngs) -> WithHead:
         torso = Torso(seen, hidden_sizes, activation, image_encoder=image_encoder, rngs=rngs)
-        return WithHead(torso, hidden_sizes[-1], 1, 1.0, rngs=rngs)
+        return WithHead(torso, hidden_sizes[-1], 1, 1.0)
 
-    return make_network(lambda rngs: TwinCritic(critic(rngs), critic(rngs)))
+    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)))
 
+    def values(params: Params, obs: Obs, unit_action: Action) -> Array:
+        flat = unit_action.reshape(unit_action.shape[0], -1)
+        return jnp.squeeze(twins.apply(params, (obs, flat)), -1)
 
-class TwinCritic(Twins):
-    """Two critics: obs [B, ...], actions [B, ...] -> values [2, B]."""
-
-    def __call__(self, *inputs: Any) -> Array:
-        obs, action = inputs
-        return jnp.squeeze(super().__call__((obs, action.reshape(action.shape[0], -1))), -1)
+    return Network(twins.init, values)
 
 
 def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:

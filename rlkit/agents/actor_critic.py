@@ -1,8 +1,6 @@
 """Actor-critic agent: a policy and a state value, in separate networks or on one torso."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
@@ -10,19 +8,19 @@ from jax import Array
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
-from rlkit.agents.networks import Linear, Network, Torso, WithHead, make_network, out_features
+from rlkit.agents.layers import Linear
+from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
+from rlkit.agents.torso import Torso, WithHead
 from rlkit.spaces import Space, abstract, check_observation_space, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
-
-TorsoBuilder = Callable[[nnx.Rngs], nnx.Module]
 
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic:
     """Build it with `actor_critic`. Every method takes one batch axis: obs [B, ...]."""
 
-    network: Network
+    network: Network[tuple[Array, Array]]
     head: PolicyHead
     spec: tuple[str, ActorCriticConfig] | None
     custom: tuple[str, ...]  # what was passed beside the config
@@ -79,7 +77,7 @@ def actor_critic(
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
 
-    def default_torso(rngs: nnx.Rngs) -> nnx.Module:
+    def default_torso(rngs: nnx.Rngs) -> Torso:
         return Torso(
             observation_space,
             config.hidden_sizes,
@@ -111,8 +109,8 @@ class SeparateActorCritic(nnx.Module):
     """
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
-        self.actor = WithHead(build(rngs), features, num_outputs, 0.01, rngs=rngs)
-        self.critic = WithHead(build(rngs), features, 1, 1.0, rngs=rngs)
+        self.actor = WithHead(build(rngs), features, num_outputs, 0.01)
+        self.critic = WithHead(build(rngs), features, 1, 1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
         return self.actor(obs), jnp.squeeze(self.critic(obs), -1)
@@ -125,10 +123,9 @@ class SharedActorCritic(nnx.Module):
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.torso = build(rngs)
-        self.actor_head = Linear(features, num_outputs, scale=0.01, rngs=rngs)
-        self.critic_head = Linear(features, 1, scale=1.0, rngs=rngs)
+        self.actor_head = Linear(features, num_outputs, scale=0.01)
+        self.critic_head = Linear(features, 1, scale=1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
-        torso: Any = self.torso
-        features = torso(obs)
+        features = self.torso(obs)
         return self.actor_head(features), jnp.squeeze(self.critic_head(features), -1)

@@ -11,9 +11,10 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents import action_scaling as action_scaling
+from rlkit.agents import action_scaling
 from rlkit.agents.configs import DeterministicActorCriticConfig
-from rlkit.agents.networks import Network, Torso, WithHead, make_network
+from rlkit.agents.networks import Network, make_network
+from rlkit.agents.torso import Torso, WithHead
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -27,8 +28,8 @@ class DeterministicActorCritic:
     environment; `explore` and `exploit` return the environment's own, and `to_unit` maps them back.
     """
 
-    actor: Network
-    critic: Network
+    actor: Network[Array]
+    critic: Network[Array]
     spec: tuple[str, DeterministicActorCriticConfig]
     action_space: spaces.Box = dataclasses.field(
         compare=False
@@ -95,9 +96,9 @@ def deterministic_actor_critic(
     box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
     sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
 
-    def actor(rngs: nnx.Rngs) -> nnx.Module:
+    def actor(rngs: nnx.Rngs) -> WithHead:
         torso = Torso(observation_space, sizes, activation, image_encoder=image_encoder, rngs=rngs)
-        return WithHead(torso, sizes[-1], math.prod(box.shape), 0.01, rngs=rngs)
+        return WithHead(torso, sizes[-1], math.prod(box.shape), 0.01)
 
     return DeterministicActorCritic(
         actor=make_network(actor),

@@ -10,8 +10,10 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import SoftActorCriticConfig
-from rlkit.agents.networks import Network, Torso, Twins, WithHead, acts_elsewhere, make_network
+from rlkit.agents.networks import Network, make_network
+from rlkit.agents.torso import Torso, Twins, WithHead
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -25,8 +27,8 @@ class DiscreteSoftActorCritic:
     `SoftActorCritic` samples.
     """
 
-    actor: Network
-    critic: Network
+    actor: Network[Array]
+    critic: Network[Array]
     start: int  # the least action
     spec: tuple[str, SoftActorCriticConfig]
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
@@ -88,10 +90,10 @@ def discrete_soft_actor_critic(
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
-        raise acts_elsewhere("discrete_soft_actor_critic", "Discrete", action_space)
+        raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
     num_actions = int(action_space.n)
 
-    def network(rngs: nnx.Rngs, scale: float) -> nnx.Module:
+    def network(rngs: nnx.Rngs, scale: float) -> WithHead:
         torso = Torso(
             observation_space,
             config.hidden_sizes,
@@ -99,7 +101,7 @@ def discrete_soft_actor_critic(
             image_encoder=config.image_encoder,
             rngs=rngs,
         )
-        return WithHead(torso, config.hidden_sizes[-1], num_actions, scale, rngs=rngs)
+        return WithHead(torso, config.hidden_sizes[-1], num_actions, scale)
 
     return DiscreteSoftActorCritic(
         actor=make_network(lambda rngs: network(rngs, 0.01)),

@@ -4,6 +4,7 @@ action space.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import distrax
@@ -45,8 +46,8 @@ class PolicyHead:
     """
 
     num_outputs: int
-    init_params: Any  # () -> Params
-    distribution: Any  # (outputs [B, num_outputs], params) -> Distribution
+    init_params: Callable[[], Params]
+    distribution: Callable[[Array, Params], Distribution]  # of outputs [B, num_outputs]
 
 
 def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
@@ -101,7 +102,7 @@ class Categoricals:
     """
 
     log_probs: tuple[Array, ...]  # [B, n] for each choice
-    start: Any
+    start: int | np.ndarray  # [choices]
 
     def sample(self, key: Key) -> Action:
         """Actions of the space; the key is consumed."""
@@ -159,7 +160,7 @@ def _entropy(log_probs: Array) -> Array:
 class Gaussian:
     """Independent normal distributions over actions of a Box, [B, *shape], not squashed."""
 
-    flat: Any  # distrax.MultivariateNormalDiag over [B, size]
+    flat: Any  # distrax.MultivariateNormalDiag over [B, size]; its types are wider than JAX's
     shape: tuple[int, ...]
 
     def sample(self, key: Key) -> Action:

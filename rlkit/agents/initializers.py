@@ -4,23 +4,18 @@
 deadlock on the CPU's thread pool.
 """
 
-import contextlib
-import contextvars
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import get_opaque_trace_state
 
 from rlkit.types import Key
 
-STACKED = (
-    2**14
-)  # numbers; frames that fit into so many are made in one loop, at the cost of all being as large
+# numbers: frames that fit into so many are made in one loop, padded to the largest of them
+STACKED = 2**14
 Shape = tuple[int, int]  # of a frame [n, m], n >= m
 
 
@@ -33,60 +28,22 @@ def orthogonal(scale: float = 1.0):
 
     def init(key: Key, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
         del out_sharding
-        (frame,) = draw_frames(key, [_tall(shape)])
-        return _as_kernel(frame, shape, scale).astype(dtype)
+        (frame,) = draw_frames(key, [frame_shape(shape)])
+        return as_kernel(frame, shape, scale).astype(dtype)
 
     return init
 
 
-def orthogonal_kernel(make_key: Callable[[], Key], shape: tuple[int, ...], scale: float) -> Array:
-    """Such a kernel, float32, for a layer that does not insist on its own key: from a frame at hand
-    (`frames_from`), if any.
-
-    Otherwise `make_key` is asked for one: a key of `nnx.Rngs` that nobody uses takes a hundredth of
-    a second to trace.
-    """
-    frame = _frame_at_hand(_tall(shape))
-    return (
-        orthogonal(scale)(make_key(), shape) if frame is None else _as_kernel(frame, shape, scale)
-    )
-
-
-def _tall(shape: tuple[int, ...]) -> Shape:
-    rows, columns = math.prod(shape[:-1]), shape[-1]
+def frame_shape(kernel_shape: tuple[int, ...]) -> Shape:
+    """The shape of the frame that a kernel [..., inputs, outputs] is made of."""
+    rows, columns = math.prod(kernel_shape[:-1]), kernel_shape[-1]
     return max(rows, columns), min(rows, columns)
 
 
-def _as_kernel(frame: Array, shape: tuple[int, ...], scale: float) -> Array:
+def as_kernel(frame: Array, shape: tuple[int, ...], scale: float) -> Array:
+    """The kernel of `shape` [..., inputs, outputs] that is `frame` times `scale`."""
     upright = math.prod(shape[:-1]) >= shape[-1]
     return (scale * (frame if upright else frame.T)).reshape(shape)
-
-
-@contextlib.contextmanager
-def frames_from(supply: Callable[[Shape], Array | None]) -> Iterator[None]:
-    """Within it, `orthogonal_kernel` asks `supply` for a frame [n, m] before it draws one itself,
-    which it does for None.
-
-    Only where JAX traces what it traced at the beginning: within a `vmap` or a loop one question
-    stands for several frames.
-    """
-    token = _supply.set((supply, get_opaque_trace_state(convention="nnx")))
-    try:
-        yield
-    finally:
-        _supply.reset(token)
-
-
-_supply: contextvars.ContextVar[tuple[Callable[[Shape], Array | None], Any] | None] = (
-    contextvars.ContextVar("supply of frames", default=None)
-)
-
-
-def _frame_at_hand(shape: Shape) -> Array | None:
-    found = _supply.get()
-    if found is None or found[1] != get_opaque_trace_state(convention="nnx"):
-        return None
-    return found[0](shape)
 
 
 def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:

@@ -1,7 +1,6 @@
 """Q-network agent: a value for each discrete action, explored ε-greedily."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +8,11 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.actor_critic import TorsoBuilder
+from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
-from rlkit.agents.networks import Linear, Network, Torso, acts_elsewhere, make_network, out_features
+from rlkit.agents.layers import Linear
+from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
+from rlkit.agents.torso import Torso
 from rlkit.ops.integers import as_integers, as_uniform
 from rlkit.spaces import Space, abstract, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -22,7 +23,7 @@ from rlkit.validation import validate
 class QNetwork:
     """Build it with `q_network`. Every method takes one batch axis: obs [B, ...]."""
 
-    network: Network
+    network: Network[Array]
     config: QNetworkConfig
     num_actions: int
     start: int  # the least action
@@ -90,9 +91,9 @@ def q_network(
     config = validate(config or QNetworkConfig())
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
-        raise acts_elsewhere("a Q-network", "Discrete", action_space)
+        raise unsupported_actions("a Q-network", "Discrete", action_space)
 
-    def default_torso(rngs: nnx.Rngs) -> nnx.Module:
+    def default_torso(rngs: nnx.Rngs) -> Torso:
         return Torso(
             observation_space,
             config.hidden_sizes,
@@ -139,12 +140,11 @@ class QValues(nnx.Module):
         self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs
     ):
         self.torso = build(rngs)
-        self.advantage_head = Linear(features, num_actions, scale=1.0, rngs=rngs)
-        self.value_head = Linear(features, 1, scale=1.0, rngs=rngs) if dueling else None
+        self.advantage_head = Linear(features, num_actions, scale=1.0)
+        self.value_head = Linear(features, 1, scale=1.0) if dueling else None
 
     def __call__(self, obs: Obs) -> Array:
-        torso: Any = self.torso
-        features = torso(obs)
+        features = self.torso(obs)
         values = self.advantage_head(features)
         if self.value_head is None:
             return values

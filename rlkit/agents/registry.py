@@ -6,7 +6,7 @@ Those of installed packages have an entry point that names an `AgentEntry`, in t
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlkit import plugins
 from rlkit.agents.configs import (
@@ -22,6 +22,7 @@ from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
     from rlkit.agents.base import Agent
+    from rlkit.spaces import Space
 
 ENTRY_POINT_GROUP = "rlkit.agents"
 
@@ -33,7 +34,7 @@ class AgentEntry:
     config: type
     # "module:function", imported when used, or the function: factory(observation_space,
     # action_space, config) -> Agent
-    factory: str | Callable[..., Any]
+    factory: "str | Callable[..., Agent]"
     summary: str
 
 
@@ -90,7 +91,9 @@ def list_agents() -> dict[str, str]:
     return plugins.summaries(AGENTS, ENTRY_POINT_GROUP)
 
 
-def make_agent(name: str, observation_space: Any, action_space: Any, config: Any = None) -> "Agent":
+def make_agent(
+    name: str, observation_space: "Space", action_space: "Space", config: object = None
+) -> "Agent":
     """The agent `name` for the spaces of one environment. Raises `ConfigError`."""
     entry = agent_entry(name)
     if config is not None and not isinstance(config, entry.config):
@@ -101,7 +104,7 @@ def make_agent(name: str, observation_space: Any, action_space: Any, config: Any
 
 
 def register_agent(
-    name: str, factory: Callable[..., Any], *, config: type, summary: str = ""
+    name: str, factory: "Callable[..., Agent]", *, config: type, summary: str = ""
 ) -> None:
     """Adds an agent: `factory(observation_space, action_space, config) -> Agent`. Raises
     `ConfigError` if the name is taken.

@@ -6,12 +6,12 @@ half of it. Bootstraps from the final observation at time limits.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import ActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
@@ -47,7 +47,11 @@ def a2c_loss(config: A2CConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
+        agent: ActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: OnPolicyBatch,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         policy_loss = -(batch.advantage * policy.log_prob(batch.action)).mean()

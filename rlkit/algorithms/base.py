@@ -47,7 +47,8 @@ class Algorithm:
 
     `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
     the parts that were passed with the config; `check(agent, env)` raises a `ConfigError` if the
-    algorithm cannot work with them.
+    algorithm cannot work with them; agents that carry state between steps are refused unless
+    `learns_through_carry`.
     """
 
     collector: Collector
@@ -59,6 +60,7 @@ class Algorithm:
     spec: tuple[str, Any] | None = None
     custom: tuple[str, ...] = ()
     check: Callable[[Any, EnvAdapter], None] | None = None
+    learns_through_carry: bool = False
 
     def env_steps_per_iteration(self, env: EnvAdapter) -> int:
         """Environment steps in one iteration, over all environments."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from rlkit.agents.base import ActorCriticAgent, StateValueAgent
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
@@ -109,7 +110,7 @@ class OnPolicyBatchBuilder:
 
     def ingest(
         self,
-        agent: Any,
+        agent: ActorCriticAgent,
         learner: LearnerState,
         memory: Memory,
         rollout: Rollout,
@@ -249,7 +250,9 @@ def as_fraction(updates_per_step: float) -> Fraction:
     return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
 
-def next_values(agent: Any, learner: LearnerState, rollout: Rollout, value: Array) -> Array:
+def next_values(
+    agent: StateValueAgent, learner: LearnerState, rollout: Rollout, value: Array
+) -> Array:
     """Values of the true successors, [T, N].
 
     Within an episode the successor is the next row; only where the time limit cut an episode, and

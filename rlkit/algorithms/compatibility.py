@@ -6,6 +6,7 @@ import numpy as np
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
+from rlkit.algorithms.agent_checks import check_carry
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
@@ -35,6 +36,7 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             f"the agent fails on observations of {env.observation_space}: {error}; build it with"
             " the spaces of this environment"
         ) from error
+    check_carry(algorithm, agent, env.num_envs)
     if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
         raise SpaceError(
             f"the agent's actions are {action.dtype}{list(action.shape)}, "

@@ -11,13 +11,13 @@ loss, which is that of `sac`.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import DiscreteSoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig
@@ -51,7 +51,7 @@ def discrete_sac(
         critic_loss(config),
         actor_loss(config),
         overrides,
-        needs=("log_probs", "q_values", "index"),
+        needs=DiscreteSoftActorCriticAgent,
         agent="discrete_soft_actor_critic",
     )
 
@@ -65,7 +65,11 @@ def critic_loss(config: DiscreteSACConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: DiscreteSoftActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: Replayed,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.next_obs)  # [M, A]
         next_q = agent.q_values(target_params["critic"], batch.next_obs).min(0)
@@ -87,7 +91,11 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: DiscreteSoftActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: Replayed,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.obs)
         q_values = jax.lax.stop_gradient(agent.q_values(params["critic"], batch.obs).min(0))

@@ -8,13 +8,13 @@ Dueling networks (Wang et al. 2016) and exploration are the agent's affair, see 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import QAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
@@ -53,14 +53,13 @@ def dqn(
         process_gradients=process_gradients,
     )
     target = TargetUpdate(period=config.target_period)
-    needs = ("q_values", "index")
     return off_policy(
         "dqn",
         config,
         (descent,),
         target,
         overrides,
-        needs=needs,
+        needs=QAgent,
         agent="q_network",
         check=check_values,
     )
@@ -72,7 +71,7 @@ def dqn_loss(config: DQNConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: QAgent, params: Params, target_params: Params, batch: Replayed, key: Key
     ) -> tuple[Array, Metrics]:
         q_values = agent.q_values(params, batch.obs)  # [M, A]
         value = at_index(q_values, agent.index(batch.action))

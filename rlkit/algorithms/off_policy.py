@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit.agents.base import Agent, QAgent
+from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
@@ -17,7 +19,7 @@ from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.updaters import Updater
-from rlkit.algorithms.wiring import Overrides, check_methods
+from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
@@ -32,7 +34,7 @@ def off_policy(
     target: TargetUpdate | None,
     overrides: Overrides,
     *,
-    needs: tuple[str, ...] = (),
+    needs: type = Agent,
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
     simultaneous: bool = False,
@@ -40,12 +42,12 @@ def off_policy(
     """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from
     it, `simultaneous` or in order.
 
-    `needs` are the methods that the losses call; `agent` names the one to suggest where they are
-    missing.
+    `needs` is the family of agents that the losses call (see `agents/base.py`); `agent` names the
+    one to suggest for an agent of another.
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
-        check_methods(name, given, needs, agent)
+        check_family(name, given, needs, agent)
         if check is not None:
             check(given, env)
         check_ratio(config, env.num_envs)
@@ -100,7 +102,7 @@ def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Met
     return (weight * errors).mean(), metrics
 
 
-def check_bounds(agent: Any, env: EnvAdapter) -> None:
+def check_bounds(agent: Agent, env: EnvAdapter) -> None:
     """Raises `SpaceError` where the agent was built for other bounds of actions than those of
     `env`.
     """
@@ -131,7 +133,7 @@ def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
     )
 
 
-def check_values(agent: Any, env: EnvAdapter) -> None:
+def check_values(agent: QAgent, env: EnvAdapter) -> None:
     """Raises `ConfigError` where an agent that acts on these observations does not value every
     action of them by `q_values(params, obs)`, as critics of given actions do not.
     """

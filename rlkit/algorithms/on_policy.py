@@ -5,6 +5,8 @@ rollout.
 from collections.abc import Callable
 from typing import Any
 
+from rlkit.agents.base import ActorCriticAgent
+from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import (
     BatchBuilder,
@@ -15,7 +17,7 @@ from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.updaters import Updater
-from rlkit.algorithms.wiring import Overrides, check_methods
+from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.optimizers import optimizer_of
@@ -28,7 +30,7 @@ def on_policy(
     batch_builder: BatchBuilder,
     overrides: Overrides,
     *,
-    needs: tuple[str, ...],
+    needs: type,
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
@@ -39,7 +41,7 @@ def on_policy(
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
-        check_methods(name, given, needs, agent)
+        check_family(name, given, needs, agent)
         if not isinstance(config, A2CConfig):
             check_minibatches(config, env.num_envs)
         if check is not None:
@@ -75,7 +77,7 @@ def policy_gradient(
 ) -> Algorithm:
     """The `on_policy` algorithm of an actor-critic, whose advantages are estimated by GAE."""
 
-    def check(agent: Any, env: EnvAdapter) -> None:
+    def check(agent: ActorCriticAgent, env: EnvAdapter) -> None:
         require(
             not config.normalize_advantages
             or config.num_steps * env.num_envs // minibatches.num_minibatches > 1,
@@ -90,7 +92,13 @@ def policy_gradient(
         normalize_advantages=config.normalize_advantages,
         process_batch=overrides.process_batch,
     )
-    needs = ("policy_and_value", "value")
     return on_policy(
-        name, config, loss, builder, overrides, needs=needs, agent="actor_critic", check=check
+        name,
+        config,
+        loss,
+        builder,
+        overrides,
+        needs=ActorCriticAgent,
+        agent="actor_critic",
+        check=check,
     )

@@ -6,11 +6,11 @@ truncated episode bootstraps from its true final observation.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import optax
 from jax import Array
 
+from rlkit.agents.base import ActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessBatch
 from rlkit.algorithms.configs import PPOConfig
@@ -54,7 +54,11 @@ def ppo_loss(config: PPOConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: OnPolicyBatch, key: Key
+        agent: ActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: OnPolicyBatch,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         policy, value = agent.policy_and_value(params, batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob

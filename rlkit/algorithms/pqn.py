@@ -16,6 +16,7 @@ import optax
 from flax import struct
 from jax import Array
 
+from rlkit.agents.base import QAndStateValueAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import (
     Minibatches,
@@ -72,9 +73,14 @@ def pqn(
         ),
         process_batch=process_batch,
     )
-    needs = ("q_values", "value", "index")
     return on_policy(
-        "pqn", config, pqn_loss, builder, overrides, needs=needs, agent="normalized_q_network"
+        "pqn",
+        config,
+        pqn_loss,
+        builder,
+        overrides,
+        needs=QAndStateValueAgent,
+        agent="normalized_q_network",
     )
 
 
@@ -87,7 +93,7 @@ class QBatch(struct.PyTreeNode, kw_only=True):
 
 
 def pqn_loss(
-    agent: Any, params: Params, target_params: Params, batch: QBatch, key: Key
+    agent: QAndStateValueAgent, params: Params, target_params: Params, batch: QBatch, key: Key
 ) -> tuple[Array, Metrics]:
     """The squared error of Q(s, a) against the λ-return, averaged over the batch."""
     value = at_index(agent.q_values(params, batch.obs), agent.index(batch.action))
@@ -112,7 +118,7 @@ class QLambdaBatchBuilder:
 
     def ingest(
         self,
-        agent: Any,
+        agent: QAndStateValueAgent,
         learner: LearnerState,
         memory: Memory,
         rollout: Rollout,

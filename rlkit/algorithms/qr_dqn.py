@@ -8,13 +8,13 @@ the error of the mean) are options that it has not.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import QuantileAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import QRDQNConfig
@@ -53,9 +53,14 @@ def qr_dqn(
         process_gradients=process_gradients,
     )
     target = TargetUpdate(period=config.target_period)
-    needs = ("quantiles", "index")
     return off_policy(
-        "qr_dqn", config, (descent,), target, overrides, needs=needs, agent="quantile_network"
+        "qr_dqn",
+        config,
+        (descent,),
+        target,
+        overrides,
+        needs=QuantileAgent,
+        agent="quantile_network",
     )
 
 
@@ -67,7 +72,7 @@ def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: QuantileAgent, params: Params, target_params: Params, batch: Replayed, key: Key
     ) -> tuple[Array, Metrics]:
         quantiles = at_index(
             agent.quantiles(params, batch.obs), agent.index(batch.action)

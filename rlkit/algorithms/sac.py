@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import SoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
@@ -54,7 +55,7 @@ def sac(
         critic_loss(config),
         actor_loss(config),
         overrides,
-        needs=("policy", "q_values", "to_unit"),
+        needs=SoftActorCriticAgent,
         agent="soft_actor_critic",
         check=check_bounds,
     )
@@ -67,7 +68,7 @@ def soft_off_policy(
     actor: LossFn,
     overrides: Overrides,
     *,
-    needs: tuple[str, ...],
+    needs: type,
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
@@ -111,7 +112,11 @@ def critic_loss(config: SACConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: SoftActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: Replayed,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         next_action, log_prob = agent.policy(params["actor"], batch.next_obs).sample_and_log_prob(
             key
@@ -132,7 +137,11 @@ def actor_loss(config: SACConfig) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: SoftActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: Replayed,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         action, log_prob = agent.policy(params["actor"], batch.obs).sample_and_log_prob(key)
         q_value = agent.q_values(jax.lax.stop_gradient(params["critic"]), batch.obs, action).min(0)

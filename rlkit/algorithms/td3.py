@@ -9,13 +9,13 @@ Exploration is the agent's affair.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import DeterministicActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import TD3Config
@@ -62,7 +62,7 @@ def td3(
         (step("critic", critic_loss(config), 1), step("actor", actor_loss, config.policy_delay)),
         TargetUpdate(groups=("actor", "critic"), tau=config.tau, every=config.policy_delay),
         overrides,
-        needs=("act", "q_values", "to_unit"),
+        needs=DeterministicActorCriticAgent,
         agent="deterministic_actor_critic",
         check=check_bounds,
     )
@@ -76,7 +76,11 @@ def critic_loss(config: TD3Config) -> LossFn:
     """
 
     def loss(
-        agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+        agent: DeterministicActorCriticAgent,
+        params: Params,
+        target_params: Params,
+        batch: Replayed,
+        key: Key,
     ) -> tuple[Array, Metrics]:
         next_action = smoothed(agent.act(target_params["actor"], batch.next_obs), config, key)
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
@@ -99,7 +103,11 @@ def smoothed(unit_action: Action, config: TD3Config, key: Key) -> Action:
 
 
 def actor_loss(
-    agent: Any, params: Params, target_params: Params, batch: Replayed, key: Key
+    agent: DeterministicActorCriticAgent,
+    params: Params,
+    target_params: Params,
+    batch: Replayed,
+    key: Key,
 ) -> Array:
     """Minus the first critic at the actor's own actions (the deterministic policy gradient, line 11
     of Algorithm 1).

@@ -1,14 +1,12 @@
-"""What the factories of all algorithms share: overrides of their parts, checks of their agents."""
+"""What the factories of all algorithms share: overrides of their parts."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import optax
 
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.gradient_step import LossFn
-from rlkit.errors import ConfigError
 from rlkit.types import PyTree
 
 
@@ -28,15 +26,4 @@ class Overrides:
             field.name
             for field in dataclasses.fields(self)
             if getattr(self, field.name) is not None
-        )
-
-
-def check_methods(name: str, given: Any, needs: tuple[str, ...], agent: str) -> None:
-    """Raises `ConfigError` where the agent `given` lacks a method that the algorithm `name` calls;
-    `agent` names one that has them.
-    """
-    if any(not hasattr(given, method) for method in needs):
-        raise ConfigError(
-            f"{name} needs an agent with {', '.join(f'`{method}`' for method in needs)}, got"
-            f" {type(given).__name__}; use rlkit.{agent}(env.observation_space, env.action_space)"
         )

@@ -267,7 +267,7 @@ def test_torsos_with_hidden_state_are_refused(torso, share):
     with pytest.raises(
         ConfigError,
         match=(
-            r"keeps .* beside its parameters; use layers .*LayerNorm rather than BatchNorm, no"
+            r"keeps .* besides its parameters; use layers .*LayerNorm rather than BatchNorm, no"
             r" Dropout"
         ),
     ):

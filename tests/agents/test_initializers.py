@@ -7,7 +7,9 @@ import pytest
 from flax import nnx
 
 from rlkit.agents.initializers import draw_frames, orthogonal
-from rlkit.agents.networks import MLP, Linear, make_network
+from rlkit.agents.layers import MLP, Linear
+from rlkit.agents.networks import make_network
+from rlkit.errors import ConfigError
 
 
 def as_matrix(kernel) -> np.ndarray:
@@ -94,35 +96,107 @@ def test_layers_of_a_network_are_orthogonal_and_differ(key):
     assert all(np.abs(kernels[1] - other).max() > 0.1 for other in kernels[2:])
 
 
-def test_members_of_a_mapped_layer_differ(key):
-    """Under `nnx.vmap` the layer asks once for what three need, so that none can be had from
-    outside.
-    """
+def mapped(out_axes=0):
+    """Three networks as one, whose layers are mapped by `vmap`."""
 
-    @nnx.split_rngs(splits=3)
-    @nnx.vmap
     def build(rngs):
-        return MLP(4, (8, 8), "tanh", rngs=rngs)
+        @nnx.split_rngs(splits=3)
+        @nnx.vmap(out_axes=out_axes)
+        def three(rngs):
+            return MLP(4, (8, 8), "tanh", layer_norm=True, rngs=rngs)
 
-    kernels = np.asarray(make_network(build).init(key)["layers"][1]["kernel"])
-    assert kernels.shape == (3, 8, 8)
+        return three(rngs)
+
+    return make_network(build)
+
+
+def test_members_of_a_mapped_layer_differ(key):
+    params = mapped().init(key)
+    assert {x.shape for x in jax.tree.leaves(params)} == {(3, 8), (3, 4, 8), (3, 8, 8)}
+    kernels = np.asarray(params["layers"][1]["kernel"])
     assert np.abs(kernels[0] - kernels[1]).max() > 0.1
     for kernel in kernels:
         np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(8), atol=1e-5)
+    np.testing.assert_array_equal(params["layers"][1]["bias"], 0.0)
 
 
-def test_a_module_that_asks_for_other_weights_later(key):
-    """One that is not built alike each time gets frames of its own, of the shapes that it
-    asks for.
-    """
-    sizes = [8, 5, 5]
+def test_a_layer_that_is_mapped_along_another_axis_is_refused():
+    with pytest.raises(ConfigError, match=r"\[8\] of a layer were mapped to \[8, 3\]; .*out_axes"):
+        mapped(out_axes=1)
+
+
+class Loop(nnx.Module):
+    """Ours and Flax's layers, built within a loop over keys."""
+
+    def __init__(self, rngs):
+        def member(key):
+            rngs = nnx.Rngs(key)
+            return nnx.state([MLP(4, (8, 8), "tanh", rngs=rngs), nnx.Linear(8, 2, rngs=rngs)])
+
+        self.members = nnx.data(jax.lax.map(member, jax.random.split(rngs.params(), 3)))
+
+
+def test_layers_that_are_built_in_a_loop(key):
+    params = make_network(Loop).init(key)["members"]
+    for kernels in (params[0]["layers"][1]["kernel"], params[1]["kernel"]):
+        assert np.isfinite(kernels).all()
+        assert np.abs(np.asarray(kernels[0] - kernels[1])).max() > 0.1
+    for kernel in np.asarray(params[0]["layers"][1]["kernel"]):
+        np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(8), atol=1e-5)
+
+
+def test_a_module_of_described_layers_is_built_once(key):
+    built = []
 
     def build(rngs):
-        size = sizes.pop(0) if sizes else 3
-        return Linear(size, size, rngs=rngs)
+        built.append(rngs)
+        return MLP(4, (8, 8), "tanh", rngs=rngs)
 
-    kernel = as_matrix(make_network(build).init(key)["kernel"])
-    np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-5)
+    network = make_network(build)
+    for seed in (0, 1):
+        network.init(jax.random.key(seed))
+    assert len(built) == 1
+
+
+class Mixed(nnx.Module):
+    """A layer of ours, one of Flax's, and one of ours whose weights the module sets itself."""
+
+    def __init__(self, rngs):
+        self.ours = Linear(4, 8)
+        self.theirs = nnx.Linear(8, 8, rngs=rngs)
+        self.set = Linear(8, 2)
+        self.set.bias[...] = jnp.full(2, 3.0)
+        self.set.kernel[...] = jnp.ones((8, 2))
+
+    def __call__(self, x):
+        return self.set(self.theirs(self.ours(x)))
+
+
+@pytest.mark.parametrize("how", [lambda init: init, jax.jit], ids=["eager", "jit"])
+def test_other_layers_are_initialised_by_themselves(how):
+    network = make_network(Mixed)
+    one, again, other = (how(network.init)(jax.random.key(seed)) for seed in (0, 0, 1))
+    jax.tree.map(np.testing.assert_array_equal, one, again)
+    for name in ("ours", "theirs"):
+        assert np.abs(np.asarray(one[name]["kernel"] - other[name]["kernel"])).max() > 0.1
+    # as Flax draws it from the second half of the key
+    rngs = nnx.Rngs(jax.random.split(jax.random.key(0))[1])
+    wanted = nnx.Linear(8, 8, rngs=rngs).kernel[...]
+    np.testing.assert_allclose(one["theirs"]["kernel"], wanted, rtol=1e-6)
+    kernel = as_matrix(one["ours"]["kernel"])
+    np.testing.assert_allclose(kernel @ kernel.T, np.eye(4), atol=1e-5)
+    assert network.apply(one, jnp.ones((5, 4))).shape == (5, 2)
+
+
+def test_weights_that_a_module_sets_itself_stay(key):
+    params = make_network(Mixed).init(key)["set"]
+    np.testing.assert_array_equal(params["bias"], 3.0)
+    np.testing.assert_array_equal(params["kernel"], 1.0)
+
+
+def test_a_layer_that_no_network_holds_is_not_a_number():
+    """Rather than zeros, with which something would be learned."""
+    assert np.isnan(Linear(4, 2)(jnp.ones((1, 4)))).all()
 
 
 def test_an_initializer_with_a_key_of_its_own_keeps_it():

@@ -144,7 +144,7 @@ def test_misfits_are_refused(make_env, make_agent):
     env = make_env()
     with pytest.raises(
         ConfigError,
-        match=r"pqn needs an agent with `q_values`, .*, got ActorCritic; .*normalized_q_network\(",
+        match=r"pqn needs an agent with `q_values`, .*, got ActorCritic .*normalized_q_network\(",
     ):
         check_compatible(pqn(SMALL), make_agent(env), env)
     agent = normalized_q_network(env.observation_space, env.action_space)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.agents.networks import Linear, make_network
+from rlkit.agents.layers import Linear
+from rlkit.agents.networks import make_network
 from rlkit.xla_cpu.matmul import NARROW, SMALL, matmul
 
 pytestmark = pytest.mark.fast
@@ -117,7 +118,7 @@ def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(in
 
 
 def test_layers_of_networks_are_such_products():
-    network = make_network(lambda rngs: Linear(64, 2, scale=1.0, rngs=rngs))
+    network = make_network(lambda rngs: Linear(64, 2, scale=1.0))
     params = network.init(jax.random.key(0))
     np.testing.assert_allclose(
         network.apply(params, jnp.eye(64)), params["kernel"]

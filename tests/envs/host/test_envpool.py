@@ -403,7 +403,10 @@ def test_an_unknown_name_gets_a_hint():
 @pytest.mark.parametrize(
     "kwargs, problem",
     [
-        ({"frame_skips": 4}, r"unexpected keyword argument 'frame_skips'.*; it takes .*frame_skip=4"),
+        (
+            {"frame_skips": 4},
+            r"unexpected keyword argument 'frame_skips'.*; it takes .*frame_skip=4",
+        ),
         (
             {"frame_skip": "four"},
             r"^envpool/Pong-v5 refuses its arguments: [^\n]*; it takes .*frame_skip=4[^\n]*$",

@@ -40,7 +40,7 @@ def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
         host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
     else:
         device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
-    algorithm = tiny.algorithm(name, **settings)
+    algorithm = dataclasses.replace(tiny.algorithm(name, **settings), learns_through_carry=counting)
     return tuple(
         RLModule(
             env=env,

@@ -38,12 +38,10 @@ def program_of(
         HostCounter if acts_in(name, HostCounter().action_space) else HostStairs, 4
     )
     agent = agent_for(env, counting=counting, algorithm=name)
-    module = RLModule(
-        env=env,
-        agent=agent,
-        algorithm=tiny.algorithm(name, num_steps=1, **settings),
-        total_steps=1000.0,
+    algorithm = dataclasses.replace(
+        tiny.algorithm(name, num_steps=1, **settings), learns_through_carry=counting
     )
+    module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
     return HostProgram(module, compiler=Compiler(num_seeds), epochs=EPOCHS, overlap=overlap)
 
 

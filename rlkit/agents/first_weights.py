@@ -1,0 +1,110 @@
+"""First weights as data: a layer says what its parameters start as, and one function draws those of
+a whole network.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from rlkit.agents.initializers import as_kernel, draw_frames, frame_shape
+from rlkit.errors import require
+from rlkit.types import Key
+
+Name = TypeVar("Name", bound=Hashable)
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstWeights:
+    """What a parameter of `shape` starts as: "orthogonal" rows or columns times `scale`, or
+    "constant", every number `scale`.
+    """
+
+    shape: Shape
+    distribution: Literal["orthogonal", "constant"]
+    scale: float
+    # counts layers in the order in which they were made, which is that of their draws
+    number: int = dataclasses.field(default_factory=itertools.count().__next__, compare=False)
+
+
+class DescribedParam(nnx.Param):
+    """A parameter that says what it starts as. It is NaN until `make_network` has drawn it.
+
+    A module that sets a value itself keeps that value.
+    """
+
+    def set_value(self, value: Any, **index: Any) -> None:
+        if self.has_metadata("first_weights"):
+            self.del_metadata("first_weights")
+        super().set_value(value, **index)
+
+
+def described(
+    shape: Shape, distribution: Literal["orthogonal", "constant"], scale: float
+) -> nnx.Param:
+    """A parameter that starts as `FirstWeights` say, for a module that `make_network` builds."""
+    wanted = FirstWeights(shape, distribution, scale)
+    return DescribedParam(jnp.full(shape, jnp.nan, jnp.float32), first_weights=wanted)
+
+
+def descriptions(
+    params: Mapping[Name, nnx.Variable],
+) -> dict[Name, tuple[FirstWeights, Shape]]:
+    """What each parameter starts as, and its shape, which has axes in front where its layer was
+    mapped by `vmap`; those that have a value of their own are left out.
+
+    Raises `ConfigError` for a layer that was mapped along another axis.
+    """
+    wanted = {
+        name: (first, param.shape)
+        for name, param in params.items()
+        if (first := param.get_metadata("first_weights", None)) is not None
+    }
+    for first, shape in wanted.values():
+        require(
+            shape[len(shape) - len(first.shape) :] == first.shape,
+            f"weights {list(first.shape)} of a layer were mapped to {list(shape)}",
+            "put the mapped axis first (out_axes=0)",
+        )
+    return wanted
+
+
+def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
+    """The first weights of all parameters that `descriptions` lists; the key is consumed."""
+    orthogonal = sorted(
+        (name for name, (first, _) in wanted.items() if first.distribution == "orthogonal"),
+        key=lambda name: wanted[name][0].number,
+        reverse=True,  # equal shapes are drawn from the last layer to the first
+    )
+    shapes = [
+        frame_shape(wanted[name][0].shape)
+        for name in orthogonal
+        for _ in range(_num_members(*wanted[name]))
+    ]
+    frames = iter(draw_frames(key, shapes))
+    weights = {
+        name: jnp.full(shape, first.scale, jnp.float32)
+        for name, (first, shape) in wanted.items()
+        if first.distribution == "constant"
+    }
+    for name in orthogonal:
+        first, shape = wanted[name]
+        members = list(itertools.islice(frames, _num_members(first, shape)))
+        weights[name] = _kernel(members, first, shape)
+    return weights
+
+
+def _num_members(first: FirstWeights, shape: Shape) -> int:
+    return math.prod(shape[: len(shape) - len(first.shape)])
+
+
+def _kernel(frames: Sequence[Array], first: FirstWeights, shape: Shape) -> Array:
+    """One kernel, or all members of a mapped layer."""
+    kernels = [as_kernel(frame, first.shape, first.scale) for frame in frames]
+    return kernels[0] if shape == first.shape else jnp.stack(kernels).reshape(shape)

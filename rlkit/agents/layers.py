@@ -1,0 +1,181 @@
+"""Layers: `Linear` and `MLP`, `Conv` and `CNN`. Their first weights are drawn by `make_network`."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from rlkit.agents.first_weights import described
+from rlkit.errors import require
+from rlkit.xla_cpu.matmul import matmul
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+}
+
+
+class Activation(nnx.Module):
+    """What follows a layer of `features`: the non-linearity, with `layer_norm` behind a
+    normalisation over the last axis.
+
+    Of images that is each pixel's channels, as in purejaxql (CleanRL's PQN for Atari normalises
+    over pixels as well).
+    """
+
+    def __init__(self, name: str, features: int, *, layer_norm: bool, rngs: nnx.Rngs):
+        self.name = name
+        self.norm = nnx.LayerNorm(features, rngs=rngs) if layer_norm else None
+
+    def __call__(self, x: Array) -> Array:
+        return ACTIVATIONS[self.name](self.norm(x) if self.norm else x)
+
+
+class Linear(nnx.Module):
+    """A linear layer, [..., in_features] -> [..., out_features], for modules that `make_network`
+    builds: it draws orthogonal weights times `scale`; until then they are NaN.
+
+    Computed by `xla_cpu.matmul`. Its parameters have the names of those of `nnx.Linear`, which is
+    slower to trace.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0):
+        self.kernel = described((in_features, out_features), "orthogonal", scale)
+        self.bias = described((out_features,), "constant", 0.0)
+
+    def __call__(self, x: Array) -> Array:
+        bias = self.bias[...].reshape((1,) * (x.ndim - 1) + (-1,))
+        return matmul(x, self.kernel[...]) + bias
+
+
+class MLP(nnx.Module):
+    """Fully connected layers, each followed by the activation: [..., in_features] -> [...,
+    hidden_sizes[-1]].
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        *,
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        sizes = [in_features, *hidden_sizes]
+        self.layers = nnx.List(
+            [Linear(a, b, scale=math.sqrt(2)) for a, b in itertools.pairwise(sizes)]
+        )
+        self.activations = nnx.List(
+            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes]
+        )
+
+    def __call__(self, x: Array) -> Array:
+        for layer, activation in zip(self.layers, self.activations, strict=True):
+            x = activation(layer(x))
+        return x
+
+
+class Conv(nnx.Module):
+    """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w,
+    out_channels].
+
+    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and
+    above all its gradient are far slower inside a compiled loop (measured in docs/design.md).
+    Kernels that are a multiple of their stride are first folded into channels.
+    """
+
+    def __init__(self, channels: int, out_channels: int, kernel: int, stride: int):
+        shape = (kernel, kernel, channels, out_channels)
+        self.kernel = described(shape, "orthogonal", math.sqrt(2))
+        self.bias = described((out_channels,), "constant", 0.0)
+        self.size, self.stride = kernel, stride
+
+    def __call__(self, x: Array) -> Array:
+        k, s = self.size, self.stride
+        kernel = self.kernel[...]
+        height, width = (x.shape[1] - k) // s + 1, (x.shape[2] - k) // s + 1
+        x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
+        if s > 1 and k % s == 0:
+            x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
+        patches = [
+            x[:, i : i + s * (height - 1) + 1 : s, j : j + s * (width - 1) + 1 : s]
+            for i in range(k)
+            for j in range(k)
+        ]
+        return (
+            jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1])
+            + self.bias[...]
+        )
+
+
+def _fold_image(x: Array, s: int) -> Array:
+    """[B, H, W, C] -> [B, H/s, W/s, s·s·C]"""
+    b, h, w, c = x.shape
+    return (
+        x.reshape(b, h // s, s, w // s, s, c)
+        .transpose(0, 1, 3, 2, 4, 5)
+        .reshape(b, h // s, w // s, s * s * c)
+    )
+
+
+def _fold_kernel(kernel: Array, s: int) -> Array:
+    """[k, k, C, O] -> [k/s, k/s, s·s·C, O]"""
+    k, _, c, o = kernel.shape
+    return (
+        kernel.reshape(k // s, s, k // s, s, c, o)
+        .transpose(0, 2, 1, 3, 4, 5)
+        .reshape(k // s, k // s, s * s * c, o)
+    )
+
+
+class CNN(nnx.Module):
+    """Convolutions over images [B, H, W, C], flattened to [B, features].
+
+    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one
+    3x3 layer of 16 channels, as for MinAtar (Young & Tian 2019).
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, ...],
+        activation: str,
+        *,
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        height, width, channels = image_shape
+        large = min(height, width) >= 36
+        plan = (
+            ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
+        )  # (channels, kernel, stride)
+        require(
+            min(height, width) >= 3,
+            f"images {image_shape} are too small to convolve",
+            'set image_encoder="flatten", or give the agent a torso of your own',
+        )
+        layers = []
+        for out_channels, kernel, stride in plan:
+            layers.append(Conv(channels, out_channels, kernel, stride))
+            height, width, channels = (
+                (height - kernel) // stride + 1,
+                (width - kernel) // stride + 1,
+                out_channels,
+            )
+        self.layers = nnx.List(layers)
+        self.activations = nnx.List(
+            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n, _, _ in plan]
+        )
+        self.out_features = height * width * channels
+
+    def __call__(self, x: Array) -> Array:
+        for layer, activation in zip(self.layers, self.activations, strict=True):
+            x = activation(layer(x))
+        return x.reshape(x.shape[0], -1)

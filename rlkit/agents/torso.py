@@ -1,0 +1,124 @@
+"""The default torso, which encodes observations of any space, and networks on top of one."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from gymnasium import spaces
+from jax import Array
+
+from rlkit.agents.layers import CNN, MLP, Linear
+from rlkit.errors import SpaceError
+from rlkit.spaces import Space, is_image, leaves
+from rlkit.types import Obs
+
+
+class Torso(nnx.Module):
+    """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B,
+    ...] -> [B, hidden_sizes[-1]].
+
+    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]),
+    Discrete values become one-hot vectors, everything else is flattened. With `layer_norm`, all
+    layers are normalised before their activation.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        hidden_sizes: Sequence[int],
+        activation: str,
+        *,
+        image_encoder: str = "cnn",
+        layer_norm: bool = False,
+        rngs: nnx.Rngs,
+    ):
+        self.leaves = tuple(leaves(space))
+        convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
+        self.cnns = nnx.List(
+            [
+                (
+                    CNN(leaf.shape or (), activation, layer_norm=layer_norm, rngs=rngs)
+                    if conv
+                    else None
+                )
+                for leaf, conv in zip(self.leaves, convolved, strict=True)
+            ]
+        )
+        features = sum(
+            cnn.out_features if cnn else _flat_size(leaf)
+            for leaf, cnn in zip(self.leaves, self.cnns, strict=True)
+        )
+        self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm, rngs=rngs)
+
+    def __call__(self, obs: Obs) -> Array:
+        parts = []
+        for space, cnn, x in zip(self.leaves, self.cnns, jax.tree.leaves(obs), strict=True):
+            x = encode(space, x)
+            parts.append(cnn(x) if cnn else x.reshape(x.shape[0], -1))
+        return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
+
+
+class WithHead(nnx.Module):
+    """A torso with a linear layer on top: obs [B, ...] -> [B, out_features]."""
+
+    def __init__(
+        self,
+        torso: Callable[[Obs], Array],
+        in_features: int,
+        out_features: int,
+        scale: float,
+    ):
+        self.torso = torso
+        self.head = Linear(in_features, out_features, scale=scale)
+
+    def __call__(self, obs: Obs) -> Array:
+        return self.head(self.torso(obs))
+
+
+class Twins(nnx.Module):
+    """Two networks that share nothing: obs [B, ...] -> both outputs [2, B, ...].
+
+    Two networks rather than one under `vmap`: on a CPU an update of SAC is 4 % faster so.
+    """
+
+    def __init__(self, first: Callable[[Obs], Array], second: Callable[[Obs], Array]):
+        self.first, self.second = first, second
+
+    def __call__(self, obs: Obs) -> Array:
+        return jnp.stack([self.first(obs), self.second(obs)])
+
+
+def encode(space: Space, x: Array) -> Array:
+    """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else
+    becomes [B, features].
+    """
+    if isinstance(space, spaces.Discrete):
+        return jax.nn.one_hot(x - int(space.start), int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        flat, start = x.reshape(x.shape[0], -1), space.start.ravel()
+        return jnp.concatenate(
+            [
+                jax.nn.one_hot(flat[:, i] - int(start[i]), int(n))
+                for i, n in enumerate(space.nvec.ravel())
+            ],
+            axis=-1,
+        )
+    if x.dtype == jnp.uint8:
+        x = x.astype(jnp.float32) / 255.0
+    x = x.astype(jnp.float32)
+    return x if is_image(space) else x.reshape(x.shape[0], -1)
+
+
+def _flat_size(space: Space) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    if space.shape is None:
+        raise SpaceError(
+            f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete,"
+            " MultiBinary, Dict or Tuple"
+        )
+    return math.prod(space.shape)
