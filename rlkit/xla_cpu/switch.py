@@ -34,6 +34,24 @@ def is_on(trick: Trick) -> bool:
     return is_wanted(trick) and jax.default_backend() == "cpu"
 
 
+def may_be_on(trick: Trick) -> bool:
+    """As `is_on`, but True where JAX has not chosen its backend yet, and leaves it so.
+
+    For what runs while only shapes are asked for, as when an agent is made: with the backend,
+    settings of the process would come too late (`enable`).
+    """
+    return is_wanted(trick) and (not has_backend() or is_on(trick))
+
+
+def has_backend() -> bool:
+    """Whether JAX has made its backend; True where this JAX does not say."""
+    try:
+        from jax._src.xla_bridge import backends_are_initialized
+    except ImportError:
+        return True
+    return backends_are_initialized()
+
+
 def is_wanted(trick: Trick) -> bool:
     """Whether the setting leaves the trick on; asks no device.
 
