@@ -99,15 +99,15 @@ def _original_entry() -> Any:
 def _parameters() -> Any:
     """What makes `Traced.lower` use the rule for one program; None where JAX does not let us."""
     found = _primitive_and_rule()
-    if "_private_parameters" not in inspect.signature(jax.stages.Traced.lower).parameters:
+    takes_them = "_private_parameters" in inspect.signature(jax.stages.Traced.lower).parameters
+    if found is None or not takes_them:
         return None
     try:
         from jax._src.interpreters.mlir import LoweringParameters
 
-        parameters = LoweringParameters(override_lowering_rules=(found,))
+        return LoweringParameters(override_lowering_rules=(found,))
     except (ImportError, TypeError):
         return None
-    return None if found is None else parameters
 
 
 def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
