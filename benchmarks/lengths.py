@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[100, 200, 600, 1200, 2000])
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
+    rlkit.xla_cpu.enable()
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds} measures nothing; use 5")
     for length in args.lengths:

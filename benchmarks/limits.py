@@ -33,7 +33,6 @@ import numpy as np
 import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, write
-from rlkit.envs.host.base import compute_inline
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.programs.host_program import HostProgram
 from rlkit.types import TrainState
@@ -327,7 +326,7 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(able):
         parser.error(f"no limits for {', '.join(sorted(unknown))}; choose from {', '.join(able)}")
-    compute_inline()  # as environments on the host do
+    rlkit.xla_cpu.enable()
     when, records, rows, rates = now(), {}, [], []
     squares = {n: product_loop(((n, n), (n, n), (((1,), (0,)), ((), ())))) for n in SQUARES}
     for name in args.tasks or able:

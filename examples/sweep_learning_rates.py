@@ -18,6 +18,7 @@ def main(total_steps: int = 50_000) -> None:
     """Trains on CartPole for about `total_steps` environment steps with each learning rate and
     seed, and prints a table.
     """
+    rlkit.xla_cpu.enable()  # CPU tuning, for a program that no Trainer compiles
     env = rlkit.make_env("gymnax/CartPole-v1", num_envs=4)
     agent = rlkit.actor_critic(env.observation_space, env.action_space)
     num_iterations = max(1, total_steps // (4 * 128))

@@ -3,6 +3,7 @@ from . import algorithms as algorithms
 from . import envs as envs
 from . import ops as ops
 from . import training as training
+from . import xla_cpu as xla_cpu
 from .agents import ActorCritic as ActorCritic
 from .agents import ActorCriticConfig as ActorCriticConfig
 from .agents import Agent as Agent
@@ -61,9 +62,9 @@ from .training import RunConfig as RunConfig
 from .training import Trainer as Trainer
 from .training import TrainerConfig as TrainerConfig
 from .training import build as build
-from .training import compiler_options as compiler_options
 from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy
+from .xla_cpu import compiler_options as compiler_options
 
 __version__: str

@@ -12,9 +12,6 @@ from jax import Array
 
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import RunningStats
-from rlkit.xla_cpu import threefry
-
-threefry.register()  # here, for whatever of rlkit draws imports these nouns
 
 PyTree = Any
 Obs = PyTree  # observations may be any pytree of arrays [N, ...]

@@ -56,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU tuning is on, whatever the suite runs with: for tests of the tricks themselves."""
+    monkeypatch.setenv("RLKIT_CPU_TUNING", "on")
+
+
+@pytest.fixture
 def key():
     """A fresh typed key; split it, do not use it twice."""
     import jax

@@ -196,12 +196,25 @@ def jit_violations(package: Path) -> list[str]:
     return found
 
 
+def process_violations(package: Path) -> list[str]:
+    """Settings of the whole process are those of `xla_cpu`, and the compilation cache."""
+    setters = ("jax.config.update", "register_lowering", "set_threshold")
+    return [
+        f"{name}:{node.lineno}: {ast.unparse(node.func)}"
+        for name, tree in sources(package)
+        if not name.startswith("xla_cpu/") and name != "training/compile/compilation_cache.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(setters)
+    ]
+
+
 CHECKS = {
     "imports go down only": import_violations,
     "rooms stand on those below": room_violations,
     "presets are data": preset_violations,
     "no file can run code": code_loading_violations,
     "jit only in training": jit_violations,
+    "the process is set in xla_cpu": process_violations,
 }
 
 
@@ -241,6 +254,9 @@ BREACHES = [
     (jit_violations, "ops/returns.py", "import jax\n@jax.jit\ndef f(x): return x"),
     (jit_violations, "agents/networks.py", "from flax import nnx\nnnx.jit(print)"),
     (jit_violations, "algorithms/ppo.py", "from jax import jit"),
+    (process_violations, "types.py", "import gc\ngc.set_threshold(1)"),
+    (process_violations, "envs/host/base.py", "import jax\njax.config.update('jax_x', 1)"),
+    (process_violations, "types.py", "mlir.register_lowering(p, rule, platform='cpu')"),
 ]
 
 

@@ -27,6 +27,7 @@ def gradient_steps(output):
 
 
 if __name__ == "__main__":
+    rlkit.xla_cpu.enable()
     serve(
         jitted(build, rlkit.compiler_options),
         mean_return,

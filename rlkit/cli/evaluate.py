@@ -60,8 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
+    from rlkit.xla_cpu import enable
 
     enable_compilation_cache()
+    enable()
     policy = load_policy(chosen.run_dir, which=chosen.checkpoint, seed_index=chosen.seed_index)
     result = policy.evaluate(chosen.episodes, seed=chosen.seed, num_envs=chosen.num_envs)
     print(_as_json(policy, result) if chosen.json else _as_table(policy, result))

@@ -2,7 +2,6 @@
 known to be right.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -10,10 +9,8 @@ from importlib import import_module
 
 from rlkit import __version__
 from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
+from rlkit.xla_cpu.process import raise_gc_thresholds
 
-# When the garbage collector looks. A start makes half a million objects that stay: with Python's
-# own (700, 10, 10) it looks at all of them five times.
-PATIENT = (20_000, 10, 10)
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "resume": "continue a run that was stopped, or extend a finished one",
@@ -54,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     traceback (a bug shows its own, which also exits with 1); 2: a mistake in the input, told in one
     line; 128 + n: stopped by signal n.
     """
-    if argv is None:  # the process is ours
-        gc.set_threshold(*PATIENT)
     try:
+        if argv is None:  # the process is ours
+            raise_gc_thresholds()
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:
         lines = isinstance(error, EnvFailedError)  # with the traceback of the environment

@@ -1,5 +1,4 @@
 from .callbacks import Callback as Callback
-from .compile.aot_compile import compiler_options as compiler_options
 from .config import CheckpointerConfig as CheckpointerConfig
 from .config import LoggerConfig as LoggerConfig
 from .config import Plan as Plan

@@ -109,7 +109,7 @@ class Policy:
                 seed=seed,
             )
             if env.is_jittable:
-                return jax.device_get(jax.jit(evaluator)(self.state))
+                return jax.device_get(Compiler(num_seeds=1)(evaluator)(self.state))
             return HostPlayer(env, self.agent, Compiler(num_seeds=1)).evaluate(
                 self.state, evaluator
             )

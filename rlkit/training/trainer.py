@@ -55,6 +55,7 @@ from rlkit.training.programs.program import Evaluation, Program, make_program
 from rlkit.training.run_config import hparams_to_dict
 from rlkit.types import Key, PyTree, TrainState
 from rlkit.validation import validate
+from rlkit.xla_cpu.process import start_run
 
 EvalFn = Callable[[Any], str | dict[str, float] | None]
 Which = int | Literal["latest", "best"]
@@ -167,6 +168,7 @@ class Trainer:
         callbacks: Sequence[Callback],
         eval_fn: EvalFn | None,
     ) -> None:
+        start_run(on_host=isinstance(module, RLModule) and not module.env.is_jittable)
         require(
             not config.deterministic or os.environ.get("NPROC") == "1",
             "deterministic=True, but this process may compute on several threads, whose results"

@@ -11,6 +11,7 @@ from jax.extend.core import Literal
 
 from rlkit.errors import require
 from rlkit.xla_cpu.packing import NoPacking, Packing
+from rlkit.xla_cpu.switch import is_on
 
 PyTree = Any
 
@@ -76,6 +77,9 @@ def renewed_if(
         f"a state of {structure} was renewed to one of {jax.tree.structure(shapes[0])}",
         "let `update` of the optimiser return a state of the structure that it is given",
     )
+    if not is_on("conditional-update"):
+        new, result = renew(old)
+        return jax.tree.map(lambda new, old: jnp.where(valid, new, old), new, old), result
     jaxpr, old_leaves = traced.jaxpr, jax.tree.leaves(old)
     state_variables, result_variables = (
         jaxpr.outvars[: len(old_leaves)],

@@ -1,5 +1,5 @@
-"""Products of matrices on a CPU: which are small, and a gradient by the weights that is fast where
-a layer is narrow.
+"""Matrix products on a CPU: which are small, and a gradient with respect to the weights that is
+fast where a layer is narrow.
 """
 
 import math
@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-NARROW = 32  # the fewer of inputs and outputs; this and the next were measured in docs/design.md
-SMALL = 64  # the more of them
+from rlkit.xla_cpu.switch import is_on, may_be_on
+
+NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in docs/design.md
+SMALL = 64  # the larger of them
 SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
 
 
@@ -19,12 +21,12 @@ def computes_little(params: Any, rows: int) -> bool:
     """Whether a batch of so many rows takes products with these parameters (a pytree of arrays)
     that are all small.
 
-    Then, on a CPU, a program had best run on one thread, and copying counters and parameters can
-    cost as much as learning. Always False on other devices, and where a parameter has more than two
-    axes, as those of convolutions. Seeds that are mapped are not counted.
+    Then copying counters and parameters can cost as much as learning on a CPU, so that loops pack
+    them. False on other devices, where the trick "packing" is off, and where a parameter has more
+    than two axes, as those of convolutions. Seeds that are mapped are not counted.
     """
     leaves = jax.tree.leaves(params)
-    if jax.default_backend() != "cpu" or any(len(jnp.shape(x)) > 2 for x in leaves):
+    if not is_on("packing") or any(len(jnp.shape(x)) > 2 for x in leaves):
         return False
     return all(math.prod(jnp.shape(x)) * rows <= SMALL_PRODUCT for x in leaves)
 
@@ -32,16 +34,16 @@ def computes_little(params: Any, rows: int) -> bool:
 def matmul(x: Array, weights: Array) -> Array:
     """`x @ weights`: [..., I] and [I, O] -> [..., O].
 
-    The gradient by the weights sums over the batch, the first axis of both factors. On a CPU XLA
-    computes such a product more slowly than one without a transposition, and on its pool of
-    threads, so that what follows waits for another thread. Where the fewer of inputs and outputs
-    are up to `NARROW`, or the more of them up to `SMALL`, the factor with fewer columns (x, or the
-    gradient by the output) is therefore transposed first, into a buffer of its own. Every
-    derivative is that of `x @ weights`, to rounding.
+    The gradient with respect to the weights sums over the batch, the first axis of both factors. On
+    a CPU XLA computes such a product more slowly than one without a transposition, and on its
+    thread pool, so that what follows waits for another thread. Where the smaller of inputs and
+    outputs is at most `NARROW`, or the larger at most `SMALL`, the factor with fewer columns (x, or
+    the gradient with respect to the output) is therefore transposed first, into a buffer of its
+    own. Every derivative is that of `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
     pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
-    if not pays or jax.default_backend() != "cpu":
+    if not pays or not may_be_on("matmul"):
         return x @ weights
     batch = x.shape[:-1]
     return _matmul(x.reshape(math.prod(batch), x.shape[-1]), weights).reshape(*batch, outputs)

@@ -1,48 +1,113 @@
 """JAX's generator of random bits, compiled for a CPU in another way: the same bits, fewer kernels.
 
-JAX has XLA compile the hash as a loop of five iterations that carries a dozen arrays, wherever it
-draws. Where a draw is small, a key, or an action for each of four environments, such a loop is
-dozens of kernels and copies that do next to nothing, and a training step has several. docs/speed.md
-has what it gains to do without. What draws, rlkit or an environment, calls `jax.random` as ever.
+JAX has XLA compile the hash as a loop of five iterations that carries a dozen arrays, wherever a
+program draws. Where a draw is small, a key, or an action for each of four environments, such a
+loop is dozens of kernels and copies that do next to nothing, and a training step has several.
+rlkit's hash is one kernel for up to `SMALL` hashes. More of them, or a number that is known only
+later (`jax.export`), are a loop that carries fewer arrays; JAX's own is out of reach here.
+
+`lower` does so for one program, `register` for all that this process compiles. What draws, rlkit
+or an environment, calls `jax.random` as ever.
 """
 
 import functools
+import inspect
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from rlkit.xla_cpu.switch import is_on
+
 SMALL = 1024  # hashes; all draws as one kernel made PPO slower, for each hash is computed twice
-ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2; used in turns
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2, alternating
 PARITY = np.uint32(0x1BD11BDA)
 ITERATIONS = 5  # of four rounds each
 
 
-def register() -> bool:
-    """Has every program for a CPU that this process compiles from now on draw so; False where this
-    JAX does not let us.
+def lower(traced: Any) -> Any:
+    """`traced.lower()` of a `jax.stages.Traced`, with rlkit's hash where the trick is on.
 
-    More than `SMALL` hashes, or a number that is known only later (`jax.export`), are a loop with
-    fewer arrays (JAX's own is out of reach here). Up to `SMALL` are one kernel.
+    Other programs of the process keep JAX's hash. So does this one where JAX has no lowering rules
+    of a single program, which are no part of its public interface.
     """
+    parameters = _parameters() if is_on("threefry") else None
+    return traced.lower() if parameters is None else traced.lower(_private_parameters=parameters)
+
+
+def register() -> bool:
+    """Gives rlkit's hash to every program that this process lowers for a CPU from now on; False
+    where this JAX has no such hash.
+    """
+    found = _primitive_and_rule()
+    if found is None:
+        return False
+    from jax.interpreters.mlir import register_lowering
+
+    _original_entry()
+    register_lowering(*found, platform="cpu")
+    return True
+
+
+def unregister() -> bool:
+    """Gives JAX's own hash back to programs that are lowered from now on; False where this JAX does
+    not say which it was.
+    """
+    found, original = _primitive_and_rule(), _original_entry()
+    if found is None or original is None:
+        return False
+    from jax.interpreters.mlir import register_lowering
+
+    register_lowering(found[0], original.rule, platform="cpu", inline=original.inline)
+    return True
+
+
+@functools.cache
+def _primitive_and_rule() -> tuple[Any, Any] | None:
+    """JAX's hash and how rlkit lowers it; always the same rule, for JAX caches by it."""
     try:
         from jax.extend.random import threefry2x32_p
-        from jax.interpreters.mlir import lower_fun, register_lowering
+        from jax.interpreters.mlir import lower_fun
     except ImportError:
-        return False
+        return None
     one_kernel, rolled = (
         lower_fun(form, multiple_results=True) for form in (_one_kernel, hash_rolled)
     )
 
-    def lower(context: Any, *operands: Any) -> Any:
+    def rule(context: Any, *operands: Any) -> Any:
         num = math.prod(context.avals_out[0].shape)
         is_small = isinstance(num, int) and num <= SMALL
         return (one_kernel if is_small else rolled)(context, *operands)
 
-    register_lowering(threefry2x32_p, lower, platform="cpu")
-    return True
+    return threefry2x32_p, rule
+
+
+@functools.cache
+def _original_entry() -> Any:
+    """What JAX lowers its hash by on a CPU before `register`; None where it does not say."""
+    found = _primitive_and_rule()
+    try:
+        from jax._src.interpreters.mlir import _platform_specific_lowerings as rules
+    except ImportError:
+        return None
+    return None if found is None else rules["cpu"].get(found[0])
+
+
+def _parameters() -> Any:
+    """What makes `Traced.lower` use the rule for one program; None where JAX does not let us."""
+    found = _primitive_and_rule()
+    takes_them = "_private_parameters" in inspect.signature(jax.stages.Traced.lower).parameters
+    if found is None or not takes_them:
+        return None
+    try:
+        from jax._src.interpreters.mlir import LoweringParameters
+
+        return LoweringParameters(override_lowering_rules=(found,))
+    except (ImportError, TypeError):
+        return None
 
 
 def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
@@ -91,7 +156,7 @@ def _one_kernel(*operands: Array) -> tuple[Array, Array]:
 
 
 def _round(x1: Array, x2: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """The second word is turned by `left` bits, `right` is 32 - `left`. In `lax` alone, which is
+    """The second word is rotated by `left` bits; `right` is 32 - `left`. In `lax` alone, which is
     quicker to trace.
     """
     total = lax.add(x1, x2)

@@ -13,10 +13,11 @@ import rlkit
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags, train
-from rlkit.cli.main import COMMANDS, PATIENT, main
+from rlkit.cli.main import COMMANDS, main
 from rlkit.envs.registry import list_envs
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig, preset, preset_names
+from rlkit.xla_cpu.process import GC_THRESHOLDS
 
 pytestmark = pytest.mark.fast
 
@@ -40,15 +41,19 @@ def test_version(capsys):
     assert said_by(capsys, "--version") == f"rlkit {rlkit.__version__}\n"
 
 
-def test_the_garbage_collector_is_patient_in_processes_of_the_command_alone(monkeypatch):
+def test_gc_thresholds_are_raised_in_processes_of_the_command_alone(monkeypatch):
     before, usual = gc.get_threshold(), (700, 10, 10)
     try:
         gc.set_threshold(*usual)
         main(["--version"])
         assert gc.get_threshold() == usual
         monkeypatch.setattr(sys, "argv", ["rlkit", "--version"])
+        monkeypatch.setenv("RLKIT_CPU_TUNING", "off")
         main()
-        assert gc.get_threshold() == PATIENT
+        assert gc.get_threshold() == usual
+        monkeypatch.setenv("RLKIT_CPU_TUNING", "on")
+        main()
+        assert gc.get_threshold() == GC_THRESHOLDS
     finally:
         gc.set_threshold(*before)
 

@@ -78,6 +78,21 @@ def test_leaves_that_are_equal_unchanged_or_constant():
         assert not valid or (float(result), empty) == (12.0, ())
 
 
+def test_switched_off_it_is_the_choice_afterwards(monkeypatch):
+    optimizer = OPTIMIZERS["chain"]
+    old = optimizer.init(PARAMS)
+
+    def renew(state):
+        return optimizer.update(GRADIENTS, state, PARAMS)[::-1]
+
+    found = {}
+    for setting in ("on", "off"):
+        monkeypatch.setenv("RLKIT_CPU_TUNING", setting)
+        found[setting] = [renewed_if(jnp.asarray(valid), old, renew) for valid in (True, False)]
+    assert_equal([state for state, _ in found["off"]], [state for state, _ in found["on"]])
+    assert_equal(found["off"][0], renew(old))
+
+
 def test_seeds_side_by_side_choose_for_themselves():
     def renew(old):
         new = jnp.square(old)

@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import rlkit.types  # noqa: F401  which registers
+from rlkit.training.compile.aot_compile import Compiler
 from rlkit.xla_cpu import threefry
+from rlkit.xla_cpu.switch import VARIABLE
 from rlkit.xla_cpu.threefry import SMALL, hash_rolled, hash_unrolled
 
 pytestmark = pytest.mark.fast
+JAX_LOWER = jax.stages.Traced.lower
 
 # Known answers of the Random123 library (kat_vectors, threefry2x32, 20 rounds): key, counter,
 # output.
@@ -42,6 +44,16 @@ def draws():
 def drawn():
     return [x.tolist() for x in jax.jit(lambda: list(draws()))()]
 """
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    """The hash in every program of the tests, and JAX's own afterwards."""
+    assert threefry.register()
+    yield
+    assert threefry.unregister()
+
+
 on_cpu = pytest.mark.skipif(jax.default_backend() != "cpu", reason="the lowering is for a CPU")
 
 
@@ -120,18 +132,44 @@ def test_sizes_that_are_known_only_later_and_none():
 
 
 @on_cpu
-def test_using_rlkit_registers():
-    code = """
-import jax, rlkit
-rlkit.PPOConfig
-rlkit.fit
-print(jax.jit(jax.random.bits).lower(jax.random.key(0)).compile().as_text().count(" while("))
-"""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "0"
+@pytest.mark.parametrize("setting", ["on", "off", "no-threefry"])
+def test_one_program_alone(key, monkeypatch, setting):
+    """What a user compiles of the same function, before and after, keeps JAX's hash."""
+    monkeypatch.setenv(VARIABLE, setting)
+    threefry.unregister()
+
+    def draw(k):
+        return jax.random.bits(k, (3,))
+
+    def loops(lower):
+        return lower(jax.jit(draw).trace(key)).compile().as_text().count(" while(")
+
+    counts = [loops(lower) for lower in (JAX_LOWER, threefry.lower, JAX_LOWER)]
+    assert counts == [1, 0 if setting == "on" else 1, 1]
 
 
-def test_a_jax_without_the_primitive_draws_its_own_way(monkeypatch):
-    assert threefry.register()
-    monkeypatch.delattr(jax.extend.random, "threefry2x32_p")
-    assert not threefry.register()
+@on_cpu
+def test_the_compiler_of_a_run_lowers_so(key):
+    threefry.unregister()
+    compiled = Compiler(1)(lambda k: jax.random.bits(k, (3,)))
+    found = compiled(key)
+    assert compiled.executable.as_text().count(" while(") == 0
+    np.testing.assert_array_equal(found, jax.random.bits(key, (3,)))
+
+
+def test_a_jax_without_the_primitive_draws_its_own_way(key, monkeypatch):
+    threefry._primitive_and_rule.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.delattr(jax.extend.random, "threefry2x32_p")
+        assert not threefry.register()
+        assert not threefry.unregister()
+        assert threefry.lower(jax.jit(jax.random.bits).trace(key)).compile()(key)
+    threefry._primitive_and_rule.cache_clear()
+
+
+@on_cpu
+def test_a_jax_without_rules_of_one_program_draws_its_own_way(key, monkeypatch):
+    threefry.unregister()
+    monkeypatch.setattr(threefry, "_parameters", lambda: None)
+    program = threefry.lower(jax.jit(lambda k: jax.random.bits(k)).trace(key)).compile().as_text()
+    assert program.count(" while(") == 1

@@ -46,17 +46,6 @@ class HostAdapter(EnvAdapter, Protocol):
         ...
 
 
-def compute_inline() -> None:
-    """Lets JAX compute on the CPU in the thread that calls, which takes effect if JAX has not
-    computed anything yet.
-
-    By default it hands every program but the tiniest to another thread. Where a small network acts
-    in each step, waking that thread costs several times what the network does (docs/design.md). The
-    Trainer's own overlap uses a thread of its own.
-    """
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-
-
 def seeds(key: Key, num_envs: int) -> list[int]:
     """A seed in [0, 2**32) for each environment: of a key [] all from it, of keys [S] the s-th
     block of N from the s-th.

@@ -13,7 +13,6 @@ from rlkit.envs.host.base import (
     check_finite,
     check_num_envs,
     check_state,
-    compute_inline,
     seeds,
 )
 from rlkit.envs.host.envpool_values import (
@@ -88,7 +87,6 @@ class EnvPoolAdapter:
         `UnknownNameError` for an unknown `env_id`, `SpaceError` for spaces that agents cannot act
         or learn in.
         """
-        compute_inline()
         check_num_envs(num_envs)
         _check_count("max_episode_steps", max_episode_steps)
         _check_count("num_threads", num_threads)

@@ -22,7 +22,6 @@ from rlkit.envs.host.base import (
     check_finite,
     check_num_envs,
     check_state,
-    compute_inline,
     seeds,
 )
 from rlkit.envs.host.gymnasium_vector import InProcess, Watchdog, Workers, close
@@ -102,7 +101,6 @@ class GymnasiumAdapter:
         render_mode: str | None = None,
         **kwargs: Any,
     ):
-        compute_inline()
         check_num_envs(num_envs)
         _check_settings(vectorization, context, step_timeout, max_episode_steps)
         named = render_mode is None or isinstance(render_mode, str)

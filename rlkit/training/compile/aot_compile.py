@@ -2,9 +2,8 @@
 counted.
 """
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from functools import partial
 from typing import Any
@@ -16,47 +15,8 @@ import numpy as np
 from rlkit.errors import ConfigError, require
 from rlkit.training.compile.parallel_seeds import ParallelSeeds
 from rlkit.types import Key
-from rlkit.xla_cpu.matmul import SMALL_PRODUCT
-
-ON_ONE_THREAD: dict[str, str | bool] = {
-    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
-}
-
-
-def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
-    """How XLA had best compile the program of a (closed) jaxpr, for
-    `lower(...).compile(compiler_options=...)`.
-
-    On a CPU, XLA runs independent parts of a program on several threads. Waking one costs more than
-    a part of a program whose products of matrices are all small; there it is told not to. The
-    Trainer compiles all its programs so. For `fit`:
-
-        traced = jax.jit(lambda key: rlkit.fit(module, key, num_outer_iterations=10)).trace(key)
-        program = traced.lower().compile(compiler_options=rlkit.compiler_options(traced.jaxpr))
-    """
-    is_small = jax.default_backend() == "cpu" and all(
-        size <= SMALL_PRODUCT for size in _products(jaxpr)
-    )
-    return dict(ON_ONE_THREAD) if is_small else {}
-
-
-def _products(jaxpr: Any) -> Iterator[float]:
-    """The multiplications that each product of matrices takes, anywhere in the program; a
-    convolution is large.
-    """
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        if equation.primitive.name == "dot_general":
-            (summed, _), _ = equation.params["dimension_numbers"]
-            shape = equation.invars[0].aval.shape
-            yield math.prod(equation.outvars[0].aval.shape) * math.prod(
-                shape[axis] for axis in summed
-            )
-        elif equation.primitive.name == "conv_general_dilated":
-            yield math.inf
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
-                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    yield from _products(inner)
+from rlkit.xla_cpu import threefry
+from rlkit.xla_cpu.xla_options import compiler_options
 
 
 class Compiler:
@@ -175,7 +135,7 @@ class Compiled:
             return
         start = time.perf_counter()
         traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments)
-        self.executable = traced.lower().compile(
+        self.executable = threefry.lower(traced).compile(
             compiler_options=compiler_options(traced.jaxpr) or None
         )
         self._compiler.seconds += time.perf_counter() - start

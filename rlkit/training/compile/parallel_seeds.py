@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.types import PyTree
+from rlkit.xla_cpu.switch import is_on
 
 # of the memory: replay memories of all seeds that are moved into groups and back, twice there
 # meanwhile
@@ -20,14 +21,13 @@ SHARE = 0.25
 
 
 def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = None) -> int:
-    """In how many groups of equal size seeds train fastest here: as many as there are cores, 1
-    where it is not a CPU.
+    """In how many groups of equal size seeds train fastest here: as many as there are cores.
 
-    Also 1 where the replay memories of all seeds, `replay_bytes`, take more than a quarter of the
-    `memory` (bytes).
+    1 where it is not a CPU, where the trick "parallel-seeds" is off, and where the replay memories
+    of all seeds, `replay_bytes`, take more than a quarter of the `memory` (bytes).
     """
     is_large = memory is not None and replay_bytes > SHARE * memory
-    if num_seeds == 1 or is_large or jax.default_backend() != "cpu":
+    if num_seeds == 1 or is_large or not is_on("parallel-seeds"):
         return 1
     size = math.ceil(num_seeds / min(num_seeds, cores()))
     return math.ceil(num_seeds / size)

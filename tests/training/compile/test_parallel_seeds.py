@@ -14,6 +14,8 @@ from rlkit.training.compile import parallel_seeds as seed_groups
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, num_groups
 
+pytestmark = pytest.mark.usefixtures("tuned")
+
 
 @pytest.mark.parametrize(
     ("num_seeds", "cores", "groups"),
@@ -48,6 +50,9 @@ def test_one_program_on_other_devices_and_on_one_thread(monkeypatch):
     monkeypatch.setenv("NPROC", "1")
     assert num_groups(6) == 1
     monkeypatch.setenv("NPROC", "3")
+    monkeypatch.setenv("RLKIT_CPU_TUNING", "no-parallel-seeds")
+    assert num_groups(6) == 1
+    monkeypatch.setenv("RLKIT_CPU_TUNING", "on")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert num_groups(6) == 1
 

@@ -269,6 +269,7 @@ def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
         fit(Bare(), jax.random.key(0), num_outer_iterations=1, skip_initial_evaluation=True)
 
 
+@pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize(
     ("name", "hyper", "packing"),
     [
@@ -329,6 +330,7 @@ def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypat
     assert_trees_close(*found, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize(
     ("name", "hyper", "updates"),
     [("ppo", {"num_epochs": 3, "num_minibatches": 2}, 6), ("dqn", SOME_DUE, 2)],
