@@ -13,7 +13,8 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
-from rlkit.training.programs.env_groups import flat, remake, unflat
+from rlkit.training.programs.env_groups import remake
+from rlkit.training.programs.seed_axis import merge_seeds, split_seeds
 from rlkit.types import Key, PolicyState, PyTree
 
 
@@ -146,9 +147,9 @@ class HostPlayer:
         )
         while playing.any() and len(steps) < max_steps:
             action, carry, time = self._act[deterministic](
-                policy, unflat(obs, seeds), carry, step_key, time
+                policy, split_seeds(obs, seeds), carry, step_key, time
             )
-            action = flat(action, seeds)
+            action = merge_seeds(action, seeds)
             state, timestep = self._env.step(reset_key, state, action)
             done = np.asarray(timestep.terminated) | np.asarray(timestep.truncated)
             steps.append(self._row(obs, action, timestep, playing) if keep_steps else None)
@@ -159,11 +160,11 @@ class HostPlayer:
                     known = info.setdefault(name, np.full(num, np.nan))
                     known[done & playing] = np.asarray(values)[done & playing]
             obs, playing = timestep.obs, playing & ~done
-        played = {"return": unflat(returns, seeds), "length": unflat(lengths, seeds)}
+        played = {"return": split_seeds(returns, seeds), "length": split_seeds(lengths, seeds)}
         if keep_steps:
             rows = jax.tree.map(lambda *x: np.stack(x, 1), *steps)  # [S·N, L, ...]
-            played["steps"] = unflat(rows, seeds)
-        return played, {name: unflat(values, seeds) for name, values in info.items()}
+            played["steps"] = split_seeds(rows, seeds)
+        return played, {name: split_seeds(values, seeds) for name, values in info.items()}
 
     def _row(
         self, obs: PyTree, action: np.ndarray, timestep: Any, playing: np.ndarray
