@@ -122,6 +122,11 @@ class TrainerConfig:
     the environments act while the others step; update: the next rollout is collected while the last
     one is learned from, by a policy one update old.
     """
+    compile_host_loop: bool = True
+    """On the host, where a rollout is a single step, as off policy: compile a whole outer
+    iteration, which asks for each step; False: call one program after the other. Results agree to
+    rounding. Without effect on a GPU and where JAX lacks `buffer_callback`.
+    """
     deterministic: bool = False
     """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads
     (NPROC=1) before JAX starts.

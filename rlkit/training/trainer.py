@@ -697,6 +697,7 @@ class Trainer:
             compiler=self.compiler,
             epochs=plan.epochs_per_checkpoint,
             overlap=self.config.overlap,
+            compile_host_loop=self.config.compile_host_loop,
         )
 
     def _adapter(self, env: Any) -> EnvAdapter:

@@ -3,8 +3,10 @@ one, and faults.
 """
 
 import dataclasses
+import importlib.util
 import re
 import signal
+import sys
 import threading
 import time
 
@@ -23,10 +25,13 @@ from rlkit.algorithms.ring import Ring
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.config import LoggerConfig
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.schedules import traced_parts
 from rlkit.training.programs.schedules.compiled_loop import CompiledLoop, program_arguments
-from rlkit.training.programs.schedules.overlapped import first_rollout
+from rlkit.training.programs.schedules.overlapped import Overlapped, first_rollout
+from rlkit.training.programs.schedules.sequential import Sequential
 from rlkit.training.trainer import Trainer
 
 EPOCHS = 4
@@ -180,6 +185,51 @@ def trainer_of(tiny, env, **settings):
     return Trainer(env, None, agent_for(env, algorithm="dqn"), algorithm, tiny.config(**settings))
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_one_setting_chooses_calls_instead_of_the_loop(tiny, num_seeds):
+    """They learn the same to rounding, so that a run may go on with the other."""
+    learners = []
+    for compile_host_loop in (True, False):
+        env = GymnasiumAdapter(HostCounter, 1)
+        settings = {"compile_host_loop": compile_host_loop, "num_seeds": num_seeds}
+        with trainer_of(tiny, env, **settings) as trainer:
+            schedule = trainer.program.outer_schedule
+            assert isinstance(schedule, CompiledLoop if compile_host_loop else Sequential)
+            trainer.run(0)
+            learners.append(trainer.state.learner)
+        env.close()
+    assert_close(*learners)
+
+
+def test_a_run_goes_on_with_the_other_setting(tiny, tmp_path):
+    settings = {"run_dir": str(tmp_path / "run"), "logger_config": LoggerConfig(console=False)}
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
+        trainer.run(0)
+    env.close()
+    settings |= {"restore_checkpoint": "latest", "num_checkpoints": 3, "compile_host_loop": False}
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
+        trainer.run()
+        assert trainer.env_steps == 8 + 3 * 6
+    env.close()
+
+
+def test_without_the_experimental_callback_calls_take_over(tiny, monkeypatch):
+    """A JAX that lacks it: the module imports, and training goes on without an error."""
+    monkeypatch.setitem(sys.modules, "jax.experimental.buffer_callback", None)
+    spec = importlib.util.spec_from_file_location("without_callback", traced_parts.__file__)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # where its dataclass looks for it
+    spec.loader.exec_module(module)
+    assert not module.is_supported() and traced_parts.is_supported()
+
+    monkeypatch.setattr(traced_parts, "buffer_callback", module.buffer_callback)
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), overlap="update") as trainer:
+        assert isinstance(trainer.program.outer_schedule, Overlapped)
+        trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2 * 6
+    env.close()
+
+
 @pytest.mark.parametrize("overlap", OVERLAPS)
 def test_the_thread_that_calls_takes_the_steps(tiny, watched, overlap):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
@@ -196,28 +246,35 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+# failing: which step of the second outer iteration
+FAILURES = [
+    (burn, EnvFailedError, 1, 1),
+    (burn, EnvFailedError, 4, 2),
+    (interrupt, KeyboardInterrupt, 4, 1),
+]
+
+
 @pytest.mark.parametrize(
-    (
-        "misbehave",
-        "error",
-        "failing",
-        "num_seeds",
-    ),  # failing: which step of the second outer iteration; the loop has no first
+    ("compile_host_loop", "overlap", "misbehave", "error", "failing", "num_seeds"),
     [
-        (burn, EnvFailedError, 1, 1),
-        (burn, EnvFailedError, 4, 2),
-        (interrupt, KeyboardInterrupt, 4, 1),
+        *((True, overlap, *failure) for overlap in OVERLAPS for failure in FAILURES),
+        (False, "none", *FAILURES[2]),
+        (False, "update", *FAILURES[1]),
+        (False, "update", *FAILURES[2]),
     ],
 )
-@pytest.mark.parametrize("overlap", OVERLAPS)
 def test_a_failing_step_leaves_the_last_finished_update(
-    tiny, watched, overlap, misbehave, error, failing, num_seeds
+    tiny, watched, compile_host_loop, overlap, misbehave, error, failing, num_seeds
 ):
     """The state, its counts and its updates; and the run can go on from there."""
     watched.misbehave = misbehave
     watched.at = (8 + 6 + failing - 1) * num_seeds + 1
     with trainer_of(
-        tiny, GymnasiumAdapter(Watched, 1), overlap=overlap, num_seeds=num_seeds
+        tiny,
+        GymnasiumAdapter(Watched, 1),
+        overlap=overlap,
+        num_seeds=num_seeds,
+        compile_host_loop=compile_host_loop,
     ) as trainer:
         trainer.init(0)
         trainer.train_epoch()
