@@ -118,9 +118,9 @@ class TrainerConfig:
     max_queued: PositiveInt = 2
     """Outer iterations that may wait on the device before the host catches up."""
     overlap: Overlap = "none"
-    """On the host, what happens side by side. none: act, step, learn in that order; acting: half of
-    the environments act while the others step; update: the next rollout is collected while the last
-    one is learned from, by a policy one update old.
+    """On the host, what happens at the same time. none: act, step, learn in that order; acting:
+    half of the environments act while the others step; update: the next rollout is collected while
+    the last one is learned from, by a policy one update old.
     """
     compile_host_loop: bool = True
     """On the host, where a rollout is a single step, as off policy: compile a whole outer

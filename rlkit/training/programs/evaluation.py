@@ -4,7 +4,7 @@ from typing import Any
 
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import Module, RLModule, evaluate
-from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.programs.players import Player, make_player
 from rlkit.types import PyTree
 
 
@@ -14,15 +14,10 @@ class Evaluation:
     """
 
     def __init__(self, module: Module, compiler: Compiler):
-        self._player: HostPlayer | None = None
+        self._player: Player | None = None
         if isinstance(module, RLModule) and module.eval_env is not None:
-            evaluator = module.evaluator()
-            if module.eval_env.is_jittable:
-                compiled = compiler.parallel_seeds(evaluator)
-                self._measure = lambda ts: compiled(ts.learner.policy)
-            else:
-                player = self._player = HostPlayer(module.eval_env, module.agent, compiler)
-                self._measure = lambda ts: player.evaluate(ts.learner.policy, evaluator)
+            player = self._player = make_player(module.evaluator(), compiler)
+            self._measure = lambda ts: player.evaluate(ts.learner.policy)
         elif isinstance(module, RLModule):
             self._measure = lambda ts: {}
         else:

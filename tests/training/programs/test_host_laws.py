@@ -23,7 +23,7 @@ from rlkit.training.core.module import RLModule
 from rlkit.training.files.run_files import without_replay
 from rlkit.training.programs.device import DeviceProgram
 from rlkit.training.programs.host import HostProgram
-from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.programs.players import make_player
 from rlkit.training.programs.schedules.base import LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout
 
@@ -218,8 +218,8 @@ def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
         make_evaluator(module.env, module.agent, num_episodes=5) for module in (device, host)
     ]
     wanted = compiler(evaluators[0])(policy)
-    player = HostPlayer(host.env, host.agent, compiler)
-    found = player.evaluate(policy, evaluators[1])
+    player = make_player(evaluators[1], compiler)
+    found = player.evaluate(policy)
     info = found.pop("done_info")
     assert_equal(found, wanted)
     assert found["return"].shape == ((5,) if num_seeds == 1 else (2, 5))

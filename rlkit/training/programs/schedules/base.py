@@ -16,7 +16,7 @@ from rlkit.xla_cpu.packing import Packed
 
 
 class IterationResult(NamedTuple):
-    """What iterations return beside the state."""
+    """What iterations return apart from the state."""
 
     metrics: Packed  # of one iteration; of several, vectors have a leading axis K
     counters: Any  # (environment steps, updates) after the last one
