@@ -34,7 +34,7 @@ import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, write
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.host import HostProgram
 from rlkit.types import TrainState
 from rlkit_parts import parts
 from tasks import TASKS
@@ -257,8 +257,8 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
     compiler = Compiler(num_seeds=1)
     program = HostProgram(module, compiler=compiler, epochs=epochs, overlap="none")
     held = {"ts": program.init(jax.random.key(0))}
-    held["ts"], (rollout, _) = program.get_batch(held["ts"], 0)
-    rollout = jax.tree.map(jnp.asarray, rollout)
+    held["ts"], batch = program.single_schedule.get_batch(held["ts"], 0)
+    rollout = jax.tree.map(jnp.asarray, batch.rollout)
     ts = program.copy(held["ts"])
     policy, obs = ts.learner.policy, np.array(ts.local.obs)
     other = module.env.remake(module.env.num_envs)
@@ -269,7 +269,7 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
         held["ts"], _ = program.outer(held["ts"])
 
     def collect() -> None:
-        held["ts"], _ = program.get_batch(held["ts"], 0)
+        held["ts"], _ = program.single_schedule.get_batch(held["ts"], 0)
 
     def environments() -> None:
         for action in actions:

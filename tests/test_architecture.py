@@ -241,7 +241,7 @@ BREACHES = [
     (room_violations, "envs/jittable/gymnax.py", "from rlkit.envs import registry"),
     (room_violations, "training/core/module.py", "from rlkit.training.logs import loggers"),
     (room_violations, "training/files/checkpointer.py", "from ..trainer import Trainer"),
-    (room_violations, "training/programs/program.py", "from rlkit.training import Trainer"),
+    (room_violations, "training/programs/device.py", "from rlkit.training import Trainer"),
     (room_violations, "training/new_room/thing.py", ""),
     (preset_violations, "presets/ppo.py", "gamma = 0.99"),
     (preset_violations, "presets/__init__.py", "import os"),

@@ -118,9 +118,14 @@ class TrainerConfig:
     max_queued: PositiveInt = 2
     """Outer iterations that may wait on the device before the host catches up."""
     overlap: Overlap = "none"
-    """On the host, what happens side by side. none: act, step, learn in that order; acting: half of
-    the environments act while the others step; update: the next rollout is collected while the last
-    one is learned from, by a policy one update old.
+    """On the host, what happens at the same time. none: act, step, learn in that order; acting:
+    half of the environments act while the others step; update: the next rollout is collected while
+    the last one is learned from, by a policy one update old.
+    """
+    compile_host_loop: bool = True
+    """On the host, where a rollout is a single step, as off policy: compile a whole outer
+    iteration, which asks for each step; False: call one program after the other. Results agree to
+    rounding. Without effect on a GPU and where JAX lacks `buffer_callback`.
     """
     deterministic: bool = False
     """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads

@@ -27,7 +27,7 @@ from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.programs.env_groups import num_at_once
-from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.programs.players import make_player
 from rlkit.types import Key, PolicyState, PyTree
 
 Which = int | Literal["latest", "best"]
@@ -108,11 +108,8 @@ class Policy:
                 max_steps=self.max_evaluation_steps,
                 seed=seed,
             )
-            if env.is_jittable:
-                return jax.device_get(Compiler(num_seeds=1)(evaluator)(self.state))
-            return HostPlayer(env, self.agent, Compiler(num_seeds=1)).evaluate(
-                self.state, evaluator
-            )
+            player = make_player(evaluator, Compiler(num_seeds=1))
+            return jax.device_get(player.evaluate(self.state))
 
     def _act_batch(self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool) -> Any:
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
@@ -289,60 +286,8 @@ def play_episodes(
         f"num_episodes must be positive, got {num_episodes!r}",
         "pass 1 or more",
     )
-    env, agent, limit = evaluator.env, evaluator.agent, evaluator.max_steps
-    if not env.is_jittable:
-        with contextlib.closing(HostPlayer(env, agent, compiler)) as player:
-            return player.record(policy, key, num_episodes, limit, deterministic=deterministic)
-    rounds = -(-num_episodes // env.num_envs)
-
-    def play(policy: PolicyState) -> dict[str, Any]:
-        def one_round(key: Key) -> dict[str, Any]:
-            reset_key, step_key = jax.random.split(key)
-            env_state, obs = env.reset(reset_key)
-
-            def step(carry: Any, time: Any) -> Any:
-                env_state, obs, agent_carry, playing = carry
-                act_key, env_key = jax.random.split(jax.random.fold_in(step_key, time))
-                action, agent_carry = choose(
-                    agent, policy, obs, agent_carry, act_key, deterministic=deterministic
-                )
-                env_state, timestep = env.step(env_key, env_state, action)
-                out = {
-                    "obs": obs,
-                    "action": spaces.clip(env.action_space, action),
-                    "reward": timestep.reward,
-                    "terminated": timestep.terminated,
-                    "truncated": timestep.truncated,
-                }
-                zeroed = jax.tree.map(
-                    lambda x: jnp.where(
-                        playing.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.zeros_like(x)
-                    ),
-                    out,
-                )
-                still = playing & ~(timestep.terminated | timestep.truncated)
-                return (env_state, timestep.obs, agent_carry, still), zeroed | {"playing": playing}
-
-            start = (
-                env_state,
-                obs,
-                agent.initial_carry(env.num_envs),
-                jnp.ones(env.num_envs, bool),
-            )
-            return jax.lax.scan(step, start, jnp.arange(limit))[1]  # [L, N, ...]
-
-        played = jax.lax.map(one_round, jax.random.split(key, rounds))  # [R, L, N, ...]
-        return jax.tree.map(
-            lambda x: jnp.moveaxis(x, 2, 1).reshape(-1, x.shape[1], *x.shape[3:])[:num_episodes],
-            played,
-        )
-
-    episodes = jax.device_get(compiler(play)(policy))
-    length = episodes.pop("playing").sum(-1)
-    longest, axis = int(length.max()), 2 if compiler.num_seeds > 1 else 1
-    return jax.tree.map(lambda x: np.take(x, np.arange(longest), axis=axis), episodes) | {
-        "length": length
-    }
+    with contextlib.closing(make_player(evaluator, compiler)) as player:
+        return player.record(policy, key, num_episodes, deterministic=deterministic)
 
 
 def _best_seed(metadata: dict[str, Any]) -> int:

@@ -51,7 +51,9 @@ from rlkit.training.logs.loggers import Logger
 from rlkit.training.logs.metrics import Moment
 from rlkit.training.logs.records import Record
 from rlkit.training.programs.env_groups import num_at_once, remake
-from rlkit.training.programs.program import Evaluation, Program, make_program
+from rlkit.training.programs.evaluation import Evaluation
+from rlkit.training.programs.factory import make_program
+from rlkit.training.programs.protocol import Program
 from rlkit.training.run_config import hparams_to_dict
 from rlkit.types import Key, PyTree, TrainState
 from rlkit.validation import validate
@@ -697,6 +699,7 @@ class Trainer:
             compiler=self.compiler,
             epochs=plan.epochs_per_checkpoint,
             overlap=self.config.overlap,
+            compile_host_loop=self.config.compile_host_loop,
         )
 
     def _adapter(self, env: Any) -> EnvAdapter:

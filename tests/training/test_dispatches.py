@@ -11,7 +11,8 @@ from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training.compile import parallel_seeds as seed_groups
 from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.compile.parallel_seeds import ParallelSeeds
-from rlkit.training.programs.host_loop import HostLoop
+from rlkit.training.programs.host_functions import HostFunctions
+from rlkit.training.programs.schedules.compiled_loop import CompiledLoop
 
 OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
 
@@ -30,10 +31,12 @@ def count(monkeypatch):
                     id(value.function): name,
                     id(value._join): "join",
                 }
-            elif isinstance(value, HostLoop):
-                names[id(value._program)] = "loop"
+            elif isinstance(value, CompiledLoop):
+                names[id(value.program)] = "loop"
+            elif isinstance(value, HostFunctions):
+                names |= {id(function): name for name, function in vars(value).items()}
             elif isinstance(value, Compiled):
-                names[id(value)] = name.removeprefix("_")
+                names[id(value)] = name
         original = Compiled.__call__
 
         def counted(self, *arguments):

@@ -2,6 +2,7 @@
 errors.
 """
 
+import dataclasses
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
 
+from rlkit.algorithms.collectors import Collector
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
@@ -32,15 +34,16 @@ def host(num_envs=2, env=HostCounter, **arguments):
     return GymnasiumAdapter(env, num_envs, **arguments)
 
 
-def trainer_of(tiny, env=None, *, hyper=None, eval_env=None, agent=None, **settings):
+def trainer_of(
+    tiny, env=None, *, hyper=None, eval_env=None, agent=None, algorithm=None, **settings
+):
     env = host() if env is None else env
     own = {
         name: settings.pop(name) for name in ("callbacks", "logger", "eval_fn") if name in settings
     }
     agent = agent or agent_for(env() if isinstance(env, type) else env)
-    return Trainer(
-        env, eval_env, agent, tiny.algorithm(**(hyper or {})), tiny.config(**settings), **own
-    )
+    algorithm = algorithm or tiny.algorithm(**(hyper or {}))
+    return Trainer(env, eval_env, agent, algorithm, tiny.config(**settings), **own)
 
 
 class Faulty(HostCounter):
@@ -454,6 +457,44 @@ def test_mistakes_are_told_before_anything_compiles(tiny):
         fit(tiny.module(env=host()), jax.random.key(0), num_outer_iterations=1)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Own(Collector):
+    """A collector with its own way to step environments."""
+
+    def collect(self, env, explore, initial_carry, local):
+        return super().collect(env, explore, initial_carry, local)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Halving(Collector):
+    """A collector with its own way to count."""
+
+    def count(self, local, rollout):
+        return super().count(local, rollout.replace(reward=rollout.reward / 2))
+
+
+def test_a_collector_with_its_own_collect_is_refused(tiny):
+    """On the host it would be ignored; what is called there is the user's to override."""
+    original = tiny.algorithm("ppo")
+    num_steps = original.collector.num_steps
+    algorithm = dataclasses.replace(original, collector=Own(num_steps=num_steps))
+    tiny.trainer(algorithm=algorithm, share=False).close()  # on a jittable environment it counts
+    with pytest.raises(
+        ConfigError, match=r"Own has its own collect, which cannot step .* host; use Collector"
+    ):
+        trainer_of(tiny, host(), algorithm=algorithm)
+    counted = dataclasses.replace(original, collector=Halving(num_steps=num_steps))
+    digests = []
+    for algorithm in (original, counted):
+        with trainer_of(
+            tiny, env := host(), algorithm=algorithm, enable_evaluation=False
+        ) as trainer:
+            trainer.run(0)
+            digests.append(tree_digest(trainer.state.learner))
+        env.close()
+    assert digests[0] != digests[1]
+
+
 def test_two_runs_cannot_share_an_adapter(tiny):
     env = host()
     one, other = (trainer_of(tiny, env, enable_evaluation=False) for _ in range(2))
@@ -487,10 +528,8 @@ def test_evaluation_averages_what_was_reported(tiny):
     with trainer_of(tiny, host(4, env=Sometimes), evaluation_episodes=16) as trainer:
         trainer.init(0)
         policy = trainer.state.learner.policy
-        player, evaluator = trainer._planned_evaluation._player, trainer.module.evaluator()
-        sampled, info = player._play(
-            policy, jax.random.key(0), 16, evaluator.max_steps, deterministic=False
-        )
+        player = trainer._planned_evaluation._player
+        sampled, info = player._play(policy, jax.random.key(0), 16, deterministic=False)
     assert 0 < (sampled["return"] >= 10).sum() < 16
     assert info["won"] == 100.0
 

@@ -38,6 +38,7 @@ MAY_DIFFER = {
     "log_every",
     "max_queued",
     "overlap",
+    "compile_host_loop",
     "total_steps",
     "num_checkpoints",
     "epochs_per_checkpoint",

@@ -1,5 +1,6 @@
 """Episodes in environments on the host: evaluation and recording, with acting compiled."""
 
+import functools
 import math
 from typing import Any
 
@@ -8,54 +9,42 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.agents.base import Agent
-from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
-from rlkit.training.programs.env_groups import flat, remake, unflat
-from rlkit.types import Key, PolicyState, PyTree
+from rlkit.training.programs.env_groups import remake
+from rlkit.training.programs.seed_axis import merge_seeds, split_seeds
+from rlkit.types import Action, Carry, Key, Obs, PolicyState, PyTree
 
 
 class HostPlayer:
-    """Plays whole episodes of the policies of all seeds side by side, by the rules and with the
-    keys of `Evaluator`.
+    """Plays whole episodes (see `Player`) in environments on the host, by the rules and with the
+    keys of `Evaluator`, of the policies of all seeds at the same time.
 
     With S seeds it makes S·N environments of its own; `close` frees them.
     """
 
-    def __init__(self, env: EnvAdapter, agent: Agent, compiler: Compiler):
+    def __init__(self, evaluator: Evaluator, compiler: Compiler):
+        env = evaluator.env
+        self._evaluator = evaluator
         self._seeds = compiler.num_seeds
         self._num_envs = env.num_envs
         self._env = env if self._seeds == 1 else remake(env, self._seeds * env.num_envs)
         self._is_own = self._env is not env
-        self._agent = agent
-
-        def act(
-            policy: PolicyState, obs: Any, carry: Any, key: Key, time: Any, *, deterministic: bool
-        ) -> Any:
-            act_key, _ = jax.random.split(jax.random.fold_in(key, time))
-            action, carry = choose(agent, policy, obs, carry, act_key, deterministic=deterministic)
-            return action, carry, time + 1
-
         self._act = {
             deterministic: compiler(
-                lambda *inputs, deterministic=deterministic: act(
-                    *inputs, deterministic=deterministic
-                ),
+                functools.partial(self._act_in_step, deterministic=deterministic),
                 axes=(0, 0, 0, None, None),
                 out_axes=(0, 0, None),
             )
             for deterministic in (True, False)
         }
 
-    def evaluate(self, policy: PolicyState, evaluator: Evaluator) -> dict[str, Any]:
-        """What `evaluator` returns, for episodes on the host; arrays [E], with several seeds [S,
-        E].
-        """
-        key, episodes = jax.random.key(evaluator.seed), evaluator.num_episodes
-        best, info = self._play(policy, key, episodes, evaluator.max_steps, deterministic=True)
-        sampled, _ = self._play(policy, key, episodes, evaluator.max_steps, deterministic=False)
+    def evaluate(self, policy: PolicyState) -> dict[str, Any]:
+        """See `Player`."""
+        key, episodes = jax.random.key(self._evaluator.seed), self._evaluator.num_episodes
+        best, info = self._play(policy, key, episodes, deterministic=True)
+        sampled, _ = self._play(policy, key, episodes, deterministic=False)
         return {
             "return": best["return"],
             "length": best["length"],
@@ -65,20 +54,11 @@ class HostPlayer:
         }
 
     def record(
-        self,
-        policy: PolicyState,
-        key: Key,
-        num_episodes: int,
-        max_steps: int,
-        *,
-        deterministic: bool,
+        self, policy: PolicyState, key: Key, num_episodes: int, *, deterministic: bool
     ) -> dict[str, Any]:
-        """Every step of `num_episodes` episodes: obs, action, reward, terminated, truncated [E, L,
-        ...], zeros where an episode is over, and length [E]; with several seeds, a leading axis S.
-        The key is consumed.
-        """
+        """See `Player`."""
         played = self._play(
-            policy, key, num_episodes, max_steps, deterministic=deterministic, keep_steps=True
+            policy, key, num_episodes, deterministic=deterministic, keep_steps=True
         )[0]
         return {**played["steps"], "length": played["length"]}
 
@@ -87,22 +67,38 @@ class HostPlayer:
         if self._is_own:
             self._env.close()
 
+    def _act_in_step(
+        self,
+        policy: PolicyState,
+        obs: Obs,
+        carry: Carry,
+        key: Key,
+        time: Any,
+        *,
+        deterministic: bool,
+    ) -> tuple[Action, Carry, Any]:
+        """Actions in step `time` ([] int32) for observations [N, ...], of one seed; compiled."""
+        key, _ = jax.random.split(jax.random.fold_in(key, time))
+        action, carry = choose(
+            self._evaluator.agent, policy, obs, carry, key, deterministic=deterministic
+        )
+        return action, carry, time + 1
+
     def _play(
         self,
         policy: PolicyState,
         key: Key,
         num_episodes: int,
-        max_steps: int,
         *,
         deterministic: bool,
         keep_steps: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(values of episodes [(S,) E, ...], averages [(S)] of what the environments said at their
+        """(values of episodes [(S,) E, ...], averages [(S)] of what `info` reported at their
         ends).
         """
         keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
         try:
-            rounds = [self._round(policy, k, max_steps, deterministic, keep_steps) for k in keys]
+            rounds = [self._round(policy, k, deterministic, keep_steps) for k in keys]
         except EnvFailedError as error:
             raise EnvFailedError(f"in evaluation, {error}") from error
         longest = max(int(each["length"].max()) for each, _ in rounds)
@@ -124,10 +120,10 @@ class HostPlayer:
         return played, {name: _mean_of_known(values, axis) for name, values in joined.items()}
 
     def _round(
-        self, policy: PolicyState, key: Key, max_steps: int, deterministic: bool, keep_steps: bool
+        self, policy: PolicyState, key: Key, deterministic: bool, keep_steps: bool
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The first episode of every environment: (return, length [(S,) N], maybe steps; what was
-        said at the ends).
+        """The first episode of every environment: (return and length [(S,) N], steps if they are
+        kept; what `info` reported at the ends [(S,) N]).
         """
         seeds, num = self._seeds, self._seeds * self._num_envs
         reset_key, step_key = jax.random.split(key)
@@ -136,7 +132,7 @@ class HostPlayer:
         )
         carry = jax.tree.map(
             lambda x: x if seeds == 1 else jnp.broadcast_to(x, (seeds, *x.shape)),
-            self._agent.initial_carry(self._num_envs),
+            self._evaluator.agent.initial_carry(self._num_envs),
         )
         time, steps, info = jnp.int32(0), [], {}
         playing, returns, lengths = (
@@ -144,11 +140,11 @@ class HostPlayer:
             np.zeros(num, np.float32),
             np.zeros(num, np.int32),
         )
-        while playing.any() and len(steps) < max_steps:
+        while playing.any() and len(steps) < self._evaluator.max_steps:
             action, carry, time = self._act[deterministic](
-                policy, unflat(obs, seeds), carry, step_key, time
+                policy, split_seeds(obs, seeds), carry, step_key, time
             )
-            action = flat(action, seeds)
+            action = merge_seeds(action, seeds)
             state, timestep = self._env.step(reset_key, state, action)
             done = np.asarray(timestep.terminated) | np.asarray(timestep.truncated)
             steps.append(self._row(obs, action, timestep, playing) if keep_steps else None)
@@ -159,11 +155,11 @@ class HostPlayer:
                     known = info.setdefault(name, np.full(num, np.nan))
                     known[done & playing] = np.asarray(values)[done & playing]
             obs, playing = timestep.obs, playing & ~done
-        played = {"return": unflat(returns, seeds), "length": unflat(lengths, seeds)}
+        played = {"return": split_seeds(returns, seeds), "length": split_seeds(lengths, seeds)}
         if keep_steps:
             rows = jax.tree.map(lambda *x: np.stack(x, 1), *steps)  # [S·N, L, ...]
-            played["steps"] = unflat(rows, seeds)
-        return played, {name: unflat(values, seeds) for name, values in info.items()}
+            played["steps"] = split_seeds(rows, seeds)
+        return played, {name: split_seeds(values, seeds) for name, values in info.items()}
 
     def _row(
         self, obs: PyTree, action: np.ndarray, timestep: Any, playing: np.ndarray
@@ -190,7 +186,7 @@ def _pad(x: np.ndarray, axis: int, length: int) -> np.ndarray:
 
 
 def _mean_of_known(values: np.ndarray, axis: int) -> np.ndarray:
-    """The mean over episodes, of those that said anything; NaN where none did."""
+    """The mean over episodes of the values that are known; NaN where none is."""
     known = np.isfinite(values)
     return np.where(known, values, 0.0).sum(axis) / np.where(
         known.any(axis), known.sum(axis), np.nan

@@ -21,9 +21,11 @@ from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.run_files import without_replay
-from rlkit.training.programs.host_player import HostPlayer
-from rlkit.training.programs.host_program import HostProgram
-from rlkit.training.programs.program import DeviceProgram
+from rlkit.training.programs.device import DeviceProgram
+from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.players import make_player
+from rlkit.training.programs.schedules.base import LoopState
+from rlkit.training.programs.schedules.overlapped import first_rollout
 
 SINGLE_STEPS = {
     "num_steps": 1,
@@ -94,8 +96,8 @@ def test_host_equals_jitted(name, tiny):
     assert_equal(without_environments(on_device), without_environments(on_host))
 
     on_device, (rollout, _) = jax.jit(modules[0].get_batch)(on_device, jnp.int32(0))
-    on_host, batch = host.get_batch(on_host, 0)
-    found = batch[0].replace(
+    on_host, batch = host.single_schedule.get_batch(on_host, 0)
+    found = batch.rollout.replace(
         extras=rollout.extras
     )  # the host counts them later, in the compiled update
     before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
@@ -111,7 +113,7 @@ def test_host_equals_jitted(name, tiny):
 
     (on_device, metrics), (on_host, (found, counters)) = (
         jax.jit(modules[0].training_step)(jnp.int32(0), on_device, (rollout, _)),
-        host.training_step(0, on_host, batch),
+        host.single_schedule.training_step(0, on_host, batch),
     )
     assert_ulps(without_environments(on_device), without_environments(on_host))
     assert [int(counter.to_int()) for counter in counters] == [
@@ -216,8 +218,8 @@ def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
         make_evaluator(module.env, module.agent, num_episodes=5) for module in (device, host)
     ]
     wanted = compiler(evaluators[0])(policy)
-    player = HostPlayer(host.env, host.agent, compiler)
-    found = player.evaluate(policy, evaluators[1])
+    player = make_player(evaluators[1], compiler)
+    found = player.evaluate(policy)
     info = found.pop("done_info")
     assert_equal(found, wanted)
     assert found["return"].shape == ((5,) if num_seeds == 1 else (2, 5))
@@ -227,12 +229,18 @@ def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
     player.close()
 
 
+def collect(host, ts):
+    """A rollout by the present policy."""
+    state = host.parts.collect(ts, ts.learner.policy)
+    return state.ts, state.rollout
+
+
 def test_a_rollout_survives_the_collection_of_the_next(tiny, key):
     """The update may still be reading a rollout while the next one is written."""
     _, host = programs(twins(tiny, "ppo"))
-    ts, (first, _) = host.get_batch(host.init(key), 0)
+    ts, first = collect(host, host.init(key))
     before = jax.tree.map(np.copy, first)
-    ts, (second, _) = host.get_batch(ts, 1)
+    ts, second = collect(host, ts)
     assert_equal(first, before)
     assert not all(
         np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, second)), strict=True)
@@ -257,7 +265,7 @@ def test_rows_are_steps_whatever_overlaps(overlap, num_seeds, tiny):
     ts = host.init(Compiler(num_seeds).keys(0))
     for _ in range(3):
         before = ts.local.obs
-        ts, (rollout, _) = host.get_batch(ts, 0)
+        ts, rollout = collect(host, ts)
         assert rollout.reward.shape == ((8, 4) if num_seeds == 1 else (8, num_seeds, 4))
         check_dynamics(rollout)
         np.testing.assert_array_equal(rollout.obs[0], before)
@@ -273,7 +281,7 @@ def test_recurrent_carry_restarts_with_the_episode(tiny, key):
         _, host = programs(modules, overlap=overlap)
         ts = host.init(key)
         for _ in range(2):
-            ts, (rollout, _) = host.get_batch(ts, 0)
+            ts, rollout = collect(host, ts)
             np.testing.assert_array_equal(rollout.extras["age"], rollout.obs[..., 0])
             np.testing.assert_array_equal(ts.local.carry, ts.local.obs[..., 0])
         host.close()
@@ -285,13 +293,16 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     """
     modules = twins(tiny, "ppo", learning_rate=0.05)
     _, exact = programs(modules)
-    _, beside = programs(modules, overlap="update")
+    _, overlapped = programs(modules, overlap="update")
     one = dataclasses.replace(modules[1])
     agent = one.agent
-    ts, (rollout, behaviour) = beside.get_batch(beside.init(key), 0)
-    ts_exact, (same, none) = exact.get_batch(exact.init(key), 0)
-    assert none is None
-    assert_equal(rollout, same)
+    state = first_rollout(overlapped.parts, overlapped.init(key))
+    ts, rollout, behaviour = state.ts, state.rollout, state.behaviour
+    ts_exact = exact.init(key)
+    exact_state = exact.parts.collect(ts_exact, ts_exact.learner.policy)
+    ts_exact = exact_state.ts
+    assert exact_state.behaviour is None
+    assert_equal(rollout, exact_state.rollout)
 
     moved = jax.tree.map(lambda x: x + 0.1, ts_exact.learner.params)
     learner = ts_exact.learner.replace(params=moved)
@@ -304,7 +315,7 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     np.testing.assert_array_equal(by_old.value, by_new.value)
 
     before = jax.tree.map(np.asarray, ts.learner.params)
-    ts, (metrics, _) = beside.outer(beside.init(key))
+    ts, (metrics, _) = overlapped.outer(overlapped.init(key))
     assert metrics["sum/skipped_updates"] == 0 and metrics["loss"].shape == ()
     assert not all(
         np.array_equal(a, b)
@@ -318,28 +329,33 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
     [("ppo", {"learning_rate": 0.05}), ("dqn", SINGLE_STEPS), ("sac", SINGLE_STEPS)],
 )
 def test_overlap_is_the_same_steps_in_another_order(tiny, key, name, settings):
-    """Three iterations side by side equal their parts one after the other, with rollouts as with
+    """Three overlapped iterations equal their parts one after the other, with rollouts as with
     single steps off policy.
 
     Rollouts 0 and 1 are the first policy's, rollout 2 is the second's, each learned from with the
     policy that collected it.
     """
     modules = twins(tiny, name, **settings)
-    beside, reference = (
+    overlapped, reference = (
         HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2)
     )
-    ended, _ = beside.outer(beside.init(key))
+    ended, _ = overlapped.outer(overlapped.init(key))
+
+    collector, functions = reference.collector, reference.functions
+
+    def rollout_by(policy, ts, keys):
+        ts, rollout = collector.collect(ts, policy, keys, functions.act)
+        return LoopState(ts=ts, rollout=rollout, behaviour=policy)
 
     ts = reference.init(key)
-    ts, keys = reference._take_keys(ts)
-    first = reference._copy_policy(ts.learner.policy)
-    ts, rollout = reference._collect(ts, first, keys, reference._act)
-    ts, keys = reference._take_keys(ts)
-    ts, _ = reference._update(ts, rollout, first)
-    second = reference._copy_policy(ts.learner.policy)
-    ts, rollout = reference._collect(ts, first, keys, reference._act)
-    ts, keys = reference._take_keys(ts)
-    ts, _ = reference._update(ts, rollout, first)
-    ts, rollout = reference._collect(ts, second, keys, reference._act)
-    ts, _ = reference._update(ts, rollout, second)
+    ts, keys = collector.take_keys(ts)
+    first = functions.copy_policy(ts.learner.policy)
+    state = rollout_by(first, ts, keys)
+    ts, keys = collector.take_keys(state.ts)
+    ts, _ = reference.parts.update(state.replace(ts=ts))
+    second = functions.copy_policy(ts.learner.policy)
+    state = rollout_by(first, ts, keys)
+    ts, keys = collector.take_keys(state.ts)
+    ts, _ = reference.parts.update(state.replace(ts=ts))
+    ts, _ = reference.parts.update(rollout_by(second, ts, keys))
     assert_equal(without_environments(ended), without_environments(ts))

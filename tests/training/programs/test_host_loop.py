@@ -3,8 +3,10 @@ one, and faults.
 """
 
 import dataclasses
+import importlib.util
 import re
 import signal
+import sys
 import threading
 import time
 
@@ -23,8 +25,13 @@ from rlkit.algorithms.ring import Ring
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.config import LoggerConfig
 from rlkit.training.core.module import RLModule
-from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.schedules import traced_parts
+from rlkit.training.programs.schedules.compiled_loop import CompiledLoop, program_arguments
+from rlkit.training.programs.schedules.overlapped import Overlapped, first_rollout
+from rlkit.training.programs.schedules.sequential import Sequential
 from rlkit.training.trainer import Trainer
 
 EPOCHS = 4
@@ -32,7 +39,15 @@ OVERLAPS = ("none", "update")
 
 
 def program_of(
-    tiny, name="dqn", *, env=None, counting=False, num_seeds=1, overlap="none", **settings
+    tiny,
+    name="dqn",
+    *,
+    env=None,
+    counting=False,
+    num_seeds=1,
+    overlap="none",
+    compile_host_loop=True,
+    **settings,
 ):
     env = env or GymnasiumAdapter(
         HostCounter if acts_in(name, HostCounter().action_space) else HostStairs, 4
@@ -42,7 +57,13 @@ def program_of(
         tiny.algorithm(name, num_steps=1, **settings), learns_through_carry=counting
     )
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
-    return HostProgram(module, compiler=Compiler(num_seeds), epochs=EPOCHS, overlap=overlap)
+    return HostProgram(
+        module,
+        compiler=Compiler(num_seeds),
+        epochs=EPOCHS,
+        overlap=overlap,
+        compile_host_loop=compile_host_loop,
+    )
 
 
 def assert_close(one, other):
@@ -88,9 +109,15 @@ def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     seeds = Compiler(num_seeds).keys(1)
     ends = []
     for in_loop in (True, False):
-        program = program_of(tiny, name, num_seeds=num_seeds, overlap=overlap, **settings)
-        if not in_loop:
-            program._loop = None
+        program = program_of(
+            tiny,
+            name,
+            num_seeds=num_seeds,
+            overlap=overlap,
+            compile_host_loop=in_loop,
+            **settings,
+        )
+        assert isinstance(program.outer_schedule, CompiledLoop) == in_loop
         ts, found = program.init(seeds), []
         for _ in range(2):
             ts, results = within_a_minute(lambda ts=ts, outer=program.outer: outer(ts))
@@ -156,6 +183,51 @@ def trainer_of(tiny, env, **settings):
     return Trainer(env, None, agent_for(env, algorithm="dqn"), algorithm, tiny.config(**settings))
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_one_setting_chooses_calls_instead_of_the_loop(tiny, num_seeds):
+    """They learn the same to rounding, so that a run may go on with the other."""
+    learners = []
+    for compile_host_loop in (True, False):
+        env = GymnasiumAdapter(HostCounter, 1)
+        settings = {"compile_host_loop": compile_host_loop, "num_seeds": num_seeds}
+        with trainer_of(tiny, env, **settings) as trainer:
+            schedule = trainer.program.outer_schedule
+            assert isinstance(schedule, CompiledLoop if compile_host_loop else Sequential)
+            trainer.run(0)
+            learners.append(trainer.state.learner)
+        env.close()
+    assert_close(*learners)
+
+
+def test_a_run_goes_on_with_the_other_setting(tiny, tmp_path):
+    settings = {"run_dir": str(tmp_path / "run"), "logger_config": LoggerConfig(console=False)}
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
+        trainer.run(0)
+    env.close()
+    settings |= {"restore_checkpoint": "latest", "num_checkpoints": 3, "compile_host_loop": False}
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
+        trainer.run(0)
+        assert trainer.env_steps == 8 + 3 * 6
+    env.close()
+
+
+def test_without_the_experimental_callback_calls_take_over(tiny, monkeypatch):
+    """A JAX that lacks it: the module imports, and training goes on without an error."""
+    monkeypatch.setitem(sys.modules, "jax.experimental.buffer_callback", None)
+    spec = importlib.util.spec_from_file_location("without_callback", traced_parts.__file__)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # where its dataclass looks for it
+    spec.loader.exec_module(module)
+    assert not module.is_supported() and traced_parts.is_supported()
+
+    monkeypatch.setattr(traced_parts, "buffer_callback", module.buffer_callback)
+    with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), overlap="update") as trainer:
+        assert isinstance(trainer.program.outer_schedule, Overlapped)
+        trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2 * 6
+    env.close()
+
+
 @pytest.mark.parametrize("overlap", OVERLAPS)
 def test_the_thread_that_calls_takes_the_steps(tiny, watched, overlap):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
@@ -172,28 +244,35 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+# failing: which step of the second outer iteration
+FAILURES = [
+    (burn, EnvFailedError, 1, 1),
+    (burn, EnvFailedError, 4, 2),
+    (interrupt, KeyboardInterrupt, 4, 1),
+]
+
+
 @pytest.mark.parametrize(
-    (
-        "misbehave",
-        "error",
-        "failing",
-        "num_seeds",
-    ),  # failing: which step of the second outer iteration; the loop has no first
+    ("compile_host_loop", "overlap", "misbehave", "error", "failing", "num_seeds"),
     [
-        (burn, EnvFailedError, 1, 1),
-        (burn, EnvFailedError, 4, 2),
-        (interrupt, KeyboardInterrupt, 4, 1),
+        *((True, overlap, *failure) for overlap in OVERLAPS for failure in FAILURES),
+        (False, "none", *FAILURES[2]),
+        (False, "update", *FAILURES[1]),
+        (False, "update", *FAILURES[2]),
     ],
 )
-@pytest.mark.parametrize("overlap", OVERLAPS)
 def test_a_failing_step_leaves_the_last_finished_update(
-    tiny, watched, overlap, misbehave, error, failing, num_seeds
+    tiny, watched, compile_host_loop, overlap, misbehave, error, failing, num_seeds
 ):
     """The state, its counts and its updates; and the run can go on from there."""
     watched.misbehave = misbehave
     watched.at = (8 + 6 + failing - 1) * num_seeds + 1
     with trainer_of(
-        tiny, GymnasiumAdapter(Watched, 1), overlap=overlap, num_seeds=num_seeds
+        tiny,
+        GymnasiumAdapter(Watched, 1),
+        overlap=overlap,
+        num_seeds=num_seeds,
+        compile_host_loop=compile_host_loop,
     ) as trainer:
         trainer.init(0)
         trainer.train_epoch()
@@ -201,7 +280,7 @@ def test_a_failing_step_leaves_the_last_finished_update(
             trainer.train_epoch()
         finished = (
             failing - 1
-        )  # overlapped too: the update beside a failing step is finished, of the rollout before it
+        )  # overlapped too: the update during a failing step is finished, of the rollout before it
         counts = jax.tree.map(
             np.unique, (trainer.state.learner.env_steps.low, trainer.state.learner.updates.low)
         )
@@ -233,9 +312,9 @@ def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypat
     """Several: the update is waited for all the same, and nothing is lost."""
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
         trainer.init(0)
-        loop, main = trainer.program._loop, threading.main_thread().ident
+        loop, main = trainer.program.outer_schedule, threading.main_thread().ident
 
-        def receive(*arguments, receive=loop._receive):
+        def receive(*arguments, receive=loop.exchange.receive):
             if watched.steps == 8 + 6:  # all that there are: no more is asked for
                 for _ in range(3):
                     time.sleep(0.1)
@@ -243,12 +322,11 @@ def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypat
                 time.sleep(0.1)
             receive(*arguments)
 
-        loop._receive = receive
+        loop.exchange.receive = receive
         with pytest.raises(KeyboardInterrupt):
             trainer.train_epoch()
         assert trainer.state.learner.updates.to_int() == 6
         assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 8 + 6
-        loop._receive = lambda *arguments: None
         trainer.train_step()  # the state can be gone on with
 
 
@@ -273,7 +351,7 @@ def test_a_failing_program_does_not_keep_its_caller_waiting(tiny, watched, monke
         def fail(*_):
             raise RuntimeError("out of memory")
 
-        monkeypatch.setattr(trainer.program._loop._program, "executable", fail)
+        monkeypatch.setattr(trainer.program.outer_schedule.program, "executable", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             trainer.train_epoch()
 
@@ -376,7 +454,7 @@ def test_what_overlaps(tiny, key, overlap, order):
     before the update begins.
     """
     program = program_of(tiny, overlap=overlap)
-    loop, calls = program._loop, []
+    loop, calls = program.outer_schedule, []
 
     def noting(name, function):
         return lambda *arguments: calls.append(name) or function(*arguments)
@@ -388,7 +466,7 @@ def test_what_overlaps(tiny, key, overlap, order):
         )
         return words if words.dtype == x.dtype else jax.random.wrap_key_data(words)
 
-    def learn(learner, local, rollout, behaviour, learn=loop._learn):
+    def learn(learner, local, rollout, behaviour, learn=loop.learn):
         learner, local, metrics, counters = learn(
             learner, local.replace(key=note("learning", local.key)), rollout, behaviour
         )
@@ -399,11 +477,9 @@ def test_what_overlaps(tiny, key, overlap, order):
             counters,
         )
 
-    loop._learn, loop._send, loop._receive = (
-        learn,
-        noting("sent", loop._send),
-        noting("asked", loop._receive),
-    )
+    loop.learn = learn
+    loop.exchange.send = noting("sent", loop.exchange.send)
+    loop.exchange.receive = noting("asked", loop.exchange.receive)
     program.outer(program.init(key))
     program.close()
     assert calls == order.split() * EPOCHS
@@ -415,11 +491,12 @@ def test_the_replay_memory_is_never_copied(tiny, overlap, num_seeds):
     `test_writing_and_reading_in_one_program_copies_nothing`.
     """
     program = program_of(tiny, overlap=overlap, num_seeds=num_seeds, capacity=4 * 123_457)
-    ts, (rollout, behaviour) = program.get_batch(program.init(Compiler(num_seeds).keys(0)), 0)
+    state = first_rollout(program.parts, program.init(Compiler(num_seeds).keys(0)))
+    if overlap == "none":
+        state = state.replace(behaviour=None)
     program.close()
-    local = ts.local.replace(env_state=(), obs=(), carry=())
-    lowered = jax.jit(program._loop._iterate, donate_argnums=(0, 1)).lower(
-        ts.learner, local, ts.local.obs, (), rollout, behaviour
+    lowered = jax.jit(program.outer_schedule.compute, donate_argnums=(0, 1)).lower(
+        *program_arguments(state)
     )
     text = lowered.compile(compiler_options={"xla_backend_optimization_level": 3}).as_text()
     assert "123457" in text
@@ -429,7 +506,7 @@ def test_the_replay_memory_is_never_copied(tiny, overlap, num_seeds):
 def test_an_update_that_changes_types_is_refused(tiny, key):
     program = program_of(tiny)
 
-    def learn(*arguments, learn=program._loop._learn):
+    def learn(*arguments, learn=program.outer_schedule.learn):
         learner, local, *found = learn(*arguments)
         return (
             learner,
@@ -437,7 +514,7 @@ def test_an_update_that_changes_types_is_refused(tiny, key):
             *found,
         )
 
-    program._loop._learn = learn
+    program.outer_schedule.learn = learn
     with pytest.raises(
         ConfigError,
         match=r"a training step changed .*discounted_return from float32\[4\] to float16\[4\]",

@@ -1,0 +1,60 @@
+"""A run that is compiled as a whole: environments, acting and learning."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.core.module import (
+    Module,
+    RLModule,
+    iteration,
+    outer_iteration,
+    strong_types,
+)
+from rlkit.types import Key, PyTree
+
+
+class DeviceProgram:
+    """A module's functions (see `Program`), each compiled when it is first called; an outer
+    iteration runs parallel groups of seeds.
+    """
+
+    def __init__(self, module: Module, *, compiler: Compiler, epochs: int):
+        # An outer iteration is one call, which takes its state over.
+        self.unfinished: tuple[PyTree, int] | None = None
+        counters = getattr(module, "counters", None)
+
+        def step(
+            function: Callable[[PyTree], tuple[PyTree, Any]],
+        ) -> Callable[[PyTree], tuple[PyTree, Any]]:
+            def with_counters(ts: PyTree) -> tuple[PyTree, Any]:
+                ts, metrics = function(ts)
+                return ts, (metrics, counters(ts) if counters else None)
+
+            return with_counters
+
+        def refill(ts: PyTree) -> PyTree:
+            assert isinstance(module, RLModule)  # states of no other module are saved in part
+            return strong_types(module.refill(ts))
+
+        self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
+        self.refill = compiler(refill, donate=(0,))
+        self.outer = compiler.parallel_seeds(
+            step(lambda ts: outer_iteration(module, ts, epochs)), donate=True
+        )
+        self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
+        self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
+
+    def state_shape(self, key: Key) -> PyTree:
+        """See `Program`; computes nothing."""
+        return jax.eval_shape(self.init.function, key)
+
+    def restart(self, ts: PyTree) -> PyTree:
+        """The state as it is: it holds the environments too."""
+        return ts
+
+    def close(self) -> None:
+        """Nothing to free."""

@@ -1,0 +1,39 @@
+"""Which program a module runs as."""
+
+from rlkit.errors import require
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.config import Overlap
+from rlkit.training.core.module import Module, RLModule
+from rlkit.training.programs.device import DeviceProgram
+from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.protocol import Program
+
+
+def make_program(
+    module: Module,
+    *,
+    compiler: Compiler,
+    epochs: int,
+    overlap: Overlap,
+    compile_host_loop: bool = True,
+) -> Program:
+    """The program of outer iterations of `epochs` iterations; `overlap` and `compile_host_loop` as
+    in `TrainerConfig`.
+
+    Raises `ConfigError` where `overlap` or the collector does not fit the environment.
+    """
+    if isinstance(module, RLModule) and not module.env.is_jittable:
+        return HostProgram(
+            module,
+            compiler=compiler,
+            epochs=epochs,
+            overlap=overlap,
+            compile_host_loop=compile_host_loop,
+        )
+    require(
+        overlap == "none",
+        f"overlap={overlap!r} is about stepping environments on the host, but this one is compiled"
+        " with the update",
+        'leave it at "none"',
+    )
+    return DeviceProgram(module, compiler=compiler, epochs=epochs)

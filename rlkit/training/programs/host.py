@@ -1,0 +1,183 @@
+"""A run around simulators on the host: acting and the update are compiled, Python steps the
+environments between them.
+"""
+
+from typing import Any, Protocol
+
+import jax
+from jax import Array
+
+from rlkit import spaces
+from rlkit.algorithms.collectors import Collector
+from rlkit.algorithms.metrics import reduce_metrics
+from rlkit.errors import require
+from rlkit.training.compile.aot_compile import Compiled, Compiler
+from rlkit.training.config import Overlap
+from rlkit.training.core.module import RLModule
+from rlkit.training.programs.host_collector import HostCollector
+from rlkit.training.programs.host_functions import bare, compile_host_functions
+from rlkit.training.programs.schedules import traced_parts
+from rlkit.training.programs.schedules.base import HostParts, Schedule
+from rlkit.training.programs.schedules.compiled_loop import CompiledLoop
+from rlkit.training.programs.schedules.overlapped import Overlapped
+from rlkit.training.programs.schedules.sequential import Sequential
+from rlkit.types import Key, Metrics, TrainState
+
+
+class HostProgram:
+    """What the Trainer calls (see `Program`), for an `RLModule` whose environment is on the host.
+
+    Draws the same random numbers as the program of a jittable environment, so that equal dynamics
+    give equal transitions. Acting and learning are mapped over [S, N] with S seeds; environments
+    are stepped by a `HostCollector`, in the order of a `Schedule`.
+    """
+
+    def __init__(
+        self,
+        module: RLModule,
+        *,
+        compiler: Compiler,
+        epochs: int,
+        overlap: Overlap,
+        compile_host_loop: bool = True,
+    ):
+        num_envs, num_groups = module.env.num_envs, 2 if overlap == "acting" else 1
+        require(
+            num_envs % num_groups == 0,
+            f'overlap="acting" needs an even number of environments, got {num_envs}',
+            f"use num_envs={num_envs + 1}, or another overlap",
+        )
+        require_steppable(module.algorithm.collector)
+        self._module = module
+        self._num_seeds = compiler.num_seeds
+        self._num_iterations = epochs
+        self.unfinished: tuple[TrainState, int] | None = None
+        self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
+        self.collector = HostCollector(
+            module, self.functions, num_seeds=compiler.num_seeds, num_groups=num_groups
+        )
+        self.parts = HostParts(functions=self.functions, collector=self.collector)
+        is_overlapped = overlap == "update"
+        self.single_schedule = Overlapped(self.parts) if is_overlapped else Sequential(self.parts)
+        self.outer_schedule: Schedule = self.single_schedule
+        single_steps = module.algorithm.collector.num_steps == 1 and num_groups == 1
+        if compile_host_loop and single_steps and epochs > 1 and traced_parts.is_supported():
+            self.outer_schedule = CompiledLoop(
+                self.parts, compiler, num_iterations=epochs, overlapped=is_overlapped
+            )
+
+    def init(self, key: Key) -> TrainState:
+        """The state before training, random prefill included; resets the environments. The key is
+        consumed.
+        """
+        keys = self.functions.split(key)
+        self.collector.reset(keys.reset)
+        ts = self.collector.with_obs(self.functions.start(keys, self.collector.observe()))
+        num_rollouts = self._module.algorithm.prefill_collects(self._module.env)
+        if num_rollouts == 0:
+            return ts
+        prefill_keys = self.functions.prefill_keys(keys.prefill)
+        for index in range(num_rollouts):
+            key = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
+            ts = ts.replace(local=ts.local.replace(key=key))
+            ts = self._absorb_rollout(ts, self.functions.act_randomly)
+        return ts
+
+    def state_shape(self, key: Key) -> TrainState:
+        """The shapes and dtypes of a state; starts no environment."""
+        env, seeds = self._module.env, self._num_seeds
+        batch = (env.num_envs,) if seeds == 1 else (seeds, env.num_envs)
+        obs = spaces.abstract(env.observation_space, batch)
+        keys = jax.eval_shape(self.functions.split.function, key)
+        shape = jax.eval_shape(self.functions.start.function, keys, obs)
+        return shape.replace(local=shape.local.replace(obs=obs))
+
+    def restart(self, ts: TrainState) -> TrainState:
+        """The restored state `ts` with new episodes, seeded from its own key: nobody can restore
+        the simulators.
+        """
+        return self.collector.restart(ts)
+
+    def refill(self, ts: TrainState) -> TrainState:
+        """The restored state `ts`, which lacks its replay memory, with new episodes, of which the
+        first fill a new one.
+        """
+        self.unfinished = None  # a memory that is filled in part is nothing to go on with
+        self.collector.reset(self.functions.restart_key(ts.local.key))
+        local = self.functions.empty(ts.learner, bare(ts.local))
+        ts = self.collector.with_obs(ts.replace(local=local))
+        for _ in range(self._module.algorithm.refill_collects(self._module.env)):
+            ts = self._absorb_rollout(ts, self.functions.act)
+        return ts
+
+    def outer(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
+        """An outer iteration, averages as in `outer_iteration`; takes the state over.
+
+        Where it fails in the middle, `unfinished` holds (state, iterations) after the last update
+        that was finished.
+        """
+        return self._run(self.outer_schedule, ts, self._num_iterations)
+
+    def single(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
+        """The same with one iteration."""
+        return self._run(self.single_schedule, ts, 1)
+
+    def copy(self, ts: TrainState) -> TrainState:
+        """The state in buffers of its own."""
+        learner, local = self.functions.copy((ts.learner, bare(ts.local)))
+        return TrainState(learner=learner, local=local.replace(obs=ts.local.obs))
+
+    def close(self) -> None:
+        """Closes the environments that this program made; going on afterwards starts new
+        episodes.
+        """
+        self.collector.close()
+
+    def _run(
+        self, schedule: Schedule, ts: TrainState, num_iterations: int
+    ) -> tuple[TrainState, tuple[Metrics, Any]]:
+        self.unfinished = None
+        try:
+            ts, result = schedule.run(ts, num_iterations)
+        except BaseException:
+            self.collector.forget()
+            self.unfinished = _if_whole(schedule.last_finished)
+            raise
+        return ts, (reduce_metrics(result.metrics), result.counters)
+
+    def _absorb_rollout(self, ts: TrainState, act: Compiled) -> TrainState:
+        """The state with one more rollout in its memory and statistics, not learned from."""
+        ts, group_keys = self.collector.take_keys(ts)
+        ts, rollout = self.collector.collect(ts, ts.learner.policy, group_keys, act)
+        learner, local = self.functions.absorb(ts.learner, bare(ts.local), rollout)
+        local = local.replace(obs=ts.local.obs, carry=ts.local.carry)
+        return TrainState(learner=learner, local=local)
+
+
+class Collects(Protocol):
+    """What `require_steppable` looks at."""
+
+    collect: Any
+
+
+def require_steppable(collector: Collects) -> None:
+    """Raises `ConfigError` for a collector with its own `collect`, which is pure and steps jittable
+    environments: on the host it would never be called.
+    """
+    collect = getattr(collector.collect, "__func__", None)
+    require(
+        collect is Collector.collect,
+        f"{type(collector).__name__} has its own collect, which cannot step environments on the"
+        " host",
+        "use Collector (its keys and count are called on the host too and may be overridden), wrap"
+        " the environment, or train in a jittable one",
+    )
+
+
+def _if_whole(finished: tuple[TrainState, int] | None) -> tuple[TrainState, int] | None:
+    """None where an update has taken the buffers of the state over."""
+    if finished is None:
+        return None
+    leaves = jax.tree.leaves((finished[0].learner, finished[0].local))
+    is_taken = any(isinstance(x, Array) and x.is_deleted() for x in leaves)
+    return None if is_taken else finished

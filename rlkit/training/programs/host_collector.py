@@ -1,0 +1,125 @@
+"""Rollouts on the host: acting is compiled, a Python loop steps the simulators."""
+
+import jax
+
+from rlkit.errors import EnvFailedError
+from rlkit.training.compile.aot_compile import Compiled
+from rlkit.training.core.module import RLModule
+from rlkit.training.programs.env_groups import EnvGroup, remake
+from rlkit.training.programs.host_functions import HostFunctions, bare
+from rlkit.training.programs.seed_axis import join_envs, split_envs, split_seeds
+from rlkit.types import Key, Obs, PolicyState, Rollout, TrainState
+
+
+class HostCollector:
+    """The environments of a run and the rollouts collected in them.
+
+    With S seeds it makes S·N environments of its own; with two env groups, two halves of them, of
+    which one acts while the other steps. States keep the observations as NumPy and nothing of the
+    simulators, which cannot be saved: see `restart`.
+    """
+
+    def __init__(
+        self, module: RLModule, functions: HostFunctions, *, num_seeds: int, num_groups: int
+    ):
+        self._functions = functions
+        self._num_seeds = num_seeds
+        self._num_steps = module.algorithm.collector.num_steps
+        size = num_seeds * (module.env.num_envs // num_groups)
+        as_given = num_groups == num_seeds == 1
+        self._own_envs = [] if as_given else [remake(module.env, size) for _ in range(num_groups)]
+        self.groups = [
+            EnvGroup(env, num_seeds, self._num_steps) for env in self._own_envs or [module.env]
+        ]
+        self._is_recurrent = bool(jax.tree.leaves(module.agent.initial_carry(1)))
+        self._is_ready = False  # whether the environments stand where the state says
+
+    def reset(self, key: Key) -> None:
+        """New episodes everywhere."""
+        keys = self._functions.group_keys(key)
+        for group, group_key in zip(self.groups, keys, strict=True):
+            group.reset(group_key)
+        self._is_ready = True
+
+    def restart(self, ts: TrainState) -> TrainState:
+        """The state `ts` with new episodes, seeded from its own key."""
+        self.reset(self._functions.restart_key(ts.local.key))
+        return self.with_obs(ts.replace(local=self._functions.cut(bare(ts.local))))
+
+    def observe(self) -> Obs:
+        """The observations to act on next, leaves [(S,) N, ...]."""
+        seeds = self._num_seeds
+        return join_envs([split_seeds(group.obs, seeds) for group in self.groups], seeds)
+
+    def with_obs(self, ts: TrainState) -> TrainState:
+        """The state with the observations to act on next."""
+        return ts.replace(local=ts.local.replace(obs=self.observe()))
+
+    def take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
+        """The keys of the next rollout, for each group, and the state with the key to go on
+        with.
+        """
+        key, group_keys = self._functions.keys_of_rollout(ts.local.key)
+        return ts.replace(local=ts.local.replace(key=key)), group_keys
+
+    def collect(
+        self, ts: TrainState, policy: PolicyState, group_keys: list[Key], act: Compiled
+    ) -> tuple[TrainState, Rollout]:
+        """A rollout [T, (S,) N, ...] by `policy`, and the state with the observations and the carry
+        after it. After a failure it begins with new episodes.
+        """
+        if not self._is_ready:
+            ts = self.restart(ts)
+        packed = self._functions.pack(policy)
+        carries = split_envs(ts.local.carry, len(self.groups), self._num_seeds)
+        for group, keys, carry in zip(self.groups, group_keys, carries, strict=True):
+            group.start_rollout(packed, carry, keys)
+        self._take_steps(act)
+        fields = join_envs([g.rollout() for g in self.groups], self._num_seeds, axis=1)
+        return self._with_carry(self.with_obs(ts)), Rollout(**fields)
+
+    def forget(self) -> None:
+        """The environments may stand anywhere: the next rollout begins with new episodes."""
+        self._is_ready = False
+
+    def close(self) -> None:
+        """Closes the environments that were made here; collecting again starts new episodes."""
+        for env in self._own_envs:
+            env.close()
+            self._is_ready = False
+
+    def _take_steps(self, act: Compiled) -> None:
+        """All steps of a rollout. While the environments of one group step, the other acts."""
+        stepping: EnvGroup | None = None
+        for _ in range(self._num_steps):
+            for group in self.groups:
+                if stepping is group:
+                    self._receive_step(group)
+                    stepping = None
+                group.choose_actions(act)
+                if stepping is not None:
+                    self._receive_step(stepping)
+                group.send_actions()
+                stepping = group
+        assert stepping is not None
+        self._receive_step(stepping)
+
+    def _receive_step(self, group: EnvGroup) -> None:
+        try:
+            done = group.receive_step()
+        except EnvFailedError as error:
+            if len(self.groups) == 1:
+                raise
+            half = self.groups.index(group)
+            raise EnvFailedError(
+                f'in half {half} of 0 and 1 (overlap="acting"), {error}'
+            ) from error
+        if self._is_recurrent:
+            done = split_seeds(done, self._num_seeds)
+            group.carry = self._functions.restart_carry(group.carry, done)
+
+    def _with_carry(self, ts: TrainState) -> TrainState:
+        if not self._is_recurrent:
+            return ts
+        carries = [group.carry for group in self.groups]
+        return ts.replace(local=ts.local.replace(carry=join_envs(carries, self._num_seeds)))

@@ -1,0 +1,245 @@
+"""What is compiled of a run on the host, function by function; `compile_host_functions` is the
+place where they are compiled.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rlkit import spaces
+from rlkit.algorithms import collectors
+from rlkit.algorithms.collectors import acting, acting_randomly
+from rlkit.algorithms.initial_state import InitKeys
+from rlkit.training.compile.aot_compile import Compiled, Compiler
+from rlkit.training.core.module import RLModule, strong_types
+from rlkit.types import (
+    Action,
+    Carry,
+    Key,
+    LearnerState,
+    LocalState,
+    Memory,
+    Obs,
+    PolicyState,
+    PyTree,
+    Rollout,
+    TrainState,
+)
+from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
+
+RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
+
+Acted = tuple[Action, dict[str, PyTree], Any, Carry]  # actions, extras, the next time, carry
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SeedFunctions:
+    """The functions of a run, of one seed and not compiled; pure.
+
+    N environments train, in `num_groups` env groups of N/G each. A *bare* local state lacks the
+    environments, the observations and the carry, which stay on the host.
+    """
+
+    module: RLModule
+    num_groups: int
+    packing: Packing | NoPacking = dataclasses.field(default_factory=NoPacking)
+
+    @property
+    def group_size(self) -> int:
+        """Environments of a group, N/G."""
+        return self.module.env.num_envs // self.num_groups
+
+    # Beginnings
+
+    def prefill_keys(self, key: Key) -> Key:
+        """A key for each rollout of the prefill, [P]; the key is consumed."""
+        return jax.random.split(key, self.module.algorithm.prefill_collects(self.module.env))
+
+    def group_keys(self, key: Key) -> list[Key]:
+        """A key for each env group; of a single one the key itself, so that it draws what the
+        program of a jittable environment draws.
+        """
+        if self.num_groups == 1:
+            return [key]
+        return [jax.random.fold_in(key, index) for index in range(self.num_groups)]
+
+    def restart_key(self, key: Key) -> Key:
+        """The key that seeds new episodes for a restored state with this local key."""
+        return jax.random.fold_in(key, RESTART)
+
+    def start(self, keys: InitKeys, obs: Obs) -> TrainState:
+        """The state before anything was collected, without observations, from those of a reset,
+        leaves [N, ...].
+        """
+        module = self.module
+        state = module.algorithm.start(
+            module.agent, module.env, keys, obs, (), total_steps=module.total_steps
+        )
+        return strong_types(state.replace(local=state.local.replace(obs=())))
+
+    def initial_policy(self, key: Key) -> PolicyState:
+        """A fresh policy, of which only the shapes are used."""
+        env = self.module.env
+        obs = spaces.example(env.observation_space, (env.num_envs,))
+        return self.start(InitKeys.split(key), obs).learner.policy
+
+    # Rollouts
+
+    def keys_of_rollout(self, key: Key) -> tuple[Key, list[Key]]:
+        """The key to go on with, and for each env group the keys of its steps, [T, 2]; the key is
+        consumed.
+        """
+        drawn = [self.module.algorithm.collector.keys(k) for k in self.group_keys(key)]
+        # Every group has a key to go on with; one is enough.
+        return drawn[0][0], [keys for _, keys in drawn]
+
+    def pack(self, policy: PolicyState) -> PyTree:
+        """The policy as `act` takes it: one vector for each dtype."""
+        return self.packing.pack(policy)
+
+    def act(self, packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+        """What an env group does in step `time` ([] int32) of a rollout with keys [T, 2]; carry,
+        observations and results have leaves [N/G, ...].
+        """
+        explore = acting(self.module.agent, self.packing.unpack(packed))
+        return _explore(explore, keys, time, carry, obs)
+
+    def act_randomly(self, packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+        """The same with random actions, for the prefill."""
+        explore = acting_randomly(
+            self.module.agent,
+            self.packing.unpack(packed),
+            self.module.env.action_space,
+            self.group_size,
+        )
+        return _explore(explore, keys, time, carry, obs)
+
+    def restart_carry(self, carry: Carry, done: Any) -> Carry:
+        """The recurrent state [N/G, ...], begun anew where an episode is `done` [N/G]."""
+        initial = self.module.agent.initial_carry(self.group_size)
+        return collectors.restart_carry(carry, initial, done)
+
+    # Learning
+
+    def learn(
+        self,
+        learner: LearnerState,
+        local: LocalState,
+        rollout: Rollout,
+        behaviour: PolicyState | None,
+    ) -> tuple[LearnerState, LocalState, Packed, Any]:
+        """One update from a rollout [T, N, ...] that `behaviour` collected, None: the present
+        policy. `local` is bare; returns metrics and counters too.
+        """
+        local, rollout, episodes = self.module.algorithm.collector.count(local, rollout)
+        ts, metrics = self.module.learn(
+            TrainState(learner=learner, local=local), rollout, episodes, behaviour
+        )
+        return ts.learner, ts.local, Packed.of(metrics), self.module.counters(ts)
+
+    def absorb(
+        self, learner: LearnerState, local: LocalState, rollout: Rollout
+    ) -> tuple[LearnerState, LocalState]:
+        """Takes a rollout [T, N, ...] into memory and statistics without learning from it; `local`
+        is bare.
+        """
+        algorithm = self.module.algorithm
+        local, rollout, _ = algorithm.collector.count(local, rollout)
+        learner, memory = algorithm.absorb_prefill(learner, local.memory, rollout)
+        return learner, local.replace(memory=memory)
+
+    # New episodes
+
+    def cut(self, local: LocalState) -> LocalState:
+        """A bare local state at the start of new episodes: no transition of its memory leads from
+        the old ones into them.
+        """
+        buffer = self.module.algorithm.replay_buffer
+        memory = local.memory if buffer is None else buffer.cut(local.memory)
+        return self._with_new_episodes(local, memory)
+
+    def empty(self, learner: LearnerState, local: LocalState) -> LocalState:
+        """The same with an empty memory, for a state that was restored without its own."""
+        module = self.module
+        memory = module.algorithm.empty_memory(module.agent, module.env, learner.policy)
+        return strong_types(self._with_new_episodes(local, memory))
+
+    def _with_new_episodes(self, local: LocalState, memory: Memory) -> LocalState:
+        return local.replace(
+            episodes=jax.tree.map(jnp.zeros_like, local.episodes),
+            discounted_return=jnp.zeros_like(local.discounted_return),
+            memory=memory,
+            carry=self.module.agent.initial_carry(self.module.env.num_envs),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostFunctions:
+    """The same, each mapped over seeds and compiled when it is first called; see `SeedFunctions`.
+
+    With S seeds, leaves have a leading axis S; in rollouts it is the second, [T, S, N, ...].
+    """
+
+    split: Compiled
+    prefill_keys: Compiled
+    group_keys: Compiled
+    restart_key: Compiled
+    start: Compiled
+    keys_of_rollout: Compiled
+    pack: Callable[[PolicyState], PyTree]
+    act: Compiled
+    act_randomly: Compiled
+    restart_carry: Compiled
+    learn: Compiled  # takes learner and local state over
+    absorb: Compiled  # takes learner and local state over
+    cut: Compiled
+    empty: Compiled
+    copy: Compiled
+    copy_policy: Compiled
+
+
+def compile_host_functions(
+    module: RLModule, compiler: Compiler, *, num_groups: int
+) -> HostFunctions:
+    """The functions of a run of `module` in `num_groups` env groups."""
+    f = SeedFunctions(module=module, num_groups=num_groups)
+    packs = module.algorithm.collector.num_steps > 1  # it costs more than a single step gains by it
+    if packs:
+        shape = jax.eval_shape(f.initial_policy, jax.random.key(0))
+        f = dataclasses.replace(f, packing=Packing(shape))
+    over_seeds: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
+    return HostFunctions(
+        split=compiler(InitKeys.split),
+        prefill_keys=compiler(f.prefill_keys),
+        group_keys=compiler(f.group_keys),
+        restart_key=compiler(f.restart_key),
+        start=compiler(f.start),
+        keys_of_rollout=compiler(f.keys_of_rollout),
+        pack=compiler(f.pack) if packs else f.pack,
+        act=compiler(f.act, **over_seeds),
+        act_randomly=compiler(f.act_randomly, **over_seeds),
+        restart_carry=compiler(f.restart_carry),
+        learn=compiler(f.learn, donate=(0, 1), axes=(0, 0, 1, 0)),
+        absorb=compiler(f.absorb, donate=(0, 1), axes=(0, 0, 1)),
+        cut=compiler(f.cut),
+        empty=compiler(f.empty),
+        copy=compiler(_copy),
+        copy_policy=compiler(_copy),
+    )
+
+
+def bare(local: LocalState) -> LocalState:
+    """What the update needs of a local state: no environments, observations and carry."""
+    return local.replace(env_state=(), obs=(), carry=())
+
+
+def _explore(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+    action, carry, extras = explore(obs, carry, keys[time, 0])
+    return action, extras, time + 1, carry
+
+
+def _copy(tree: PyTree) -> PyTree:
+    return jax.tree.map(jnp.copy, tree)

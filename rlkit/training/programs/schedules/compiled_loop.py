@@ -1,0 +1,199 @@
+"""Rollouts of a single step: an outer iteration as one compiled program, which has its caller take
+the steps.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from rlkit.training.compile.aot_compile import Compiled, Compiler
+from rlkit.training.core.module import require_same_types
+from rlkit.training.programs.host_functions import bare
+from rlkit.training.programs.schedules.base import HostParts, IterationResult, LoopState
+from rlkit.training.programs.schedules.overlapped import first_rollout, update_while_collecting
+from rlkit.training.programs.schedules.sequential import update_then_collect
+from rlkit.training.programs.schedules.step_exchange import StepExchange, StepFormat
+from rlkit.training.programs.schedules.traced_parts import TracedParts
+from rlkit.types import Carry, LearnerState, LocalState, Obs, TrainState
+from rlkit.xla_cpu.packing import Packed
+
+
+class LoopResult(struct.PyTreeNode, kw_only=True):
+    """Where the program ended: after the last update that was finished."""
+
+    learner: LearnerState
+    local: LocalState  # bare
+    carry: Carry
+    metrics: Packed  # vectors [K, (S,) ...]
+    counters: Any
+    iterations: Array  # [] int32: how many were finished
+
+
+class CompiledLoop:
+    """The `Schedule` that computes K updates and the K - 1 steps between them in one program, the
+    first step aside; sequential or overlapped, as the schedules of these names.
+
+    The program runs in a thread of its own; where it needs a step, it hands over the actions and
+    waits. The thread that called takes the step, for simulators may belong to a thread (a window, a
+    database), errors and interruptions come up where they always do, and JAX within a simulator
+    does not run within a callback.
+    """
+
+    def __init__(
+        self, parts: HostParts, compiler: Compiler, *, num_iterations: int, overlapped: bool
+    ):
+        self._parts = parts
+        self._num_iterations = num_iterations
+        self._is_overlapped = overlapped
+        # Traced once, for its metrics and the loop.
+        self.learn: Callable[..., Any] = jax.jit(parts.functions.learn.function, inline=True)
+        self.exchange = StepExchange()
+        self.program = Compiled(compiler, self.compute, donate=(0, 1))
+        self.last_finished: tuple[TrainState, int] | None = None
+
+    def run(self, ts: TrainState, num_iterations: int) -> tuple[TrainState, IterationResult]:
+        """See `Schedule`."""
+        assert num_iterations == self._num_iterations
+        self.last_finished = ts, 0
+        if self._is_overlapped:
+            state = first_rollout(self._parts, ts)
+        else:
+            state = self._parts.collect(ts, ts.learner.policy)
+        result, error = self._run_program(state)
+        local = result.local.replace(carry=result.carry)
+        ts = self._parts.collector.with_obs(TrainState(learner=result.learner, local=local))
+        self.last_finished = ts, int(result.iterations)
+        if error is not None:
+            raise error
+        return ts, IterationResult(jax.device_get(result.metrics), result.counters)
+
+    # In the thread that calls
+
+    def _run_program(self, state: LoopState) -> tuple[LoopResult, BaseException | None]:
+        """Where the program ended, and what was raised in this thread and ended it early; takes the
+        state over.
+        """
+        arguments = program_arguments(state)
+        self.program.compile(*arguments)
+        self.exchange.open()
+        step_format = StepFormat(state.rollout)
+        running: futures.Future[LoopResult] = futures.Future()
+        thread = threading.Thread(
+            target=self._run_in_thread, args=(running, arguments), name="rlkit-loop"
+        )
+        error: BaseException | None = None
+        try:
+            thread.start()
+            self._take_steps(step_format)
+        except BaseException as raised:
+            error = raised
+        finally:  # whatever happened, the program must not wait for ever
+            self.exchange.close()
+        if error is not None and running.cancel():
+            raise error  # before the program began, so that the state is as it was
+        while True:  # until the update is over, whatever interrupts: the state is in the program
+            try:
+                futures.wait([running])
+                thread.join()
+                break
+            except BaseException as raised:
+                error = error or raised
+        return running.result(), error
+
+    def _take_steps(self, step_format: StepFormat) -> None:
+        (group,) = self._parts.collector.groups
+        for _ in range(self._num_iterations - 1):
+            action = self.exchange.next_actions()
+            if action is None:
+                return
+            self.exchange.answer(step_format.leaves(group.step(action)))
+
+    # In the thread of the program
+
+    def _run_in_thread(
+        self, running: "futures.Future[LoopResult]", arguments: tuple[Any, ...]
+    ) -> None:
+        if not running.set_running_or_notify_cancel():
+            return
+        try:
+            running.set_result(jax.block_until_ready(self.program(*arguments)))
+        except BaseException as error:
+            running.set_exception(error)
+        finally:
+            self.exchange.end()
+
+    # Within the program
+
+    def compute(self, learner: LearnerState, local: LocalState, *others: Any) -> LoopResult:
+        """The program: K iterations, fewer if a step is not taken; see `program_arguments`."""
+        start = _from_arguments(learner, local, *others)
+        metrics, counters = jax.eval_shape(self.learn, learner, local, *others[2:])[2:]
+        rows = [jnp.zeros((self._num_iterations, *x.shape), x.dtype) for x in metrics.vectors]
+        none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counters)
+
+        def iterate(carried: Any) -> Any:
+            before, rows, _, index = carried
+            state, result = self._iteration(before, index)
+            require_same_types(_learned(before), _learned(state))
+            rows = [
+                x.at[index].set(row) for x, row in zip(rows, result.metrics.vectors, strict=True)
+            ]
+            return state, rows, result.counters, index + 1
+
+        state, rows, counters, index = jax.lax.while_loop(
+            lambda carried: carried[0].is_collected, iterate, (start, rows, none, jnp.int32(0))
+        )
+        return LoopResult(
+            learner=state.ts.learner,
+            local=bare(state.ts.local),
+            carry=state.ts.local.carry,
+            metrics=metrics.replace(vectors=rows),
+            counters=counters,
+            iterations=index,
+        )
+
+    def _iteration(self, state: LoopState, index: Array) -> tuple[LoopState, IterationResult]:
+        parts = TracedParts(
+            functions=self._parts.functions,
+            learn=self.learn,
+            exchange=self.exchange,
+            shapes=StepFormat(state.rollout).shapes,
+            is_last=index + 1 == self._num_iterations,
+        )
+        if self._is_overlapped:
+            return update_while_collecting(parts, state)
+        return update_then_collect(parts, state)
+
+
+def program_arguments(state: LoopState) -> tuple[Any, ...]:
+    """A state as the program takes it: learner and bare local state, which are taken over, apart
+    from what is read.
+    """
+    local = state.ts.local
+    return (
+        state.ts.learner,
+        bare(local),
+        local.obs,
+        local.carry,
+        state.rollout,
+        state.behaviour,
+    )
+
+
+def _from_arguments(
+    learner: LearnerState, local: LocalState, obs: Obs, carry: Carry, *others: Any
+) -> LoopState:
+    rollout, behaviour = others
+    ts = TrainState(learner=learner, local=local.replace(obs=obs, carry=carry))
+    return LoopState(ts=ts, rollout=rollout, behaviour=behaviour, is_collected=jnp.bool_(True))
+
+
+def _learned(state: LoopState) -> tuple[LearnerState, LocalState]:
+    """What an update changes."""
+    return state.ts.learner, bare(state.ts.local)

@@ -1,0 +1,49 @@
+"""One after the other: exactly on policy."""
+
+from typing import Any
+
+from rlkit.training.core.module import iteration
+from rlkit.training.programs.schedules.base import (
+    HostParts,
+    IterationResult,
+    LoopState,
+    Parts,
+    stack,
+)
+from rlkit.types import TrainState
+
+
+class Sequential:
+    """The `Schedule` of collect, then update, again and again."""
+
+    def __init__(self, parts: HostParts):
+        self._parts = parts
+        self.last_finished: tuple[TrainState, int] | None = None
+
+    def run(self, ts: TrainState, num_iterations: int) -> tuple[TrainState, IterationResult]:
+        """See `Schedule`."""
+        results: list[IterationResult] = []
+        for index in range(num_iterations):
+            self.last_finished = ts, index
+            ts, result = iteration(self, ts, index)
+            results.append(result)
+        return ts, stack(results)
+
+    def get_batch(self, ts: TrainState, i: Any) -> tuple[TrainState, LoopState]:
+        """See `Module`: a rollout by the present policy."""
+        state = self._parts.collect(ts, ts.learner.policy)
+        return state.ts, state
+
+    def training_step(
+        self, i: Any, ts: TrainState, batch: LoopState
+    ) -> tuple[TrainState, IterationResult]:
+        """See `Module`: the update from it; returns before it is computed."""
+        return self._parts.update(batch.replace(ts=ts))
+
+
+def update_then_collect(parts: Parts, state: LoopState) -> tuple[LoopState, IterationResult]:
+    """The update, then the next rollout by the new policy: the same order from the middle of one
+    iteration to the middle of the next.
+    """
+    ts, result = parts.update(state)
+    return parts.collect(ts, ts.learner.policy), result

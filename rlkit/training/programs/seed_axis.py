@@ -1,0 +1,50 @@
+"""The axis of seeds on the host: S seeds of N environments are S·N environments in one adapter."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.types import PyTree
+
+
+def split_seeds(tree: PyTree, num_seeds: int) -> PyTree:
+    """Leaves [S·N, ...] as [S, N, ...]; as they are for a single seed."""
+    if num_seeds == 1:
+        return tree
+    return jax.tree.map(lambda x: np.asarray(x).reshape(num_seeds, -1, *np.shape(x)[1:]), tree)
+
+
+def merge_seeds(tree: PyTree, num_seeds: int) -> PyTree:
+    """Leaves [S, N, ...] as NumPy arrays [S·N, ...]; waits for those that are still being
+    computed.
+    """
+    if num_seeds == 1:
+        return np.asarray(tree) if isinstance(tree, jax.Array) else jax.tree.map(np.asarray, tree)
+    return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), tree)
+
+
+def join_envs(trees: list[PyTree], num_seeds: int, *, axis: int = 0) -> PyTree:
+    """The trees of env groups as one, leaves NumPy. `axis` is the one of environments with a
+    single seed; with several, it stands behind the axis of seeds.
+    """
+    axis = axis if num_seeds == 1 else axis + 1
+
+    def join(*leaves: Any) -> np.ndarray:
+        arrays = [np.asarray(x) for x in leaves]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
+
+    return jax.tree.map(join, *trees)
+
+
+def split_envs(tree: PyTree, num_groups: int, num_seeds: int) -> list[PyTree]:
+    """The reverse, of leaves [(S,) N, ...]: a tree for each group."""
+    if num_groups == 1:
+        return [tree]
+    axis = 0 if num_seeds == 1 else 1
+    parts: list[list[Any]] = [jax.numpy.split(x, num_groups, axis) for x in jax.tree.leaves(tree)]
+    structure = jax.tree.structure(tree)
+    return [
+        jax.tree.unflatten(structure, [part[index] for part in parts])
+        for index in range(num_groups)
+    ]
