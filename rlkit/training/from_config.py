@@ -12,7 +12,8 @@ from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, RunDirectoryError, require
 from rlkit.training import run_config
-from rlkit.training.policy import Which, read_config
+from rlkit.training.files.checkpointer import Which
+from rlkit.training.policy import read_config
 from rlkit.training.trainer import Trainer
 
 MAX_EVALUATION_ENVS = 64

@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,11 @@ from rlkit.training import run_config
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
-from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import Key, PolicyState, PyTree
-
-Which = int | Literal["latest", "best"]
-
 
 # not the training's: a checkpoint that was the best on those episodes had luck with them
 FRESH_EVALUATION_SEED = 2_000_003
@@ -163,14 +161,14 @@ def load_policy(
             raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
     directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-        normalized = _normalizes(checkpointer)
-        target = jax.eval_shape(lambda: _empty_policy(agent, env, num_seeds, normalized=normalized))
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"
-        restored = checkpointer.restore(which, {"policy": target})
+        restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
     if num_seeds > 1:
-        chosen = seed_index if seed_index is not None else _best_seed(restored.metadata)
+        metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
+        returns = metadata.progress.seed_returns
+        chosen = seed_index if seed_index is not None else _best_seed(returns)
         state, seed_index = jax.tree.map(lambda x: x[chosen], state), chosen
     return Policy(
         agent=agent,
@@ -242,34 +240,27 @@ def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
         )
 
 
-def _normalizes(checkpointer: Checkpointer) -> bool:
-    """Whether the run normalises observations: the same in all of its steps, so any intact one
-    tells.
+def _target(
+    agent: Agent, env: EnvAdapter, directory: str, metadata: dict[str, Any]
+) -> dict[str, PyTree]:
+    """The policy that a checkpoint with these metadata holds, for `Checkpointer.restore`: shapes
+    and dtypes.
     """
-    for step in reversed(checkpointer.all_steps()):
-        try:
-            return bool(checkpointer.metadata(step).get("normalize_observations"))
-        except CheckpointError:
-            continue
-    return False
+    read = CheckpointMetadata.from_metadata(metadata, directory)
 
+    def empty() -> PolicyState:
+        one = spaces.example(env.observation_space)
+        state = PolicyState(
+            params=agent.init(jax.random.key(0)),
+            obs_stats=init_stats(one) if read.normalize_observations else None,
+            env_steps=StepCounter.create(),
+            total_steps=jnp.float32(0.0),
+        )
+        if read.num_seeds == 1:
+            return state
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (read.num_seeds, *x.shape)), state)
 
-def _empty_policy(
-    agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool
-) -> PolicyState:
-    """A policy state of the right shapes; only its shapes are used."""
-    one = spaces.example(env.observation_space)
-    state = PolicyState(
-        params=agent.init(jax.random.key(0)),
-        obs_stats=init_stats(one) if normalized else None,
-        env_steps=StepCounter.create(),
-        total_steps=jnp.float32(0.0),
-    )
-    return (
-        jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), state)
-        if num_seeds > 1
-        else state
-    )
+    return {"policy": jax.eval_shape(empty)}
 
 
 def play_episodes(
@@ -345,6 +336,7 @@ def play_episodes(
     }
 
 
-def _best_seed(metadata: dict[str, Any]) -> int:
-    returns = np.asarray(metadata.get("seed_returns") or [0.0], np.float64)
-    return int(np.where(np.isfinite(returns), returns, -np.inf).argmax())
+def _best_seed(returns: Sequence[float] | None) -> int:
+    """The seed of the highest finite return; 0 where there is none."""
+    values = np.asarray(returns or [0.0], np.float64)
+    return int(np.where(np.isfinite(values), values, -np.inf).argmax())

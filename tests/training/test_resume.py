@@ -19,14 +19,14 @@ import jax.numpy as jnp
 import pytest
 import yaml
 
-import rlkit.training.trainer as trainer_module
+import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
@@ -302,7 +302,7 @@ def halfway(tiny, tmp_path_factory):
 @pytest.mark.parametrize("field", [None, *FIELDS])
 def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
     folder, end = halfway
-    original = trainer_module.from_items
+    original = restoring.from_items
 
     def altered(items, shape):
         state = original(items, shape)
@@ -317,7 +317,7 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
         )
         return state.replace(**{part: half.replace(**{name: other})})
 
-    monkeypatch.setattr(trainer_module, "from_items", altered)
+    monkeypatch.setattr(restoring, "from_items", altered)
     last = LastMetrics()
     trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, callbacks=[last])
     state = trainer.load_checkpoint(folder, 2)
@@ -459,7 +459,7 @@ def test_a_run_cut_after_step_zero(make, tmp_path):
     ],
 )
 def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, match):
-    keep = {"checkpointer_config": trainer_module.CheckpointerConfig(max_to_keep=9)}
+    keep = {"checkpointer_config": CheckpointerConfig(max_to_keep=9)}
     with make(tmp_path / "run", **keep) as trainer:
         trainer.run(0)
     before = hashes(tmp_path / "run")

@@ -680,7 +680,7 @@ def test_another_evaluation_environment_is_no_run_config(tiny):
         env=tiny.env("probe/TimeLimitProbe"),
         eval_env=vectorize(TimeLimitProbe(max_episode_steps=3), 2),
     )
-    trainer.seed = 0
+    trainer.init(0)
     assert "custom" in trainer.description()
 
 

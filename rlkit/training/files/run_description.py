@@ -1,0 +1,150 @@
+"""The description of a run: its settings and parts as plain data, which `config.yaml` holds."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import algorithm_entry
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import RunDirectoryError, UnknownNameError
+from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
+from rlkit.training.core.module import Module, RLModule
+from rlkit.validation import to_dict
+
+# Fields that may differ between the parts of one run: where it writes, how much it shows, how long
+# it goes on.
+MAY_DIFFER = {
+    "run_dir",
+    "restore_checkpoint",
+    "logger_config",
+    "checkpointer_config",
+    "debug",
+    "log_every",
+    "max_queued",
+    "overlap",
+    "total_steps",
+    "num_checkpoints",
+    "epochs_per_checkpoint",
+}
+
+
+def describe(
+    module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
+) -> dict[str, Any]:
+    """The run as plain data: a `RunConfig` where every part comes from a registry; else its parts
+    as readable data, and under `custom` the names of those that were built in Python.
+    """
+    settings = {"trainer": to_dict(config), "seed": seed}
+    if not isinstance(module, RLModule):
+        return {"custom": ["module"], "module": plain(module), **settings}
+    custom = _custom_parts(module, eval_env)
+    if custom:
+        parts = {
+            name: plain(part if part.spec is None else part.spec)
+            for name, part in _parts(module).items()
+        }
+        return {"custom": custom, **parts, "num_envs": module.env.num_envs, **settings}
+    return run_config.to_dict(_config_of(module, config, seed))
+
+
+def _parts(module: RLModule) -> dict[str, Any]:
+    return {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
+
+
+def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
+    """The parts that no registry can rebuild, by name, such as `env` or `agent.torso`."""
+    parts = _parts(module)
+    custom = [name for name, part in parts.items() if not _has_name(name, part.spec)]
+    custom += [
+        f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())
+    ]
+    if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
+        custom.append("eval_env")
+    return custom
+
+
+def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
+    """Whether `spec` rebuilds the part: not if its name was never registered, or was registered
+    with another config.
+    """
+    entry_of = {"algorithm": algorithm_entry, "agent": agent_entry}.get(part)
+    if spec is None or entry_of is None:
+        return spec is not None
+    try:
+        return isinstance(spec[1], entry_of(spec[0]).config)
+    except UnknownNameError:
+        return False
+
+
+def _config_of(module: RLModule, config: TrainerConfig, seed: int | None) -> run_config.RunConfig:
+    (algorithm, hyperparameters), (env_id, arguments), (agent, network) = (
+        part.spec for part in _parts(module).values()
+    )
+    return run_config.RunConfig(
+        algorithm=algorithm,
+        env=run_config.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments),
+        hyperparameters=hyperparameters,
+        agent=agent,
+        network=network,
+        trainer=config,
+        seed=seed,
+    )
+
+
+def plain(value: Any, depth: int = 6) -> Any:
+    """Any object as plain data, to be read and compared: numbers and strings as they are, objects
+    by type and fields, `depth` levels deep.
+    """
+    if isinstance(value, spaces.Space):
+        return str(value)
+    # Before numbers: NumPy's float64 is a Python float too, but not plain data.
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist() if np.size(value) <= 64 else f"array{list(value.shape)}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item, depth) for item in value]
+    if isinstance(value, dict):
+        return {str(name): plain(item, depth) for name, item in value.items()}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    if depth == 0 or not hasattr(value, "__dict__"):
+        return type(value).__qualname__
+    fields = {
+        name: plain(item, depth - 1)
+        for name, item in vars(value).items()
+        if not name.startswith("_")
+    }
+    return {"type": type(value).__qualname__, **fields}
+
+
+def require_same_settings(path: str, stored: Any, wanted: dict[str, Any]) -> None:
+    """Raises `RunDirectoryError` where the run at `path`, described as `stored`, has other settings
+    than `wanted`; those in `MAY_DIFFER` may differ.
+    """
+    before, now = _comparable(stored), _comparable(wanted)
+    different = sorted(
+        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
+    )
+    if different:
+        shown = ", ".join(
+            f"{name}: {before.get(name)!r} there, {now.get(name)!r} here" for name in different[:5]
+        )
+        raise RunDirectoryError(
+            f"{path} holds a run with other settings ({shown}); use another run_dir, or the same"
+            " settings"
+        )
+
+
+def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(description, dict):
+        return {prefix.rstrip("."): description}
+    flat: dict[str, Any] = {}
+    for name, value in description.items():
+        if prefix != "trainer." or name not in MAY_DIFFER:
+            flat |= _comparable(value, f"{prefix}{name}.")
+    return flat
