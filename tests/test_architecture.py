@@ -37,9 +37,11 @@ ROOMS = {
     ),
     "training": (
         {"config", "compile"},
-        {"core", "logs", "run_config", "run_progress", "fingerprint", "callbacks", "run_clock"},
+        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "callbacks"},
         {"programs", "files"},
-        {"policy", "run_parts", "restoring", "reporting"},
+        {"policy", "run_parts"},
+        {"evaluations", "run"},
+        {"reporting", "restoring", "saving"},
         {"trainer"},
         {"from_config"},
     ),

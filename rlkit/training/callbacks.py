@@ -11,11 +11,30 @@ from rlkit.types import PyTree
 class RunView(Protocol):
     """What a callback sees of the run, and what it may do to it: a part of `Trainer`."""
 
-    config: TrainerConfig
-    plan: Plan
-    state: PyTree  # the newest one; its buffers belong to the outer iteration in progress
-    history: list[dict[str, Any]]
-    stop_reason: str | None
+    @property
+    def config(self) -> TrainerConfig:
+        """The settings of the run."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """The run in numbers."""
+        ...
+
+    @property
+    def state(self) -> PyTree:
+        """The newest state; the next outer iteration takes its buffers over."""
+        ...
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The evaluations of the outer iterations reported so far."""
+        ...
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run ends early; None: it does not."""
+        ...
 
     @property
     def outer_iteration(self) -> int:

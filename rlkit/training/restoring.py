@@ -7,7 +7,9 @@ from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint
+from rlkit.training.run import Run
 from rlkit.training.run_progress import CheckpointMetadata, Parent, RunProgress
 from rlkit.types import PyTree
 
@@ -34,7 +36,80 @@ class RestoredRun:
         return dataclasses.replace(self.progress, wall_seconds=0.0, parent=parent)
 
 
-def read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> RestoredRun:
+def begin_or_restore(run: Run, files: RunFiles) -> RestoredRun | None:
+    """Lets `run` begin, or take over a checkpoint of its own as `config.restore_checkpoint` says;
+    returns what was read, None: it begins, and has no state yet.
+
+    Raises `RlkitError` where it cannot: no key was given, or the files hold another run.
+    """
+    which = _which_to_restore(run, files.checkpointer)
+    if files.checkpointer is not None and which is not None:
+        restored = restore(run, files.checkpointer, which, same_run=True)
+        _resume_files(run, files, restored)
+        return restored
+    run.begin(RunProgress.start(run.plan, seed=run.progress.seed, keys=run.progress.keys))
+    if run.config.restore_checkpoint is not None:
+        # "auto": a run that was cut before its first checkpoint may have left rows
+        files.logger.restore({})
+    return None
+
+
+def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> RestoredRun:
+    """Lets `run` take over a checkpoint, of its own or of another run; returns what was read.
+
+    Raises `RlkitError`, before anything is changed, where it must not.
+    """
+    restored = _read_run(checkpointer, which, run.program.state_shape(run.compiler.keys(0)))
+    before, own = restored.metadata.plan, run.progress
+    if same_run:
+        _require_same_run(restored, checkpointer, own.keys)
+    run.use_plan(_plan_to_go_on(run.config, run.plan, before, same_run=same_run))
+    run.begin(restored.progress if same_run else restored.branch)
+    if same_run and own.keys is not None:
+        run.progress = dataclasses.replace(run.progress, seed=own.seed)
+    run.state = restored.state
+    if run.has_replay(run.state):  # else a refill starts it
+        run.state = run.program.restart(run.state)
+    if run.plan.total_steps != before.total_steps:
+        run.set_horizon()
+    return restored
+
+
+def caveats(run: Run, restored: RestoredRun) -> list[str]:
+    """What differs from a run that was never interrupted, in sentences."""
+    texts = []
+    if not run.parts.is_compiled:
+        texts.append("environments on the host cannot be restored: their episodes start anew")
+    if restored.metadata.fingerprint != fingerprint():
+        texts.append(
+            "resumed on other hardware, versions or settings: results agree to rounding, not bit"
+            " for bit"
+        )
+    return texts
+
+
+def _which_to_restore(run: Run, checkpointer: Checkpointer | None) -> Which | None:
+    """The checkpoint that a run starts from, None: it begins."""
+    which = run.config.restore_checkpoint
+    latest = None if checkpointer is None else checkpointer.latest_step()
+    if checkpointer is not None and which is not None and (which != "auto" or latest is not None):
+        return "latest" if which == "auto" else which
+    require(
+        run.keys is not None,
+        "this run has no checkpoint yet, and its key is not known",
+        "start it again from its own script",
+        CheckpointError,
+    )
+    require(
+        latest is None,
+        f"there are checkpoints of another run already (up to step {latest})",
+        'choose another directory, or set restore_checkpoint="auto" to go on',
+        CheckpointError,
+    )
+    return None
+
+
+def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> RestoredRun:
     """Reads a checkpoint of a state like `shape`; without a replay memory if it was left out."""
     directory = str(checkpointer.directory)
 
@@ -53,7 +128,7 @@ def read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restore
     )
 
 
-def require_same_run(
+def _require_same_run(
     restored: RestoredRun, checkpointer: Checkpointer, keys: list[Any] | None
 ) -> None:
     """Raises `RlkitError` unless the run that was started from `keys` (None: any) may go on from
@@ -76,7 +151,7 @@ def require_same_run(
     )
 
 
-def plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run: bool) -> Plan:
+def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run: bool) -> Plan:
     """The plan of a run that goes on from a checkpoint of a run with the plan `before`: outer
     iterations of the same size, more of them if it is longer.
 
@@ -102,14 +177,15 @@ def plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run: 
     return plan
 
 
-def caveats(restored: RestoredRun, *, is_compiled: bool) -> list[str]:
-    """What differs from a run that was never interrupted, in sentences."""
-    texts = []
-    if not is_compiled:
-        texts.append("environments on the host cannot be restored: their episodes start anew")
-    if restored.metadata.fingerprint != fingerprint():
-        texts.append(
-            "resumed on other hardware, versions or settings: results agree to rounding, not bit"
-            " for bit"
-        )
-    return texts
+def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
+    """Goes on with the run's own files, as they were at the checkpoint; damaged steps are set
+    aside.
+    """
+    if run.plan.total_steps > restored.metadata.plan.total_steps:
+        files.extend(run.plan)
+    for step in restored.damaged:
+        if files.checkpointer is not None:
+            files.checkpointer.set_aside(step)
+    files.logger.restore(restored.metadata.logger)
+    run.is_begun = True
+    run.saved_iteration = restored.step

@@ -487,7 +487,7 @@ def test_evaluation_averages_what_was_reported(tiny):
     with trainer_of(tiny, host(4, env=Sometimes), evaluation_episodes=16) as trainer:
         trainer.init(0)
         policy = trainer.state.learner.policy
-        player, evaluator = trainer._planned_evaluation._player, trainer.module.evaluator()
+        player, evaluator = trainer._evaluations.planned._player, trainer.module.evaluator()
         sampled, info = player._play(
             policy, jax.random.key(0), 16, evaluator.max_steps, deterministic=False
         )

@@ -95,12 +95,9 @@ def watch(trainer):
         trainer.copied.append(bool(jax.tree.leaves(ts.local.memory)))
         return program.copy(ts)
 
-    trainer.program = type("Watched", (), {"__getattr__": lambda _, name: getattr(program, name)})()
-    trainer.program.outer, trainer.program.single, trainer.program.copy = (
-        watched(program.outer),
-        watched(program.single),
-        copy,
-    )
+    shown = type("Watched", (), {"__getattr__": lambda _, name: getattr(program, name)})()
+    shown.outer, shown.single, shown.copy = watched(program.outer), watched(program.single), copy
+    trainer._run.program = shown
 
 
 def texts(run_dir):

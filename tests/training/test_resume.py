@@ -55,8 +55,9 @@ def run(job):
     stop = Stop()
     stop.at = job["stop"]
     with build(run_config.from_dict(job["config"]), callbacks=[stop]) as trainer:
-        own = trainer.program, trainer._planned_evaluation
-        trainer.program, trainer._planned_evaluation = compiled.setdefault(job["program"], own)
+        run, evaluations = trainer._run, trainer._evaluations
+        own = run.program, evaluations.planned
+        run.program, evaluations.planned = compiled.setdefault(job["program"], own)
         trainer.run(trainer.seed)
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         digests = {jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}

@@ -38,6 +38,7 @@ class RunFiles:
     ):
         self.run_directory: RunDirectory | None = None
         self.description = description
+        self._config = config
         closers: list[Callable[[], None]] = []
         self._closers = closers
         try:
@@ -58,6 +59,29 @@ class RunFiles:
         except BaseException:
             self.close()
             raise
+
+    def checkpointer_for(self, step: int) -> Checkpointer:
+        """The run's own checkpoints, for a step to be saved now. Raises `CheckpointError` where
+        there are none, or there is that step.
+        """
+        if self.checkpointer is None:
+            raise CheckpointError(
+                "this run has no checkpoints; set run_dir, or call save_checkpoint(path)"
+            )
+        require(
+            step not in self.checkpointer.all_steps(),
+            f"outer iteration {step} is saved already, and train_step() does not advance it",
+            "use train_epoch(), or save_checkpoint(path) with a directory of its own",
+            CheckpointError,
+        )
+        return self.checkpointer
+
+    def checkpointer_in(self, directory: Path) -> Checkpointer:
+        """Checkpoints in another directory, which hold the replay memory if the run's own do."""
+        own = self._config.checkpointer_config if self.checkpointer is None else self.checkpointer
+        return Checkpointer(
+            CheckpointerConfig(directory=str(directory), save_replay=own.save_replay)
+        )
 
     def extend(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run goes on to the end of `plan`."""
@@ -161,6 +185,13 @@ class RunFiles:
             )
             return None
         return Checkpointer(settings)
+
+
+def open_checkpoints(path: Path) -> Checkpointer:
+    """The checkpoints of a run directory or of a checkpoint directory, to be read."""
+    inner = os.path.join(path, "checkpoints")
+    directory = inner if os.path.isdir(inner) else os.fspath(path)
+    return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:

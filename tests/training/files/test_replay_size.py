@@ -17,9 +17,9 @@ from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.config import REPLAY_LIMIT, Plan
 from rlkit.training.core.module import RLModule
 from rlkit.training.files import replay_size as memory
+from rlkit.training.logs.announcements import announcement, replay_memory
 from rlkit.training.logs.loggers import human_bytes
 from rlkit.training.logs.records import read_records
-from rlkit.training.reporting import announcement, replay_memory
 
 FRAME = 84 * 84 * 4  # bytes of four frames of Atari
 DESIGN = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
