@@ -1,5 +1,8 @@
-"""The description of a run: its settings and parts as plain data, which `config.yaml` holds."""
+"""The description of a run: its settings and parts as plain data, written to `config.yaml`,
+compared and read back.
+"""
 
+import os
 from typing import Any
 
 import jax
@@ -9,14 +12,14 @@ from gymnasium import spaces
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import RunDirectoryError, UnknownNameError
+from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
-from rlkit.validation import to_dict
+from rlkit.validation import from_dict, to_dict
 
-# Fields that may differ between the parts of one run: where it writes, how much it shows, how long
-# it goes on.
+# Settings that may change when a run is resumed: where it writes, how much it shows, how long it
+# goes on.
 MAY_DIFFER = {
     "run_dir",
     "restore_checkpoint",
@@ -148,3 +151,64 @@ def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
         if prefix != "trainer." or name not in MAY_DIFFER:
             flat |= _comparable(value, f"{prefix}{name}.")
     return flat
+
+
+def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the `config.yaml` of a run directory holds. Raises `CheckpointError` if this is none."""
+    path = os.path.join(run_dir, "config.yaml")
+    values = run_config.read_yaml(path) if os.path.isfile(path) else None
+    if not isinstance(values, dict) or "trainer" not in values:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory"
+            " that a run wrote"
+        )
+    return values
+
+
+def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
+    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry
+    can rebuild.
+    """
+    settings = read_settings(run_dir)
+    custom = settings.get("custom")
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its"
+            " config.yaml cannot rebuild; go on through its own script, with"
+            ' TrainerConfig(restore_checkpoint="auto")'
+        )
+    return run_config.from_dict(settings)
+
+
+def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """(id, number, arguments) of the run's environments. Raises `CheckpointError` where no registry
+    can rebuild them.
+    """
+    if "custom" not in settings:
+        env = settings["env"]
+        return env["id"], env["num_envs"], env["arguments"]
+    _require_known(run_dir, settings, "env")
+    env_id, arguments = settings["env"]
+    return env_id, settings["num_envs"], arguments
+
+
+def registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
+    """(name, config) of the run's agent. Raises `CheckpointError` where no registry can rebuild
+    it.
+    """
+    if "custom" not in settings:
+        name, network = settings["agent"], settings["network"]
+    else:
+        _require_known(run_dir, settings, "agent")
+        name, described = settings["agent"]
+        network = {field: value for field, value in described.items() if field != "type"}
+    return name, from_dict(agent_entry(name).config, network)
+
+
+def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
+    custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml"
+            f" cannot rebuild; pass it: load_policy(run_dir, {part}=...)"
+        )
