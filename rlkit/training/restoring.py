@@ -187,5 +187,5 @@ def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)
     files.logger.restore(restored.metadata.logger)
-    run.is_begun = True
+    run.has_started = True
     run.saved_iteration = restored.step

@@ -49,7 +49,7 @@ class Run:
         self.progress = progress
         self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
         self.is_lost = False  # whether the state went down with an iteration
-        self.is_begun = False  # whether the state before the first outer iteration was reported
+        self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
 
     def take_key(self, key: Key | int | None) -> None:
@@ -77,9 +77,9 @@ class Run:
     # What it is asked
 
     @property
-    def is_left(self) -> bool:
-        """Whether there are outer iterations left to train."""
-        return self.progress.outer_iteration < self.plan.num_checkpoints
+    def is_complete(self) -> bool:
+        """Whether all outer iterations of the plan are trained."""
+        return self.progress.outer_iteration >= self.plan.num_checkpoints
 
     @property
     def wall_seconds(self) -> float:

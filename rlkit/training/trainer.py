@@ -186,7 +186,7 @@ class Trainer:
         files, before = self._open(), len(self.history)
         try:
             files.logger.start(self.hparams())
-            if self._run.is_left:
+            if not self._run.is_complete:
                 self._refill()
             self._log(*announcements(self._run, files.checkpointer))
             self._call("on_run_start")
@@ -359,11 +359,11 @@ class Trainer:
         # On the host an outer iteration is over when it returns, and the next one may fail: nothing
         # is gained by waiting.
         most_pending = self.config.max_queued if run.parts.is_compiled else 1
-        if first == 0 and not run.is_begun:
+        if first == 0 and not run.has_started:
             report(queue(None, evaluate, checkpointer))
-            run.is_begun = True
+            run.has_started = True
         run.clock.start_laps()
-        while run.is_left and self.stop_reason is None:
+        while not run.is_complete and self.stop_reason is None:
             pending.append(queue(run.outer_iteration(), evaluate, checkpointer))
             while len(pending) >= most_pending:
                 report(pending.popleft())
