@@ -24,8 +24,8 @@ class Evaluations:
             return self.planned
         episodes = module.evaluation_episodes if episodes is None else episodes
         if episodes not in self._of_episodes:
-            evaluating = self._parts.evaluating(episodes)
-            self._of_episodes[episodes] = Evaluation(evaluating, self._compiler)
+            module = self._parts.evaluation_module(episodes)
+            self._of_episodes[episodes] = Evaluation(module, self._compiler)
         return self._of_episodes[episodes]
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ class RunParts:
         """Whether an outer iteration is one program, rather than a loop on the host."""
         return not isinstance(self.module, RLModule) or self.module.env.is_jittable
 
-    def evaluating(self, episodes: int | None = None) -> RLModule:
+    def evaluation_module(self, episodes: int | None = None) -> RLModule:
         """The module with its environment for evaluation even where none is planned, over as many
         episodes (None: as many as planned). Raises `ConfigError` without such an environment.
         """
@@ -66,8 +66,10 @@ def parts_from_env(
     train_env = _adapter(env, own_envs)
     if eval_env is not None:
         eval_adapter = _adapter(eval_env, own_envs)
+    elif train_env.is_jittable:
+        eval_adapter = train_env
     else:
-        eval_adapter = train_env if train_env.is_jittable else _like(train_env, config, own_envs)
+        eval_adapter = _evaluation_env(train_env, config, own_envs)
     algorithm = algorithm.override(
         warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
     )
@@ -113,7 +115,9 @@ def _adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
     return env
 
 
-def _like(env: EnvAdapter, config: TrainerConfig, own_envs: list[EnvAdapter]) -> EnvAdapter | None:
+def _evaluation_env(
+    env: EnvAdapter, config: TrainerConfig, own_envs: list[EnvAdapter]
+) -> EnvAdapter | None:
     """Environments like `env` for evaluation, added to `own_envs`; they start when first needed."""
     most = max(env.num_envs, DEFAULT_EVAL_ENVS)
     try:

@@ -229,7 +229,7 @@ class Trainer:
             "rollout plays episodes of an environment, but this module has none",
             "call its own methods",
         )
-        evaluator = self._run.parts.evaluating().evaluator()
+        evaluator = self._run.parts.evaluation_module().evaluator()
         policy = self.state.learner.policy
         return play_episodes(
             evaluator, policy, num_episodes, key, self.compiler, deterministic=deterministic
