@@ -1,11 +1,70 @@
 """Callbacks: user code between outer iterations, on the host."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tqdm import tqdm
 
-if TYPE_CHECKING:
-    from rlkit.training.trainer import Trainer
+from rlkit.training.config import Plan, TrainerConfig
+from rlkit.types import PyTree
+
+
+class RunView(Protocol):
+    """What a callback sees of the run, and what it may do to it: a part of `Trainer`."""
+
+    @property
+    def config(self) -> TrainerConfig:
+        """The settings of the run."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """The run in numbers."""
+        ...
+
+    @property
+    def state(self) -> PyTree:
+        """The newest state; the next outer iteration takes its buffers over."""
+        ...
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The evaluations of the outer iterations reported so far."""
+        ...
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run ends early; None: it does not."""
+        ...
+
+    @property
+    def outer_iteration(self) -> int:
+        """Outer iterations that were started; those reported may be fewer."""
+        ...
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of one seed after these outer iterations."""
+        ...
+
+    def steps_at(self, iteration: int) -> int:
+        """Environment steps of one seed after that many outer iterations."""
+        ...
+
+    def request_stop(self, reason: str) -> None:
+        """Ends the run after the outer iteration in progress."""
+        ...
+
+    def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
+        """See `Trainer.evaluate`."""
+        ...
+
+    def save_checkpoint(self, path: Any = None, *, evaluation_score: float | None = None) -> int:
+        """See `Trainer.save_checkpoint`."""
+        ...
+
+    def summary(self) -> dict[str, Any]:
+        """See `Trainer.summary`."""
+        ...
 
 
 class Callback:
@@ -16,21 +75,21 @@ class Callback:
     arrive.
     """
 
-    def on_run_start(self, trainer: "Trainer") -> None:
+    def on_run_start(self, trainer: RunView) -> None:
         """Before the first outer iteration of a `run`."""
 
-    def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, Any]) -> None:
         """After outer iteration `iteration` (from 1); `metrics` are those of its training record,
         without prefix.
         """
 
-    def on_evaluation(self, trainer: "Trainer", iteration: int, evaluation: dict[str, Any]) -> None:
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: dict[str, Any]) -> None:
         """After an evaluation; `evaluation` as in `trainer.history`."""
 
-    def on_checkpoint(self, trainer: "Trainer", iteration: int) -> None:
+    def on_checkpoint(self, trainer: RunView, iteration: int) -> None:
         """After a checkpoint was handed to the checkpointer."""
 
-    def on_run_end(self, trainer: "Trainer") -> None:
+    def on_run_end(self, trainer: RunView) -> None:
         """After the last outer iteration, also of a run that stops early or fails."""
 
 
@@ -40,7 +99,7 @@ class ProgressBar(Callback):
     def __init__(self) -> None:
         self._bar: tqdm | None = None
 
-    def on_run_start(self, trainer: "Trainer") -> None:
+    def on_run_start(self, trainer: RunView) -> None:
         """Opens the bar where the run stands."""
         self._bar = tqdm(
             total=trainer.steps_at(trainer.plan.num_checkpoints),
@@ -51,17 +110,17 @@ class ProgressBar(Callback):
             smoothing=0.1,
         )
 
-    def on_iteration_end(self, trainer: "Trainer", iteration: int, metrics: dict[str, Any]) -> None:
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, Any]) -> None:
         """Moves the bar."""
         if self._bar is not None:
             self._bar.update(trainer.steps_at(iteration) - self._bar.n)
 
-    def on_evaluation(self, trainer: "Trainer", iteration: int, evaluation: dict[str, Any]) -> None:
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: dict[str, Any]) -> None:
         """Shows the mean evaluation return."""
         if self._bar is not None and "return" in evaluation:
             self._bar.set_postfix(eval_return=f"{evaluation['return'].mean():.1f}", refresh=False)
 
-    def on_run_end(self, trainer: "Trainer") -> None:
+    def on_run_end(self, trainer: RunView) -> None:
         """Closes the bar."""
         if self._bar is not None:
             self._bar.close()

@@ -1,6 +1,4 @@
-"""From a `RunConfig` to a `Trainer`, and from a run directory to the trainer that goes on
-with it.
-"""
+"""`build`: a Trainer from a `RunConfig`; `reopen`: one that goes on with a run directory."""
 
 import dataclasses
 import os
@@ -12,7 +10,9 @@ from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, RunDirectoryError, require
 from rlkit.training import run_config
-from rlkit.training.policy import Which, read_config
+from rlkit.training.config import TrainerConfig
+from rlkit.training.files.checkpointer import Which
+from rlkit.training.files.run_description import read_config
 from rlkit.training.trainer import Trainer
 
 MAX_EVALUATION_ENVS = 64
@@ -21,15 +21,15 @@ MAX_EVALUATION_ENVS = 64
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
 
-    `trainer.run(config.seed)` runs it. Opens the run directory, so that one that cannot be used is
-    told at once. Raises `RlkitError`.
+    `trainer.run(config.seed)` runs it. Opens the run directory. Raises `RlkitError`, also where
+    the directory cannot be used.
     """
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
-    eval_env = (
-        make_env(config.env.id, episodes, **config.env.arguments) if env.is_jittable else None
-    )  # else the Trainer's own
+    eval_env = None  # on the host the Trainer makes its own
+    if env.is_jittable:
+        eval_env = make_env(config.env.id, episodes, **config.env.arguments)
     assert config.agent is not None
     agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
     algorithm = make_algorithm(config.algorithm, config.hyperparameters)
@@ -59,32 +59,30 @@ def reopen(
         RunDirectoryError,
     )
     config = read_config(run_dir)
-    # A run that was cut before its first checkpoint starts again; the same settings give the same
-    # run.
-    trainer_config = dataclasses.replace(
+    settings = dataclasses.replace(
         config.trainer,
         run_dir=os.fspath(run_dir),
+        # "auto", for a run that was cut before its first checkpoint starts again.
         restore_checkpoint="auto" if which == "latest" else which,
     )
     if save_replay is not None:
-        checkpoints = dataclasses.replace(
-            trainer_config.checkpointer_config, save_replay=save_replay
-        )
-        trainer_config = dataclasses.replace(trainer_config, checkpointer_config=checkpoints)
+        checkpoints = dataclasses.replace(settings.checkpointer_config, save_replay=save_replay)
+        settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
     if total_steps is not None:
-        before = config.trainer.total_steps
-        require(
-            before is None or total_steps >= before,
-            f"total_steps={total_steps} is less than the {before} of the run",
-            "give a larger one to extend it, or leave it out",
-            ConfigError,
-        )
-        trainer_config = dataclasses.replace(
-            trainer_config,
-            total_steps=total_steps,
-            num_checkpoints=None,
-            epochs_per_checkpoint=None,
-        )
-    trainer = build(dataclasses.replace(config, trainer=trainer_config), **arguments)
+        settings = _extended(settings, total_steps)
+    trainer = build(dataclasses.replace(config, trainer=settings), **arguments)
     trainer.init(config.seed)
     return trainer
+
+
+def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:
+    before = settings.total_steps
+    require(
+        before is None or total_steps >= before,
+        f"total_steps={total_steps} is less than the {before} of the run",
+        "give a larger one to extend it, or leave it out",
+        ConfigError,
+    )
+    return dataclasses.replace(
+        settings, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None
+    )

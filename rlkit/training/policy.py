@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,25 +15,27 @@ import numpy as np
 
 from rlkit import spaces, validation
 from rlkit.agents.base import Agent
-from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.agents.registry import make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import init_stats
-from rlkit.training import run_config
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
-from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.run_description import (
+    read_settings,
+    registered_agent,
+    registered_env,
+)
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
+from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import Key, PolicyState, PyTree
 
-Which = int | Literal["latest", "best"]
-
-
-# not the training's: a checkpoint that was the best on those episodes had luck with them
+# Not that of the training: the checkpoint that was best on its episodes was also lucky there.
 FRESH_EVALUATION_SEED = 2_000_003
 
 
@@ -44,9 +46,7 @@ class Policy:
     agent: Agent
     state: PolicyState
     env: EnvAdapter  # what it was trained in, for `evaluate` and the spaces
-    make_env: (
-        Callable[[int], EnvAdapter] | None
-    )  # (num_envs) -> such environments; None: there is only `env`
+    make_env: Callable[[int], EnvAdapter] | None  # of num_envs; None: there is only `env`
     checkpoint_step: int
     seed_index: int | None = None  # which of several seeds this is
     max_evaluation_steps: int | None = None
@@ -142,32 +142,25 @@ def load_policy(
     settings = read_settings(run_dir)
     remake = None
     if env is None:
-        env_id, num_envs, arguments = _registered_env(run_dir, settings)
+        env_id, num_envs, arguments = registered_env(run_dir, settings)
         remake = functools.partial(make_env, env_id, **arguments)
         env = remake(num_envs)
     if agent is None:
-        name, network = _registered_agent(run_dir, settings)
+        name, network = registered_agent(run_dir, settings)
         agent = make_agent(name, env.observation_space, env.action_space, network)
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
     num_seeds = trainer.num_seeds
-    if seed_index is not None:
-        counted = (
-            f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
-            if num_seeds > 1
-            else "one seed; leave it out"
-        )
-        if not 0 <= seed_index < num_seeds:
-            raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
+    _require_seed(seed_index, num_seeds)
     directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
-        normalized = _normalizes(checkpointer)
-        target = jax.eval_shape(lambda: _empty_policy(agent, env, num_seeds, normalized=normalized))
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"
-        restored = checkpointer.restore(which, {"policy": target})
+        restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
     if num_seeds > 1:
-        chosen = seed_index if seed_index is not None else _best_seed(restored.metadata)
+        metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
+        returns = metadata.progress.seed_returns
+        chosen = seed_index if seed_index is not None else _best_seed(returns)
         state, seed_index = jax.tree.map(lambda x: x[chosen], state), chosen
     return Policy(
         agent=agent,
@@ -180,93 +173,35 @@ def load_policy(
     )
 
 
-def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the `config.yaml` of a run directory holds. Raises `CheckpointError` if this is none."""
-    path = os.path.join(run_dir, "config.yaml")
-    values = run_config.read_yaml(path) if os.path.isfile(path) else None
-    if not isinstance(values, dict) or "trainer" not in values:
-        raise CheckpointError(
-            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory"
-            " that a run wrote"
-        )
-    return values
+def _require_seed(seed_index: int | None, num_seeds: int) -> None:
+    counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
+    if num_seeds == 1:
+        counted = "one seed; leave it out"
+    if seed_index is not None and not 0 <= seed_index < num_seeds:
+        raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
 
 
-def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
-    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry
-    can rebuild.
+def _target(
+    agent: Agent, env: EnvAdapter, directory: str, metadata: dict[str, Any]
+) -> dict[str, PyTree]:
+    """The policy that a checkpoint with these metadata holds, for `Checkpointer.restore`: shapes
+    and dtypes.
     """
-    settings = read_settings(run_dir)
-    custom = settings.get("custom")
-    if custom:
-        raise CheckpointError(
-            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its"
-            " config.yaml cannot rebuild; go on through its own script, with"
-            ' TrainerConfig(restore_checkpoint="auto")'
+    read = CheckpointMetadata.from_metadata(metadata, directory)
+
+    def empty() -> PolicyState:
+        one = spaces.example(env.observation_space)
+        state = PolicyState(
+            params=agent.init(jax.random.key(0)),
+            obs_stats=init_stats(one) if read.normalize_observations else None,
+            env_steps=StepCounter.create(),
+            total_steps=jnp.float32(0.0),
         )
-    return run_config.from_dict(settings)
+        if read.num_seeds == 1:
+            return state
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (read.num_seeds, *x.shape)), state)
 
-
-def _registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """(id, number, arguments) of the run's environments."""
-    if "custom" not in settings:
-        env = settings["env"]
-        return env["id"], env["num_envs"], env["arguments"]
-    _require_known(run_dir, settings, "env")
-    env_id, arguments = settings["env"]
-    return env_id, settings["num_envs"], arguments
-
-
-def _registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
-    """(name, config) of the run's agent."""
-    if "custom" not in settings:
-        name, network = settings["agent"], settings["network"]
-    else:
-        _require_known(run_dir, settings, "agent")
-        name, network = (
-            settings["agent"][0],
-            {k: v for k, v in settings["agent"][1].items() if k != "type"},
-        )
-    return name, validation.from_dict(agent_entry(name).config, network)
-
-
-def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
-    custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
-    if custom:
-        raise CheckpointError(
-            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml"
-            f" cannot rebuild; pass it: load_policy(run_dir, {part}=...)"
-        )
-
-
-def _normalizes(checkpointer: Checkpointer) -> bool:
-    """Whether the run normalises observations: the same in all of its steps, so any intact one
-    tells.
-    """
-    for step in reversed(checkpointer.all_steps()):
-        try:
-            return bool(checkpointer.metadata(step).get("normalize_observations"))
-        except CheckpointError:
-            continue
-    return False
-
-
-def _empty_policy(
-    agent: Agent, env: EnvAdapter, num_seeds: int, *, normalized: bool
-) -> PolicyState:
-    """A policy state of the right shapes; only its shapes are used."""
-    one = spaces.example(env.observation_space)
-    state = PolicyState(
-        params=agent.init(jax.random.key(0)),
-        obs_stats=init_stats(one) if normalized else None,
-        env_steps=StepCounter.create(),
-        total_steps=jnp.float32(0.0),
-    )
-    return (
-        jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), state)
-        if num_seeds > 1
-        else state
-    )
+    return {"policy": jax.eval_shape(empty)}
 
 
 def play_episodes(
@@ -290,6 +225,7 @@ def play_episodes(
         return player.record(policy, key, num_episodes, deterministic=deterministic)
 
 
-def _best_seed(metadata: dict[str, Any]) -> int:
-    returns = np.asarray(metadata.get("seed_returns") or [0.0], np.float64)
-    return int(np.where(np.isfinite(returns), returns, -np.inf).argmax())
+def _best_seed(returns: Sequence[float] | None) -> int:
+    """The seed of the highest finite return; 0 where there is none."""
+    values = np.asarray(returns or [0.0], np.float64)
+    return int(np.where(np.isfinite(values), values, -np.inf).argmax())

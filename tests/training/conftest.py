@@ -109,9 +109,8 @@ class Tiny:
             setattr(
                 trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name))
             )
-        trainer._planned_evaluation = self.compiled.setdefault(
-            ("evaluate", *parts), trainer._planned_evaluation
-        )
+        evaluations = trainer._evaluations
+        evaluations.planned = self.compiled.setdefault(("evaluate", *parts), evaluations.planned)
 
 
 @pytest.fixture(scope="session")

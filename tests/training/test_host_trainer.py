@@ -528,7 +528,7 @@ def test_evaluation_averages_what_was_reported(tiny):
     with trainer_of(tiny, host(4, env=Sometimes), evaluation_episodes=16) as trainer:
         trainer.init(0)
         policy = trainer.state.learner.policy
-        player = trainer._planned_evaluation._player
+        player = trainer._evaluations.planned._player
         sampled, info = player._play(policy, jax.random.key(0), 16, deterministic=False)
     assert 0 < (sampled["return"] >= 10).sum() < 16
     assert info["won"] == 100.0

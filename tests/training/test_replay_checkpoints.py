@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from host_twins import HostCounter
 
-import rlkit.training.trainer as trainer_module
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
 from rlkit.cli.main import main
@@ -19,7 +18,9 @@ from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback, ProgressBar
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.config import CheckpointerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.files import checkpoint_items
+from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.from_config import build, reopen
@@ -94,12 +95,9 @@ def watch(trainer):
         trainer.copied.append(bool(jax.tree.leaves(ts.local.memory)))
         return program.copy(ts)
 
-    trainer.program = type("Watched", (), {"__getattr__": lambda _, name: getattr(program, name)})()
-    trainer.program.outer, trainer.program.single, trainer.program.copy = (
-        watched(program.outer),
-        watched(program.single),
-        copy,
-    )
+    shown = type("Watched", (), {"__getattr__": lambda _, name: getattr(program, name)})()
+    shown.outer, shown.single, shown.copy = watched(program.outer), watched(program.single), copy
+    trainer._run.program = shown
 
 
 def texts(run_dir):
@@ -259,7 +257,7 @@ def test_the_step_before_a_damaged_one_may_hold_something_else(make, tmp_path):
 
 
 def test_a_large_memory_is_not_saved_unasked(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer_module, "REPLAY_LIMIT", 100)
+    monkeypatch.setattr(checkpoint_items, "REPLAY_LIMIT", 100)
     for name, save_replay in (("unasked", None), ("asked", True)):
         with make(tmp_path / name, save_replay, stop=1, eval_fn=lambda state: None) as trainer:
             trainer.run(0)
@@ -386,7 +384,7 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
         config,
         hyperparameters=dataclasses.replace(config.hyperparameters, **small),
         network=QNetworkConfig(hidden_sizes=(8,)),
-        trainer=trainer_module.TrainerConfig(
+        trainer=TrainerConfig(
             total_steps=96,
             num_checkpoints=2,
             enable_evaluation=False,
@@ -431,7 +429,7 @@ def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
     program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
     state = program.init(key)
     params = state.learner.params
-    filled = program.refill(jax.tree.map(lambda x: x.copy(), trainer_module.without_replay(state)))
+    filled = program.refill(jax.tree.map(lambda x: x.copy(), without_replay(state)))
     batch = module.algorithm.replay_buffer.sample(filled.local.memory, key, jnp.float32(0))
     greedy = agent.exploit(params, batch.obs, (), key)[0]
     assert bool((batch.action == greedy).all()) == (epsilon == 0.0)
@@ -447,7 +445,7 @@ def test_targets_are_renewed_while_it_is_filled(tiny, key):
         tiny.module(), env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm
     )
     program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
-    state = trainer_module.without_replay(program.init(key))
+    state = without_replay(program.init(key))
     moved = jax.tree.map(lambda x: x + 1.0, state.learner.params)
     filled = program.refill(state.replace(learner=state.learner.replace(params=moved)))
     assert tree_digest(filled.learner.target_params) == tree_digest(filled.learner.params)

@@ -19,14 +19,14 @@ import jax.numpy as jnp
 import pytest
 import yaml
 
-import rlkit.training.trainer as trainer_module
+import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
@@ -55,8 +55,9 @@ def run(job):
     stop = Stop()
     stop.at = job["stop"]
     with build(run_config.from_dict(job["config"]), callbacks=[stop]) as trainer:
-        own = trainer.program, trainer._planned_evaluation
-        trainer.program, trainer._planned_evaluation = compiled.setdefault(job["program"], own)
+        run, evaluations = trainer._run, trainer._evaluations
+        own = run.program, evaluations.planned
+        run.program, evaluations.planned = compiled.setdefault(job["program"], own)
         trainer.run(trainer.seed)
         leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
         digests = {jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}
@@ -302,7 +303,7 @@ def halfway(tiny, tmp_path_factory):
 @pytest.mark.parametrize("field", [None, *FIELDS])
 def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
     folder, end = halfway
-    original = trainer_module.from_items
+    original = restoring.from_items
 
     def altered(items, shape):
         state = original(items, shape)
@@ -317,7 +318,7 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
         )
         return state.replace(**{part: half.replace(**{name: other})})
 
-    monkeypatch.setattr(trainer_module, "from_items", altered)
+    monkeypatch.setattr(restoring, "from_items", altered)
     last = LastMetrics()
     trainer = tiny.trainer(hyper=algorithm_rows.NORMALIZED, callbacks=[last])
     state = trainer.load_checkpoint(folder, 2)
@@ -459,7 +460,7 @@ def test_a_run_cut_after_step_zero(make, tmp_path):
     ],
 )
 def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, match):
-    keep = {"checkpointer_config": trainer_module.CheckpointerConfig(max_to_keep=9)}
+    keep = {"checkpointer_config": CheckpointerConfig(max_to_keep=9)}
     with make(tmp_path / "run", **keep) as trainer:
         trainer.run(0)
     before = hashes(tmp_path / "run")

@@ -238,7 +238,7 @@ def test_training_by_hand_is_run(tiny):
     jax.tree.map(close, trainer.evaluate(), last)
 
 
-def test_steps_beside_the_plan_reach_the_logs(tiny):
+def test_steps_outside_the_plan_reach_the_logs(tiny):
     trainer = tiny.trainer(logger=(logger := Memory()))
     trainer.init(0)
     trainer.train_step()
@@ -680,7 +680,7 @@ def test_another_evaluation_environment_is_no_run_config(tiny):
         env=tiny.env("probe/TimeLimitProbe"),
         eval_env=vectorize(TimeLimitProbe(max_episode_steps=3), 2),
     )
-    trainer.seed = 0
+    trainer.init(0)
     assert "custom" in trainer.description()
 
 

@@ -42,6 +42,7 @@ from rlkit.training.files.checkpoint_leaves import (
 )
 
 PyTree = Any
+Which = int | Literal["latest", "best"]
 Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
@@ -258,7 +259,7 @@ class Checkpointer:
 
     # Reading
 
-    def restore(self, which: int | Literal["latest", "best"], target: Target) -> Restored:
+    def restore(self, which: Which, target: Target) -> Restored:
         """Reads the items named in `target`, whose leaves are arrays or `jax.ShapeDtypeStruct`s,
         and no others.
 

@@ -25,38 +25,13 @@ class RunDirectory:
     process, however that ends.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        self._open(path)
-        if not self.is_new:
-            self.close()
-            raise RunDirectoryError(
-                f"{self.path} already holds a run; resume it (`rlkit resume`) or choose another"
-                " directory"
-            )
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], *, must_exist: bool = True) -> Self:
-        """Opens the run at `path`; without one, raises if `must_exist`, else starts a new one."""
-        if must_exist:  # before anything is created
-            found = _checked(path)
-            _require(
-                (found / _CONFIG).is_file(),
-                f"{found} holds no run",
-                f"name a directory with a {_CONFIG}",
-            )
-        directory = cls.__new__(cls)
-        directory._open(path)
-        return directory
-
-    def _open(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, may_exist: bool = False):
         self.path = _checked(path)
         """The directory, absolute."""
         self._lock: int | None = None
         try:
-            foreign = _foreign_files(
-                self.path
-            )  # before the lock file would be put among somebody else's files
-            _require_ours(self.path, foreign)
+            # Before the lock file would be put among somebody else's files.
+            _require_ours(self.path, _foreign_files(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
             _require(
                 os.access(self.path, os.W_OK | os.X_OK),
@@ -75,6 +50,24 @@ class RunDirectory:
             raise
         self.is_new: bool = not self.config_file.exists()
         """Whether no run was here when it was opened."""
+        if not self.is_new and not may_exist:
+            self.close()
+            raise RunDirectoryError(
+                f"{self.path} already holds a run; resume it (`rlkit resume`) or choose another"
+                " directory"
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, must_exist: bool = True) -> Self:
+        """Opens the run at `path`; without one, raises if `must_exist`, else starts a new one."""
+        if must_exist:  # before anything is created
+            found = _checked(path)
+            _require(
+                (found / _CONFIG).is_file(),
+                f"{found} holds no run",
+                f"name a directory with a {_CONFIG}",
+            )
+        return cls(path, may_exist=True)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What a run leaves behind: run directory, logs, checkpoints, summary and picture."""
+"""`RunFiles`: the run directory of a run, its logs, checkpoints, summary and learning curve."""
 
 import dataclasses
 import json
@@ -7,45 +7,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
 import yaml
-from gymnasium import spaces
 
-from rlkit.agents.registry import agent_entry
-from rlkit.algorithms.registry import algorithm_entry
-from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require
-from rlkit.training import run_config as run_configs
+from rlkit.errors import CheckpointError, require
+from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
-from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.logs.loggers import Logger, LoggerConfig, as_logger, make_logger
 from rlkit.training.logs.records import read_records
-from rlkit.types import PyTree, TrainState
-from rlkit.validation import to_dict
 
 Path = str | os.PathLike[str]
-# Fields that may differ between the parts of one run: where it writes, how much it shows, how long
-# it goes on.
-MAY_DIFFER = {
-    "run_dir",
-    "restore_checkpoint",
-    "logger_config",
-    "checkpointer_config",
-    "debug",
-    "log_every",
-    "max_queued",
-    "overlap",
-    "compile_host_loop",
-    "total_steps",
-    "num_checkpoints",
-    "epochs_per_checkpoint",
-}
 
 
-class Outputs:
+class RunFiles:
     """Opens the files of a run, each at most once, and closes those that it opened.
 
     With a run directory, logs and checkpoints default to places in it. Raises `RunDirectoryError`
@@ -62,6 +38,7 @@ class Outputs:
     ):
         self.run_directory: RunDirectory | None = None
         self.description = description
+        self._config = config
         closers: list[Callable[[], None]] = []
         self._closers = closers
         try:
@@ -83,11 +60,34 @@ class Outputs:
             self.close()
             raise
 
+    def checkpointer_for(self, step: int) -> Checkpointer:
+        """The run's own checkpoints, for a step to be saved now. Raises `CheckpointError` where
+        there are none, or there is that step.
+        """
+        if self.checkpointer is None:
+            raise CheckpointError(
+                "this run has no checkpoints; set run_dir, or call save_checkpoint(path)"
+            )
+        require(
+            step not in self.checkpointer.all_steps(),
+            f"outer iteration {step} is saved already, and train_step() does not advance it",
+            "use train_epoch(), or save_checkpoint(path) with a directory of its own",
+            CheckpointError,
+        )
+        return self.checkpointer
+
+    def checkpointer_in(self, directory: Path) -> Checkpointer:
+        """Checkpoints in another directory, which hold the replay memory if the run's own do."""
+        own = self._config.checkpointer_config if self.checkpointer is None else self.checkpointer
+        return Checkpointer(
+            CheckpointerConfig(directory=str(directory), save_replay=own.save_replay)
+        )
+
     def extend(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run goes on to the end of `plan`."""
         if self.run_directory is None:
             return
-        stored: Any = run_configs.read_yaml(self.run_directory.config_file)
+        stored: Any = run_config.read_yaml(self.run_directory.config_file)
         longer = {
             "total_steps": plan.total_steps,
             "num_checkpoints": None,
@@ -155,8 +155,8 @@ class Outputs:
                     directory.config_file.name, yaml.safe_dump(description, sort_keys=False)
                 )
             else:
-                _require_same_run(
-                    str(directory.path), run_configs.read_yaml(directory.config_file), description
+                require_same_settings(
+                    str(directory.path), run_config.read_yaml(directory.config_file), description
                 )
         except BaseException:
             directory.close()
@@ -187,138 +187,12 @@ class Outputs:
         return Checkpointer(settings)
 
 
+def open_checkpoints(path: Path) -> Checkpointer:
+    """The checkpoints of a run directory or of a checkpoint directory, to be read."""
+    inner = os.path.join(path, "checkpoints")
+    directory = inner if os.path.isdir(inner) else os.fspath(path)
+    return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
+
+
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:
     return dataclasses.replace(config, directory=os.fspath(directory))
-
-
-def _require_same_run(path: str, stored: Any, wanted: dict[str, Any]) -> None:
-    before, now = _comparable(stored), _comparable(wanted)
-    different = sorted(
-        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
-    )
-    if different:
-        shown = ", ".join(
-            f"{name}: {before.get(name)!r} there, {now.get(name)!r} here" for name in different[:5]
-        )
-        raise RunDirectoryError(
-            f"{path} holds a run with other settings ({shown}); use another run_dir, or the same"
-            " settings"
-        )
-
-
-def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(description, dict):
-        return {prefix.rstrip("."): description}
-    flat: dict[str, Any] = {}
-    for name, value in description.items():
-        if prefix != "trainer." or name not in MAY_DIFFER:
-            flat |= _comparable(value, f"{prefix}{name}.")
-    return flat
-
-
-def describe(
-    module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
-) -> dict[str, Any]:
-    """The run as plain data: a `RunConfig` where every part comes from a registry; else each part
-    as well as it can be told, and under `custom` which ones were built in Python.
-    """
-    trainer = to_dict(config)
-    if not isinstance(module, RLModule):
-        return {"custom": ["module"], "module": plain(module), "trainer": trainer, "seed": seed}
-    parts: dict[str, Any] = {
-        "algorithm": module.algorithm,
-        "env": module.env,
-        "agent": module.agent,
-    }
-    custom = [name for name, part in parts.items() if not _has_name(name, part.spec)]
-    custom += [
-        f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())
-    ]
-    if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
-        custom.append("eval_env")
-    if custom:
-        told = {
-            name: plain(part if part.spec is None else part.spec) for name, part in parts.items()
-        }
-        return {
-            "custom": custom,
-            **told,
-            "num_envs": module.env.num_envs,
-            "trainer": trainer,
-            "seed": seed,
-        }
-    (algorithm, hyperparameters), (env_id, arguments), (agent, network) = (
-        part.spec for part in parts.values()
-    )
-    described = run_configs.RunConfig(
-        algorithm=algorithm,
-        env=run_configs.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments),
-        hyperparameters=hyperparameters,
-        agent=agent,
-        network=network,
-        trainer=config,
-        seed=seed,
-    )
-    return run_configs.to_dict(described)
-
-
-def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
-    """Whether `spec` rebuilds the part: one of a name that was never registered, or that another
-    config goes with, does not.
-    """
-    entry_of = {"algorithm": algorithm_entry, "agent": agent_entry}.get(part)
-    if spec is None or entry_of is None:
-        return spec is not None
-    try:
-        return isinstance(spec[1], entry_of(spec[0]).config)
-    except UnknownNameError:
-        return False
-
-
-def plain(value: Any, depth: int = 6) -> Any:
-    """Any object as plain data, to be read and compared: numbers and strings as they are, objects
-    by type and fields.
-    """
-    if isinstance(value, spaces.Space):
-        return str(value)
-    if isinstance(
-        value, np.ndarray | np.generic | jax.Array
-    ):  # before numbers: NumPy's float64 is a float, but no plain one
-        return np.asarray(value).tolist() if np.size(value) <= 64 else f"array{list(value.shape)}"
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain(item, depth) for item in value]
-    if isinstance(value, dict):
-        return {str(name): plain(item, depth) for name, item in value.items()}
-    if callable(value) and hasattr(value, "__qualname__"):
-        return value.__qualname__
-    if depth == 0 or not hasattr(value, "__dict__"):
-        return type(value).__qualname__
-    fields = {
-        name: plain(item, depth - 1)
-        for name, item in vars(value).items()
-        if not name.startswith("_")
-    }
-    return {"type": type(value).__qualname__, **fields}
-
-
-def to_items(state: PyTree) -> dict[str, PyTree]:
-    """A train state as checkpoint items, so that a policy can be read without the environments and
-    the replay memory.
-    """
-    if isinstance(state, TrainState):
-        return {"policy": state.learner.policy, "learner": state.learner, "local": state.local}
-    return {"state": state}
-
-
-def without_replay(state: TrainState) -> TrainState:
-    """The state without its replay memory, as checkpoints hold it that leave it out."""
-    return state.replace(local=state.local.replace(memory=()))
-
-
-def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
-    """The inverse of `to_items`, for a state like `shape`."""
-    if isinstance(shape, TrainState):
-        return TrainState(learner=items["learner"], local=items["local"])
-    return items["state"]

@@ -1,20 +1,13 @@
-"""From what a program returns to what people read: records for the logs, scores, summaries."""
+"""Metrics as people read them: what a program returns becomes records, returns and scores."""
 
 import dataclasses
-import importlib.metadata
-import os
-import platform
 from collections.abc import Container
 from typing import Any
 
-import jax
 import numpy as np
 
 from rlkit.errors import NonFiniteError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.training.compile.parallel_seeds import cores
-from rlkit.training.config import REPLAY_LIMIT, Plan
-from rlkit.training.logs.loggers import human_bytes
 from rlkit.training.logs.records import Record
 
 
@@ -30,7 +23,7 @@ class Moment:
 def train_records(
     metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float
 ) -> list[Record]:
-    """One record, and with several seeds one for each beside their mean.
+    """One record; with several seeds one for each, and their mean.
 
     Sums over finished episodes become averages. A metric that is NaN has no entry: no episode
     finished, or no step was taken that measures it. `steps_per_second` counts all seeds.
@@ -123,51 +116,6 @@ def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str |
     return found if shares.max() > 0 else None
 
 
-def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
-    """What is about to be trained, in a sentence."""
-    left = plan.num_checkpoints - outer_iteration
-    if left <= 0:
-        return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
-    is_new = outer_iteration == 0
-    warm_up = (
-        f", of them {plan.prefill_steps:,} random ones to warm up"
-        if plan.prefill_steps and is_new
-        else ""
-    )
-    each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
-    start = "" if is_new else f" from step {env_steps:,}"
-    return (
-        f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment"
-        f" steps{each}{warm_up}: {left} outer iterations of {plan.epochs_per_checkpoint} x"
-        f" {plan.env_steps_per_iteration:,} steps"
-    )
-
-
-def replay_memory(capacity: int, num_seeds: int, needed: int, available: int | None) -> str:
-    """The size of a replay buffer of `capacity` transitions: bytes over all seeds, of those there
-    are (None: not known).
-    """
-    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
-    of_all = f" of the {human_bytes(available)} of memory here" if available else ""
-    return f"replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(needed)}{of_all}"
-
-
-def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:
-    """Why checkpoints do not hold the replay memory, and what follows from it; `is_asked`: by the
-    config.
-    """
-    size, limit = human_bytes(replay_bytes), human_bytes(REPLAY_LIMIT)
-    reason = (
-        "as save_replay=False says"
-        if is_asked
-        else f"for its {size} are more than {limit}; save_replay=True saves it too"
-    )
-    return (
-        f"checkpoints leave out the replay buffer, {reason} (a resumed run fills it anew by its"
-        " policy)"
-    )
-
-
 def exact_counts(counters: Any) -> tuple[int, int] | None:
     """(environment steps, updates) as Python integers, None where the module counts nothing; of
     several seeds, the first.
@@ -178,45 +126,6 @@ def exact_counts(counters: Any) -> tuple[int, int] | None:
         x.to_int() if isinstance(x, StepCounter) else int(np.ravel(x)[0]) for x in counters
     )
     return env_steps, updates
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides the numbers that come out."""
-    names = (
-        "rlkit",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "distrax",
-        "gymnax",
-        "gymnasium",
-        "orbax-checkpoint",
-        "numpy",
-    )
-    return {"python": platform.python_version(), **{name: _version(name) for name in names}}
-
-
-def fingerprint() -> dict[str, Any]:
-    """What must agree for a resumed run to be bit-identical."""
-    device = jax.devices()[0]
-    return {
-        "backend": device.platform,
-        "device_kind": device.device_kind,
-        "device_count": jax.device_count(),
-        "nproc": os.environ.get("NPROC"),
-        "cores": cores(),
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "jax": _version("jax"),
-        "jaxlib": _version("jaxlib"),
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _averages(metrics: dict[str, Any]) -> dict[str, Any]:

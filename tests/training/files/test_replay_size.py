@@ -17,12 +17,12 @@ from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.config import REPLAY_LIMIT, Plan
 from rlkit.training.core.module import RLModule
 from rlkit.training.files import replay_size as memory
-from rlkit.training.logs import metrics as recording
+from rlkit.training.logs.announcements import announcement, replay_memory
 from rlkit.training.logs.loggers import human_bytes
 from rlkit.training.logs.records import read_records
 
 FRAME = 84 * 84 * 4  # bytes of four frames of Atari
-DESIGN = pathlib.Path(__file__).parents[2] / "docs" / "design.md"
+DESIGN = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,19 +243,19 @@ def test_sizes(count, text):
 
 @pytest.mark.fast
 def test_what_is_announced():
-    one = recording.replay_memory(1_000_000, 1, 164_000_000, 25_300_000_000)
+    one = replay_memory(1_000_000, 1, 164_000_000, 25_300_000_000)
     assert one == "replay buffer: 1,000,000 transitions, 164 MB of the 25.3 GB of memory here"
-    two = recording.replay_memory(1_000_000, 2, 328_000_000, None)
+    two = replay_memory(1_000_000, 2, 328_000_000, None)
     assert two == "replay buffer: 1,000,000 transitions of each of 2 seeds, 328 MB"
     plan = Plan(
         num_checkpoints=2, epochs_per_checkpoint=3, env_steps_per_iteration=10, prefill_steps=20
     )
-    fresh = recording.announcement(plan, 0, 20, 1)
+    fresh = announcement(plan, 0, 20, 1)
     assert fresh.startswith(
         "training to 80 environment steps, of them 20 random ones to warm up: 2 outer iterations of"
         " 3 x 10"
     )
-    refilled = recording.announcement(plan, 1, 70, 1)  # 20 steps more than the plan knows
+    refilled = announcement(plan, 1, 70, 1)  # 20 steps more than the plan knows
     assert refilled.startswith("training from step 70 to 100 environment steps: 1 outer iterations")
 
 

@@ -20,7 +20,7 @@ from rlkit.envs.probes.space_probes import Counter
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.core.module import RLModule
-from rlkit.training.files.run_files import without_replay
+from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.programs.device import DeviceProgram
 from rlkit.training.programs.host import HostProgram
 from rlkit.training.programs.players import make_player

@@ -1,0 +1,43 @@
+"""A train state as the items of a checkpoint, with or without its replay memory."""
+
+import jax
+
+from rlkit.training.config import REPLAY_LIMIT
+from rlkit.types import PyTree, TrainState
+
+
+def to_items(state: PyTree) -> dict[str, PyTree]:
+    """A train state as checkpoint items, so that a policy can be read without the environments and
+    the replay memory.
+    """
+    if isinstance(state, TrainState):
+        return {"policy": state.learner.policy, "learner": state.learner, "local": state.local}
+    return {"state": state}
+
+
+def without_replay(state: TrainState) -> TrainState:
+    """The state without its replay memory, as checkpoints hold it that leave it out."""
+    return state.replace(local=state.local.replace(memory=()))
+
+
+def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
+    """The inverse of `to_items`, for a state like `shape`."""
+    if isinstance(shape, TrainState):
+        return TrainState(learner=items["learner"], local=items["local"])
+    return items["state"]
+
+
+def leaves_out_replay(save_replay: bool | None, replay_bytes: int) -> bool:
+    """Whether checkpoints hold all but the replay memory, which takes `replay_bytes` over all seeds
+    (0: there is none).
+
+    `save_replay` is the setting of that name; None: it is left out where it is large.
+    """
+    if replay_bytes == 0:
+        return False
+    return replay_bytes > REPLAY_LIMIT if save_replay is None else not save_replay
+
+
+def lacks_replay(state: PyTree, replay_bytes: int) -> bool:
+    """Whether the state is of a checkpoint without the replay memory that its algorithm needs."""
+    return replay_bytes > 0 and not jax.tree.leaves(state.local.memory)

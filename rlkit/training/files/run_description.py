@@ -1,0 +1,215 @@
+"""The description of a run: its settings and parts as plain data, written to `config.yaml`,
+compared and read back.
+"""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import algorithm_entry
+from rlkit.envs.base import EnvAdapter
+from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError
+from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
+from rlkit.training.core.module import Module, RLModule
+from rlkit.validation import from_dict, to_dict
+
+# Settings that may change when a run is resumed: where it writes, how much it shows, how long it
+# goes on.
+MAY_DIFFER = {
+    "run_dir",
+    "restore_checkpoint",
+    "logger_config",
+    "checkpointer_config",
+    "debug",
+    "log_every",
+    "max_queued",
+    "overlap",
+    "compile_host_loop",
+    "total_steps",
+    "num_checkpoints",
+    "epochs_per_checkpoint",
+}
+
+
+def describe(
+    module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
+) -> dict[str, Any]:
+    """The run as plain data: a `RunConfig` where every part comes from a registry; else its parts
+    as readable data, and under `custom` the names of those that were built in Python.
+    """
+    settings = {"trainer": to_dict(config), "seed": seed}
+    if not isinstance(module, RLModule):
+        return {"custom": ["module"], "module": plain(module), **settings}
+    custom = _custom_parts(module, eval_env)
+    if custom:
+        parts = {
+            name: plain(part if part.spec is None else part.spec)
+            for name, part in _parts(module).items()
+        }
+        return {"custom": custom, **parts, "num_envs": module.env.num_envs, **settings}
+    return run_config.to_dict(_config_of(module, config, seed))
+
+
+def _parts(module: RLModule) -> dict[str, Any]:
+    return {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
+
+
+def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
+    """The parts that no registry can rebuild, by name, such as `env` or `agent.torso`."""
+    parts = _parts(module)
+    custom = [name for name, part in parts.items() if not _has_name(name, part.spec)]
+    custom += [
+        f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())
+    ]
+    if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
+        custom.append("eval_env")
+    return custom
+
+
+def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
+    """Whether `spec` rebuilds the part: not if its name was never registered, or was registered
+    with another config.
+    """
+    entry_of = {"algorithm": algorithm_entry, "agent": agent_entry}.get(part)
+    if spec is None or entry_of is None:
+        return spec is not None
+    try:
+        return isinstance(spec[1], entry_of(spec[0]).config)
+    except UnknownNameError:
+        return False
+
+
+def _config_of(module: RLModule, config: TrainerConfig, seed: int | None) -> run_config.RunConfig:
+    (algorithm, hyperparameters), (env_id, arguments), (agent, network) = (
+        part.spec for part in _parts(module).values()
+    )
+    return run_config.RunConfig(
+        algorithm=algorithm,
+        env=run_config.EnvConfig(id=env_id, num_envs=module.env.num_envs, arguments=arguments),
+        hyperparameters=hyperparameters,
+        agent=agent,
+        network=network,
+        trainer=config,
+        seed=seed,
+    )
+
+
+def plain(value: Any, depth: int = 6) -> Any:
+    """Any object as plain data, to be read and compared: numbers and strings as they are, objects
+    by type and fields, `depth` levels deep.
+    """
+    if isinstance(value, spaces.Space):
+        return str(value)
+    # Before numbers: NumPy's float64 is a Python float too, but not plain data.
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist() if np.size(value) <= 64 else f"array{list(value.shape)}"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item, depth) for item in value]
+    if isinstance(value, dict):
+        return {str(name): plain(item, depth) for name, item in value.items()}
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    if depth == 0 or not hasattr(value, "__dict__"):
+        return type(value).__qualname__
+    fields = {
+        name: plain(item, depth - 1)
+        for name, item in vars(value).items()
+        if not name.startswith("_")
+    }
+    return {"type": type(value).__qualname__, **fields}
+
+
+def require_same_settings(path: str, stored: Any, wanted: dict[str, Any]) -> None:
+    """Raises `RunDirectoryError` where the run at `path`, described as `stored`, has other settings
+    than `wanted`; those in `MAY_DIFFER` may differ.
+    """
+    before, now = _comparable(stored), _comparable(wanted)
+    different = sorted(
+        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
+    )
+    if different:
+        shown = ", ".join(
+            f"{name}: {before.get(name)!r} there, {now.get(name)!r} here" for name in different[:5]
+        )
+        raise RunDirectoryError(
+            f"{path} holds a run with other settings ({shown}); use another run_dir, or the same"
+            " settings"
+        )
+
+
+def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(description, dict):
+        return {prefix.rstrip("."): description}
+    flat: dict[str, Any] = {}
+    for name, value in description.items():
+        if prefix != "trainer." or name not in MAY_DIFFER:
+            flat |= _comparable(value, f"{prefix}{name}.")
+    return flat
+
+
+def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the `config.yaml` of a run directory holds. Raises `CheckpointError` if this is none."""
+    path = os.path.join(run_dir, "config.yaml")
+    values = run_config.read_yaml(path) if os.path.isfile(path) else None
+    if not isinstance(values, dict) or "trainer" not in values:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory"
+            " that a run wrote"
+        )
+    return values
+
+
+def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
+    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry
+    can rebuild.
+    """
+    settings = read_settings(run_dir)
+    custom = settings.get("custom")
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its"
+            " config.yaml cannot rebuild; go on through its own script, with"
+            ' TrainerConfig(restore_checkpoint="auto")'
+        )
+    return run_config.from_dict(settings)
+
+
+def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """(id, number, arguments) of the run's environments. Raises `CheckpointError` where no registry
+    can rebuild them.
+    """
+    if "custom" not in settings:
+        env = settings["env"]
+        return env["id"], env["num_envs"], env["arguments"]
+    _require_known(run_dir, settings, "env")
+    env_id, arguments = settings["env"]
+    return env_id, settings["num_envs"], arguments
+
+
+def registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
+    """(name, config) of the run's agent. Raises `CheckpointError` where no registry can rebuild
+    it.
+    """
+    if "custom" not in settings:
+        name, network = settings["agent"], settings["network"]
+    else:
+        _require_known(run_dir, settings, "agent")
+        name, described = settings["agent"]
+        network = {field: value for field, value in described.items() if field != "type"}
+    return name, from_dict(agent_entry(name).config, network)
+
+
+def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
+    custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
+    if custom:
+        raise CheckpointError(
+            f"{os.fspath(run_dir)} was trained with its own {', '.join(custom)}, which config.yaml"
+            f" cannot rebuild; pass it: load_policy(run_dir, {part}=...)"
+        )

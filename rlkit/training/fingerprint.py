@@ -1,0 +1,50 @@
+"""What the numbers of a run depend on besides its settings: versions, hardware, threads."""
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+import jax
+
+from rlkit.training.compile.parallel_seeds import cores
+
+PACKAGES = (
+    "rlkit",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "distrax",
+    "gymnax",
+    "gymnasium",
+    "orbax-checkpoint",
+    "numpy",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the numbers."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+
+
+def fingerprint() -> dict[str, Any]:
+    """What must agree for a resumed run to be bit-identical."""
+    device = jax.devices()[0]
+    return {
+        "backend": device.platform,
+        "device_kind": device.device_kind,
+        "device_count": jax.device_count(),
+        "nproc": os.environ.get("NPROC"),
+        "cores": cores(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "jax": _version("jax"),
+        "jaxlib": _version("jaxlib"),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,241 @@
+"""What a run says: outer iterations become records, scores and warnings; announcements, errors."""
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.errors import RlkitError
+from rlkit.training.core.module import RLModule
+from rlkit.training.files.checkpoint_items import without_replay
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.fingerprint import fingerprint, versions
+from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
+from rlkit.training.logs.loggers import Logger
+from rlkit.training.logs.metrics import (
+    Moment,
+    check_finite,
+    eval_records,
+    exact_counts,
+    seed_returns,
+    train_records,
+)
+from rlkit.training.logs.records import Kind, Record
+from rlkit.training.run import Run
+from rlkit.training.run_progress import RunProgress
+from rlkit.types import PyTree, TrainState
+
+EvalFn = Callable[[Any], str | dict[str, float] | None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The results of an outer iteration, on the host."""
+
+    iteration: int
+    metrics: dict[str, Any] | None  # None before the first outer iteration
+    counts: tuple[int, int] | None  # (environment steps, updates), None: the module counts nothing
+    evaluation: dict[str, Any] | None  # None: not evaluated
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pending:
+    """An outer iteration that the device may still be working on."""
+
+    iteration: int
+    results: Any  # (metrics, counters), None before the first outer iteration
+    evaluation: Any  # None: not evaluated
+    state: PyTree  # a copy that no later call takes over, None where it is not needed
+    is_saved: bool  # whether a checkpoint of it is due
+
+    def wait(self) -> Finished:
+        """Returns once the device has finished it."""
+        results, evaluation = jax.device_get((self.results, self.evaluation))
+        metrics, counters = results or (None, None)
+        return Finished(
+            iteration=self.iteration,
+            metrics=metrics,
+            counts=exact_counts(counters),
+            evaluation=evaluation,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reporter:
+    """Logs what happens in a run, keeps count of it in the run's progress, and calls callbacks."""
+
+    run: Run
+    logger: Logger
+    call: Callable[..., None]  # (name of a `Callback` method, its arguments after the trainer)
+    eval_fn: EvalFn | None
+
+    def queue(
+        self,
+        results: Any,
+        evaluate: Callable[[PyTree], dict[str, Any]],
+        checkpointer: Checkpointer | None,
+    ) -> Pending:
+        """Starts the evaluation and the copy of the present state, where they are due, before the
+        next outer iteration takes it over. `results` are None before the first.
+        """
+        run, config = self.run, self.run.config
+        is_skipped = results is None and config.skip_initial_evaluation
+        is_evaluated = config.enable_evaluation and not is_skipped and run.is_due(config.eval_every)
+        is_saved = checkpointer is not None and run.is_due(config.checkpoint_every)
+        is_seen = self.eval_fn is not None and is_evaluated
+        # What is not saved is not copied either, unless a function of the user's gets to see it.
+        is_partial = self.eval_fn is None and run.leaves_out_replay(checkpointer)
+        copied = without_replay(run.state) if is_partial else run.state
+        return Pending(
+            iteration=run.progress.outer_iteration,
+            results=results,
+            evaluation=evaluate(run.state) if is_evaluated else None,
+            state=run.program.copy(copied) if is_saved or is_seen else None,
+            is_saved=is_saved,
+        )
+
+    def log(self, text: str) -> None:
+        """Logs a sentence."""
+        self._log_text("event", text, self.run.now())
+
+    def outer_iteration(self, pending: Pending) -> dict[str, Any] | None:
+        """Waits for an outer iteration and logs it; returns its evaluation.
+
+        Raises `NonFiniteError` where it learned nothing, see `check_finite`.
+        """
+        finished = pending.wait()
+        moment = self._moment_of(finished)
+        if finished.metrics is not None:
+            self._training(finished.iteration, finished.metrics, moment)
+            self.run.history.append(finished.evaluation or {})
+        if finished.evaluation is not None:
+            self._evaluation(pending, finished.evaluation, moment)
+        return finished.evaluation
+
+    def crash(self, error: BaseException) -> None:
+        """Logs what ended the run, with its traceback unless it is an `RlkitError`."""
+        is_bug = not isinstance(error, RlkitError)  # those say all there is to say
+        text = f"{type(error).__name__}: {error}"
+        text = "".join(traceback.format_exception(error)) if is_bug else text
+        try:
+            self._log_text("error", text, self.run.now())
+            self.logger.flush()
+        except Exception as failure:  # `error` is the one to see, also if the log itself failed
+            error.add_note(f"and the crash could not be logged: {failure}")
+
+    def wind_down(self, ends: Sequence[Callable[[], None]], error: BaseException | None) -> None:
+        """Calls all `ends` of a run, even if one fails. Raises the first error, unless `error`
+        ended the run, which then is the one to see.
+        """
+        first = error
+        for end in ends:
+            try:
+                end()
+            except Exception as failure:
+                if first is None:
+                    first = failure
+                    self.crash(failure)
+                else:
+                    text = f"and at the end of the run: {type(failure).__name__}: {failure}"
+                    first.add_note(text)
+        if error is None and first is not None:
+            raise first
+
+    def _training(self, iteration: int, metrics: dict[str, Any], moment: Moment) -> None:
+        run, num_seeds = self.run, self.run.config.num_seeds
+        speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
+        records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
+        if iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints:
+            self._log_records(records)
+        updates = moment.updates - run.progress.updates
+        run.progress = dataclasses.replace(run.progress, updates=moment.updates)
+        warning = check_finite(iteration, metrics, updates)
+        if warning is not None:
+            self.log(warning)
+        means = {name.removeprefix("train/"): x for name, x in records[-1].metrics.items()}
+        self.call("on_iteration_end", iteration, means)
+
+    def _evaluation(self, pending: Pending, evaluation: dict[str, Any], moment: Moment) -> None:
+        num_seeds = self.run.config.num_seeds
+        self.run.progress = _with_returns(self.run.progress, evaluation, num_seeds)
+        extra = None if self.eval_fn is None else self.eval_fn(pending.state)
+        records = eval_records(evaluation, moment, num_seeds=num_seeds)
+        if isinstance(extra, dict):
+            added = {f"eval/{name}": float(value) for name, value in extra.items()}
+            records[-1].metrics.update(added)
+        self._log_records([record for record in records if record.metrics])
+        if isinstance(extra, str):
+            self._log_text("text", extra, moment)
+        if evaluation:
+            self.call("on_evaluation", pending.iteration, evaluation)
+
+    def _moment_of(self, finished: Finished) -> Moment:
+        """When that outer iteration ended, by the module's own exact counters where it has any."""
+        env_steps, updates = finished.counts or (
+            self.run.steps_at(finished.iteration),
+            finished.iteration * self.run.plan.epochs_per_checkpoint,
+        )
+        return dataclasses.replace(self.run.now(), env_steps=env_steps, updates=updates)
+
+    def _log_records(self, records: list[Record]) -> None:
+        for record in records:
+            self.logger.log(record)
+
+    def _log_text(self, kind: Kind, text: str, moment: Moment) -> None:
+        self.logger.log(Record(kind=kind, text=text, **dataclasses.asdict(moment)))
+
+
+def announcements(run: Run, checkpointer: Checkpointer | None) -> list[str]:
+    """What is about to be trained, and what checkpoints leave out."""
+    iteration, env_steps = run.progress.outer_iteration, run.progress.env_steps
+    texts = [announcement(run.plan, iteration, env_steps, run.config.num_seeds)]
+    if not run.is_complete and checkpointer is not None and run.leaves_out_replay(checkpointer):
+        is_asked = checkpointer.save_replay is False
+        texts.append(replay_left_out(run.replay_bytes, is_asked=is_asked))
+    return texts
+
+
+def memory_announcements(run: Run) -> list[str]:
+    """How much memory the replay buffer takes, if there is one."""
+    module = run.parts.module
+    if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
+        return []
+    capacity, num_seeds = module.algorithm.replay_buffer.capacity, run.config.num_seeds
+    return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
+
+
+def _with_returns(progress: RunProgress, evaluation: dict[str, Any], num_seeds: int) -> RunProgress:
+    returns = seed_returns(evaluation, num_seeds)
+    return dataclasses.replace(
+        progress,
+        seed_returns=None if returns is None else tuple(returns.tolist()),
+        return_std=None if returns is None else float(np.std(evaluation["return"])),
+    )
+
+
+def summary(run: Run, stop_reason: str | None) -> dict[str, Any]:
+    """What `summary.json` holds."""
+    progress, num_seeds = run.progress, run.config.num_seeds
+    returns = None if progress.seed_returns is None else list(progress.seed_returns)
+    speed = run.clock.env_steps * num_seeds / max(run.clock.training_seconds, 1e-9)
+    learner = run.state.learner if isinstance(run.state, TrainState) else run.state
+    return {
+        "env_steps": progress.env_steps,
+        "outer_iterations": progress.outer_iteration,
+        "num_seeds": num_seeds,
+        "wall_seconds": round(run.wall_seconds, 3),
+        "compile_seconds": round(run.compiler.seconds, 3),
+        "env_steps_per_second": round(speed, 1),
+        "eval_return_mean": None if returns is None else float(np.mean(returns)),
+        "eval_return_std": progress.return_std,
+        "eval_return_per_seed": returns,
+        "stop_reason": stop_reason,
+        "parent": None if progress.parent is None else dataclasses.asdict(progress.parent),
+        "versions": versions(),
+        "fingerprint": fingerprint(),
+        "params_sha256": tree_digest(learner),
+    }

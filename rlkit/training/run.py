@@ -1,0 +1,213 @@
+"""`Run`: a run as it stands, which the Trainer, its reporter and a restored checkpoint change."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.errors import ConfigError, require
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.compile.parallel_seeds import num_groups
+from rlkit.training.config import Plan, TrainerConfig
+from rlkit.training.core.module import RLModule
+from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.replay_size import check_replay, device_memory
+from rlkit.training.logs.metrics import Moment, exact_counts
+from rlkit.training.programs.factory import make_program
+from rlkit.training.programs.protocol import Program
+from rlkit.training.run_clock import RunClock
+from rlkit.training.run_parts import RunParts
+from rlkit.training.run_progress import RunProgress
+from rlkit.types import Key, PyTree
+from rlkit.xla_cpu.process import start_run
+
+
+class Run:
+    """Train state, plan and progress of a run, and the program that trains it.
+
+    Raises `ConfigError` where its replay memory does not fit into the memory of the device, or the
+    process may compute on more threads than a deterministic run allows.
+    """
+
+    def __init__(self, parts: RunParts, config: TrainerConfig):
+        start_run(on_host=not parts.is_compiled)
+        _require_pinned_threads(config)
+        self.parts, self.config, self.plan = parts, config, parts.plan
+        self.memory = device_memory()  # bytes, None: not known
+        self.replay_bytes = check_replay(parts.module, config.num_seeds, self.memory)
+        groups = num_groups(config.num_seeds, replay_bytes=self.replay_bytes, memory=self.memory)
+        self.compiler = Compiler(config.num_seeds, groups)
+        self.clock = RunClock(self.compiler)
+        self.program: Program = self._make_program()
+        self.state: PyTree = None
+        self.keys: Key | None = None  # of all seeds; None: not given
+        self.begin(RunProgress.start(self.plan))
+
+    def begin(self, progress: RunProgress) -> None:
+        """Forgets whatever was trained before, and goes on from `progress`."""
+        self.progress = progress
+        self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
+        self.is_lost = False  # whether the state went down with an iteration
+        self.has_started = False  # whether the state before the first outer iteration was reported
+        self.saved_iteration = -1
+
+    def take_key(self, key: Key | int | None) -> None:
+        """Takes what the run is started from: a key, keys of all seeds or a seed; None: nothing."""
+        self.keys = None if key is None else self.compiler.keys(key)
+        self.progress = dataclasses.replace(
+            self.progress,
+            seed=int(key) if isinstance(key, (int, np.integer)) else None,
+            keys=None if self.keys is None else jax.random.key_data(self.keys).tolist(),
+        )
+
+    def stop_clock(self) -> None:
+        """Ends a call of `Trainer.run`."""
+        self.progress = dataclasses.replace(self.progress, wall_seconds=self.wall_seconds)
+        self.clock.stop()
+
+    def use_plan(self, plan: Plan) -> None:
+        """Goes on by another plan, with a program for outer iterations of its size."""
+        is_other_size = plan.epochs_per_checkpoint != self.plan.epochs_per_checkpoint
+        self.plan = plan
+        if is_other_size:
+            self.program.close()
+            self.program = self._make_program()
+
+    # What it is asked
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all outer iterations of the plan are trained."""
+        return self.progress.outer_iteration >= self.plan.num_checkpoints
+
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds spent in `Trainer.run`, over all parts of this run."""
+        return self.progress.wall_seconds + self.clock.seconds
+
+    def steps_at(self, iteration: int) -> int:
+        """Environment steps of one seed after that many outer iterations."""
+        return self.progress.steps_at(iteration, self.plan)
+
+    def now(self) -> Moment:
+        """The present moment, for records."""
+        return Moment(
+            env_steps=self.progress.env_steps,
+            updates=self.progress.updates,
+            wall_seconds=round(self.wall_seconds, 3),
+        )
+
+    def is_due(self, every: int) -> bool:
+        """Whether something that happens every so many outer iterations does after this one."""
+        iteration = self.progress.outer_iteration
+        return iteration % every == 0 or iteration == self.plan.num_checkpoints
+
+    def has_replay(self, state: PyTree) -> bool:
+        """Whether the state holds the replay memory that its algorithm needs, if any."""
+        return not lacks_replay(state, self.replay_bytes)
+
+    def leaves_out_replay(self, checkpointer: Checkpointer | None) -> bool:
+        """Whether its checkpoints hold all but the replay memory."""
+        return checkpointer is not None and leaves_out_replay(
+            checkpointer.save_replay, self.replay_bytes
+        )
+
+    def require_state(
+        self,
+        problem: str = "there is no state yet",
+        cure: str = "call init(key) or run(key) first",
+    ) -> None:
+        """Raises `ConfigError` where there is no state to go on from."""
+        require(
+            not self.is_lost,
+            "the state was lost when an iteration was cut short",
+            "load_checkpoint(...), or start again by init(key) or run(key)",
+        )
+        require(self.state is not None, problem, cure)
+
+    # Training
+
+    def init(self) -> None:
+        """Makes the state before training, of the keys that were taken."""
+        assert self.keys is not None
+        self.state = self.program.init(self.keys)
+
+    def outer_iteration(self) -> Any:
+        """Trains an outer iteration; returns (metrics, counters)."""
+        results = self._advance(self.program.outer)
+        self.progress = self.progress.after_outer_iteration(self.plan)
+        return results
+
+    def single_iteration(self) -> Any:
+        """Trains an iteration outside the plan; returns (metrics, counters)."""
+        results = self._advance(self.program.single)
+        self.progress = self.progress.after_steps(self.plan.env_steps_per_iteration)
+        return results
+
+    @property
+    def refill_steps(self) -> int:
+        """Environment steps that `refill` takes."""
+        assert isinstance(self.parts.module, RLModule)
+        collects = self.parts.module.algorithm.refill_collects(self.parts.module.env)
+        return collects * self.plan.env_steps_per_iteration
+
+    def refill(self) -> None:
+        """Fills the replay memory that a checkpoint left out by the policy."""
+        self._advance(lambda ts: (self.program.refill(ts), None))
+        self.progress = self.progress.after_steps(self.refill_steps)
+        self.set_horizon()
+
+    def set_horizon(self) -> None:
+        """Lets schedules end where the run will, with the steps outside the plan."""
+        if isinstance(self.parts.module, RLModule):
+            last = self.steps_at(self.plan.num_checkpoints)
+            self.state = self.parts.module.with_horizon(self.state, last)
+
+    def fetch(self, results: Any) -> dict[str, np.ndarray]:
+        """The metrics of what was trained outside `Trainer.run`, counted."""
+        metrics, counters = jax.device_get(results)
+        counts = exact_counts(counters)
+        if counts is not None:
+            self.progress = dataclasses.replace(self.progress, updates=counts[1])
+        return metrics
+
+    def _advance(self, step: Callable[[PyTree], tuple[PyTree, Any]]) -> Any:
+        """Takes a step of the program, which takes the state over; returns its results.
+
+        After an error or an interruption, the state is the one of the last update that was
+        finished, if the program kept it.
+        """
+        state, self.state = self.state, None
+        try:
+            self.state, results = step(state)
+        except BaseException:
+            unfinished = self.program.unfinished
+            self.is_lost = unfinished is None
+            if unfinished is not None:
+                self.state, iterations = unfinished
+                steps = iterations * self.plan.env_steps_per_iteration
+                self.progress = self.progress.after_steps(steps)
+            raise
+        return results
+
+    def _make_program(self) -> Program:
+        return make_program(
+            self.parts.module,
+            compiler=self.compiler,
+            epochs=self.plan.epochs_per_checkpoint,
+            overlap=self.config.overlap,
+            compile_host_loop=self.config.compile_host_loop,
+        )
+
+
+def _require_pinned_threads(config: TrainerConfig) -> None:
+    require(
+        not config.deterministic or os.environ.get("NPROC") == "1",
+        "deterministic=True, but this process may compute on several threads, whose results vary",
+        "start it with NPROC=1 in the environment (rlkit train --deterministic does)",
+        ConfigError,
+    )

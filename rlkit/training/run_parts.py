@@ -1,0 +1,130 @@
+"""`RunParts`: what a Trainer trains, made of environments, agent and algorithm or of a module."""
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+
+from rlkit.agents.base import Agent
+from rlkit.algorithms.base import Algorithm
+from rlkit.envs.base import EnvAdapter
+from rlkit.envs.registry import make_env
+from rlkit.errors import ConfigError, require
+from rlkit.training.config import Plan, TrainerConfig, make_plan
+from rlkit.training.core.module import Module, RLModule
+from rlkit.training.programs.env_groups import num_at_once, remake
+from rlkit.validation import validate
+
+GymnasiumEnv = gymnasium.Env[Any, Any]
+EnvSource = EnvAdapter | GymnasiumEnv | type[GymnasiumEnv]
+
+DEFAULT_NUM_ENVS = 4  # made of a gymnasium.Env class; the default of EnvConfig too
+DEFAULT_EVAL_ENVS = 8  # on the host, where fewer are trained in
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What is trained and where it is evaluated, and for how long."""
+
+    module: Module
+    plan: Plan
+    eval_env: EnvAdapter | None  # also where no evaluation is planned; None: there is none
+    own_envs: tuple[EnvAdapter, ...] = ()  # made for this run, to be closed with it
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether an outer iteration is one program, rather than a loop on the host."""
+        return not isinstance(self.module, RLModule) or self.module.env.is_jittable
+
+    def evaluation_module(self, episodes: int | None = None) -> RLModule:
+        """The module with its environment for evaluation even where none is planned, over as many
+        episodes (None: as many as planned). Raises `ConfigError` without such an environment.
+        """
+        assert isinstance(self.module, RLModule)
+        require(
+            self.eval_env is not None,
+            "there is no environment to evaluate in, for the one of training is busy",
+            "pass eval_env to the Trainer",
+            ConfigError,
+        )
+        episodes = self.module.evaluation_episodes if episodes is None else episodes
+        return dataclasses.replace(
+            self.module, eval_env=self.eval_env, evaluation_episodes=episodes
+        )
+
+
+def parts_from_env(
+    env: EnvSource,
+    eval_env: EnvSource | None,
+    agent: Agent,
+    algorithm: Algorithm,
+    config: TrainerConfig,
+) -> RunParts:
+    """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
+    validate(config)
+    own_envs: list[EnvAdapter] = []
+    train_env = _adapter(env, own_envs)
+    if eval_env is not None:
+        eval_adapter = _adapter(eval_env, own_envs)
+    elif train_env.is_jittable:
+        eval_adapter = train_env
+    else:
+        eval_adapter = _evaluation_env(train_env, config, own_envs)
+    algorithm = algorithm.override(
+        warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
+    )
+    plan = _plan(config, algorithm, train_env)
+    module = RLModule(
+        env=train_env,
+        agent=agent,
+        algorithm=algorithm,
+        total_steps=plan.total_steps,
+        eval_env=eval_adapter if config.enable_evaluation else None,
+        evaluation_episodes=config.evaluation_episodes,
+        max_evaluation_steps=config.max_evaluation_steps,
+    )
+    return RunParts(module=module, plan=plan, eval_env=eval_adapter, own_envs=tuple(own_envs))
+
+
+def parts_from_module(
+    module: Module, config: TrainerConfig, env_steps_per_iteration: int | None
+) -> RunParts:
+    """The parts of `Trainer.from_module(module, config)`."""
+    validate(config)
+    if not isinstance(module, RLModule):
+        plan = make_plan(config, env_steps_per_iteration=env_steps_per_iteration or 1)
+        return RunParts(module=module, plan=plan, eval_env=None)
+    eval_env = module.eval_env
+    if eval_env is None and module.env.is_jittable:
+        eval_env = module.env
+    plan = _plan(config, module.algorithm, module.env)
+    return RunParts(module=module, plan=plan, eval_env=eval_env)
+
+
+def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
+    steps = algorithm.env_steps_per_iteration(env)
+    prefill_steps = algorithm.prefill_collects(env) * steps
+    return make_plan(config, env_steps_per_iteration=steps, prefill_steps=prefill_steps)
+
+
+def _adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
+    """Adapters as they are; of Gymnasium's environments one that is added to `own_envs`."""
+    if not isinstance(env, EnvAdapter):
+        env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)
+        own_envs.append(env)
+    return env
+
+
+def _evaluation_env(
+    env: EnvAdapter, config: TrainerConfig, own_envs: list[EnvAdapter]
+) -> EnvAdapter | None:
+    """Environments like `env` for evaluation, added to `own_envs`; they start when first needed."""
+    most = max(env.num_envs, DEFAULT_EVAL_ENVS)
+    try:
+        eval_env = remake(env, num_at_once(env, config.evaluation_episodes, most))
+    except ConfigError as error:
+        if not config.enable_evaluation:
+            return None
+        raise ConfigError(f"{error}; or pass eval_env, or set enable_evaluation=False") from error
+    own_envs.append(eval_env)
+    return eval_env

@@ -1,0 +1,127 @@
+"""`RunProgress`: what a run has done so far, and `CheckpointMetadata`: what is stored with it."""
+
+import dataclasses
+import functools
+import json
+import os
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from rlkit.errors import CheckpointError
+from rlkit.training.config import Plan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parent:
+    """The checkpoint of another run that a run went on from."""
+
+    directory: str  # of the checkpoints, absolute
+    step: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunProgress:
+    """What a run has done so far. Steps and updates are those of one seed."""
+
+    outer_iteration: int
+    """Outer iterations that are finished."""
+    env_steps: int
+    """Environment steps: those of the outer iterations and of the prefill, and those outside the
+    plan, which `train_step` takes and which fill a replay memory anew.
+    """
+    updates: int
+    """Gradient steps at the last report."""
+    seed_returns: tuple[float, ...] | None
+    """Mean return of each seed in the last evaluation; None: there was none."""
+    return_std: float | None
+    """Standard deviation over all episodes of the last evaluation."""
+    wall_seconds: float
+    """Seconds spent in `Trainer.run`, without a call that is still running."""
+    seed: int | None
+    """The seed that the run was started from; None: it was started from a key."""
+    keys: list[Any] | None
+    """The data of the keys that the run was started from; None: it has none of its own."""
+    parent: Parent | None
+    """Where the run went on from; None: from its own beginning."""
+
+    @classmethod
+    def start(
+        cls, plan: Plan, *, seed: int | None = None, keys: list[Any] | None = None
+    ) -> "RunProgress":
+        """The progress of a run that has not trained yet."""
+        return cls(
+            outer_iteration=0,
+            env_steps=plan.prefill_steps,
+            updates=0,
+            seed_returns=None,
+            return_std=None,
+            wall_seconds=0.0,
+            seed=seed,
+            keys=keys,
+            parent=None,
+        )
+
+    def steps_at(self, iteration: int, plan: Plan) -> int:
+        """Environment steps after `iteration` outer iterations, fewer than now or more."""
+        return self.env_steps + (iteration - self.outer_iteration) * plan.steps_per_checkpoint
+
+    def after_outer_iteration(self, plan: Plan) -> "RunProgress":
+        """The progress one outer iteration later."""
+        return dataclasses.replace(
+            self,
+            outer_iteration=self.outer_iteration + 1,
+            env_steps=self.env_steps + plan.steps_per_checkpoint,
+        )
+
+    def after_steps(self, env_steps: int) -> "RunProgress":
+        """The progress after `env_steps` environment steps outside the plan."""
+        return dataclasses.replace(self, env_steps=self.env_steps + env_steps)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointMetadata:
+    """What the Trainer stores with a checkpoint, besides its arrays.
+
+    Stored as one flat JSON object: the fields of `progress` stand among the others.
+    """
+
+    progress: RunProgress
+    plan: Plan
+    num_seeds: int
+    normalize_observations: bool  # whether the policy holds statistics of observations
+    logger: dict[str, Any]  # see `Logger.state`
+    description: dict[str, Any]  # the run as plain data, see `describe`
+    fingerprint: dict[str, Any]  # what must agree for a resumed run to be bit-identical
+    versions: dict[str, str]
+    replay: bool = True  # whether the replay memory is saved; it always was in early checkpoints
+
+    def to_metadata(self) -> dict[str, Any]:
+        """Plain data for `Checkpointer.save`."""
+        fields = dataclasses.asdict(self)
+        return fields.pop("progress") | fields
+
+    @classmethod
+    def from_metadata(
+        cls, metadata: dict[str, Any], directory: str | os.PathLike[str]
+    ) -> "CheckpointMetadata":
+        """The inverse of `to_metadata`, for a checkpoint in `directory`; ignores unknown fields.
+
+        Raises `CheckpointError` where a field is missing or has another type.
+        """
+        text = json.dumps(metadata | {"progress": metadata})
+        try:
+            return _adapter().validate_json(text, strict=True)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(str(part) for part in problem["loc"] if part != "progress")
+            reason = problem["msg"][0].lower() + problem["msg"][1:]
+            raise CheckpointError(
+                f"the metadata of a checkpoint in {os.fspath(directory)} cannot be read ({field}:"
+                f" {reason}); use a checkpoint that the Trainer of this version saved"
+            ) from None
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[CheckpointMetadata]:
+    return TypeAdapter(CheckpointMetadata)

@@ -1,0 +1,50 @@
+"""What a run leaves in a checkpoint: its state and `CheckpointMetadata`; see `restoring`."""
+
+import dataclasses
+from typing import Any
+
+from rlkit.training.files.checkpoint_items import to_items, without_replay
+from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.run_files import RunFiles
+from rlkit.training.fingerprint import fingerprint, versions
+from rlkit.training.run import Run
+from rlkit.training.run_progress import CheckpointMetadata
+from rlkit.types import PyTree, TrainState
+
+
+def save(
+    run: Run,
+    files: RunFiles,
+    checkpointer: Checkpointer,
+    iteration: int,
+    state: PyTree,
+    *,
+    score: float | None,
+    description: dict[str, Any],
+) -> None:
+    """Saves `state`, which is that of `run` after `iteration` outer iterations: as many as there
+    are, or fewer. `checkpointer` may be that of `files` or another one.
+    """
+    state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
+    learner = state.learner if isinstance(state, TrainState) else None
+    progress = dataclasses.replace(
+        run.progress,
+        outer_iteration=iteration,
+        env_steps=run.steps_at(iteration),
+        updates=run.progress.updates if learner is None else learner.updates.to_int(),
+        wall_seconds=run.wall_seconds,
+    )
+    metadata = CheckpointMetadata(
+        progress=progress,
+        plan=run.plan,
+        num_seeds=run.config.num_seeds,
+        normalize_observations=learner is not None and learner.obs_stats is not None,
+        logger=files.logger.state(),
+        description=description,
+        fingerprint=fingerprint(),
+        versions=versions(),
+        replay=run.has_replay(state),
+    )
+    checkpointer.save(iteration, to_items(state), score=score, metadata=metadata.to_metadata())
+    if checkpointer is files.checkpointer:
+        run.saved_iteration = iteration
