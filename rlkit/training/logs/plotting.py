@@ -1,4 +1,4 @@
-"""Pictures of finished or running training runs, drawn from their `metrics.jsonl`."""
+"""Plots of finished or running training runs, from their `metrics.jsonl`."""
 
 import dataclasses
 import os
@@ -16,8 +16,7 @@ from rlkit.training.logs.records import Record, read_records
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette: told apart by colour-blind readers too; its yellow is left out, too pale
-# on white.
+# Okabe and Ito's colorblind-safe palette, without its yellow, which is too pale on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _LABELS = {
@@ -29,9 +28,7 @@ _MOST_SEED_LINES = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Curve:
-    """One run: P points, S seeds; `seeds` has S = 0 where only averages were logged. NaN where a
-    value is missing.
-    """
+    """One run: P points, S seeds (S = 0 if only averages were logged). Missing values are NaN."""
 
     name: str
     x: np.ndarray  # [P]
@@ -47,16 +44,16 @@ def learning_curve(
     x: Literal["env_steps", "wall_seconds"] = "env_steps",
     title: str | None = None,
 ) -> Path:
-    """Draws `metric` of each run over its steps or its time, averaged over seeds, as a PNG; returns
-    its path.
+    """Plots `metric` of each run over steps or time, averaged over seeds, as a PNG; returns its
+    path.
 
-    One run with several seeds also shows each seed as a thin line; several runs (or more than 10
-    seeds) show the standard error of the mean as a band. Raises `ConfigError` where there is
-    nothing to draw or the file cannot be written.
+    A single run also shows each seed as a thin line; several runs (or more than 10 seeds) show the
+    standard error of the mean as a band. Raises `ConfigError` if there is nothing to plot or the
+    file cannot be written.
     """
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
-    require(len(run_dirs) > 0, "no run to draw", "give at least one run directory")
+    require(len(run_dirs) > 0, "no run to plot", "pass at least one run directory")
     require(
         x in ("env_steps", "wall_seconds"),
         f"unknown x axis {x!r}",
@@ -76,7 +73,7 @@ def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
         known = sorted({key for record in records for key in record.metrics})
         require(
             bool(known),
-            f"{directory} has no records with metrics yet",
+            f"{directory} has no metrics yet",
             "wait for its first evaluation, or train longer",
         )
         cure = did_you_mean(metric, known)
@@ -85,13 +82,13 @@ def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
     require(
         finite,
         f"{directory} has no finite value of {metric!r}",
-        "look into the run (did it diverge?) or choose another",
+        "check whether the run diverged, or choose another metric",
     )
     return _curve(found, name, metric, x)
 
 
 def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
-    """Aligns the seeds on the env_steps of their records, the one axis that they share."""
+    """Aligns the seeds by the env_steps of their records, the only axis they share."""
     places = {
         step: place for place, step in enumerate(sorted({record.env_steps for record in records}))
     }
@@ -112,8 +109,8 @@ def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
             averages[place] = value
         else:
             values[seeds[record.seed], place] = value
-    # Where the average was not logged: NaN if any seed is missing, since a mean over fewer seeds
-    # would jump.
+    # If the average was not logged: NaN if any seed is missing, since a mean over fewer seeds would
+    # jump.
     mean = np.where(np.isnan(averages), values.mean(axis=0), averages) if seeds else averages
     seconds = np.array([np.mean(times[place]) for place in range(len(places))])
     axis = np.array(list(places), float) if x == "env_steps" else seconds
@@ -165,7 +162,7 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
 
 
 def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:
-    """Draws one run; returns what its seeds look like, in words."""
+    """Plots one run; returns a caption for its seeds."""
     colour = _COLOURS[index % len(_COLOURS)]
     dashes = _DASHES[index // len(_COLOURS) % len(_DASHES)]
     x, seeds = curve.x / divisor, len(curve.seeds)
@@ -210,7 +207,7 @@ def _decorate(axes: "Axes", x: str, x_label: str, y_label: str) -> None:
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
     left, right = axes.dataLim.intervalx
-    if left == right:  # a lone point, which would else get an axis of tiny fractions
+    if left == right:  # a single point would otherwise get an axis with tiny fractions
         axes.set_xlim(left - 1, right + 1)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -225,7 +222,7 @@ def _x_scale(curves: list[_Curve], x: str) -> tuple[float, str]:
 
 
 def _names(directories: list[Path]) -> list[str]:
-    """The shortest path ends that tell the runs apart."""
+    """The shortest path suffixes that distinguish the runs."""
     parts = [directory.resolve().parts for directory in directories]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]

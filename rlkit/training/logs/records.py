@@ -30,14 +30,14 @@ Kind = Literal["train", "eval", "text", "event", "error"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
-    """One row of a run's log; the module's docstring gives units."""
+    """One row of a run's log; see the module's docstring for units."""
 
     kind: Kind
     env_steps: int
     updates: int
     wall_seconds: float
     seed: int | None = None
-    """None: all seeds together."""
+    """None: averaged over all seeds"""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     text: str | None = None
 
@@ -59,7 +59,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> "Record":
-        """Reads what `to_json` wrote; raises `ConfigError` for anything else."""
+        """Parses the output of `to_json`; raises `ConfigError` for anything else."""
         try:
             row = json.loads(line)
             known = {
@@ -77,26 +77,21 @@ class Record:
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Record]:
-    """All records of a JSONL file. Raises `ConfigError` for a missing file and for rows that are no
-    records.
-    """
+    """All records of a JSONL file. Raises `ConfigError` for a missing file or invalid rows."""
     try:
         rows = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        cure = (
-            "give the metrics.jsonl of a run directory (`rlkit train` with a run directory writes"
-            " one)"
-        )
+        cure = "pass the metrics.jsonl of a run directory (as written by `rlkit train`)"
         raise ConfigError(
             f"cannot read records from {path}: {error.strerror or error}; {cure}"
         ) from None
     records = []
     for number, row in enumerate(
         rows[:-1], start=1
-    ):  # after the last newline: nothing, or a half-written row
+    ):  # after the last newline: nothing, or an incomplete row
         try:
             records.append(Record.from_json(row.decode()))
-        except ValueError as error:  # ConfigError is one, UnicodeDecodeError too
+        except ValueError as error:  # a ConfigError or UnicodeDecodeError
             raise ConfigError(f"{path}, line {number}: {error}") from None
     return records
 

@@ -125,14 +125,14 @@ def test_other_sizes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frameskip": 2}, "takes no frameskip; use frame_skip"),
+        ({"frameskip": 2}, "does not take frameskip; use frame_skip"),
         (
             {"max_num_frames_per_episode": 9},
-            "takes no max_num_frames_per_episode; use max_episode_steps",
+            "does not take max_num_frames_per_episode; use max_episode_steps",
         ),
-        ({"obs_type": "ram"}, "takes no obs_type; use screen_size"),
-        ({"frame_stak": 2}, "takes no 'frame_stak'; did you mean 'frame_stack'"),
-        ({"dificulty": 2}, "takes no 'dificulty'; did you mean 'difficulty'"),
+        ({"obs_type": "ram"}, "does not take obs_type; use screen_size"),
+        ({"frame_stak": 2}, "does not take 'frame_stak'; did you mean 'frame_stack'"),
+        ({"dificulty": 2}, "does not take 'dificulty'; did you mean 'difficulty'"),
         ({"frame_skip": 0}, "frame_skip is 0; pass an integer of at least 1"),
         ({"frame_stack": 1.5}, "frame_stack is 1.5"),
         ({"screen_size": -1}, "screen_size is -1"),

@@ -159,7 +159,7 @@ def test_calls_out_of_order_are_errors():
         adapter.step_async(np.zeros(1, np.int32))
     new, obs = adapter.reset(jax.random.key(0))  # forgets the step under way
     assert (obs == 0).all()
-    with pytest.raises(EnvContractError, match="make one adapter for each"):
+    with pytest.raises(EnvContractError, match="create one adapter for each"):
         adapter.step(None, old, np.zeros(1, np.int32))
     adapter.step(None, new, np.zeros(1, np.int32))
     with pytest.raises(EnvContractError, match=r"actions have shape \(2,\); pass \(1,\)"):
@@ -272,7 +272,7 @@ def test_rescaled_actions():
         GymnasiumAdapter("Pendulum-v1", 2), np.array([[[0.5], [-2.0]]] * 5), jax.random.key(0)
     )
     assert_same(one, other)
-    with pytest.raises(ConfigError, match="only Box actions are rescaled"):
+    with pytest.raises(ConfigError, match="only Box actions can be rescaled"):
         GymnasiumAdapter("CartPole-v1", 2, rescale_actions=True)
     with pytest.raises(ConfigError, match="needs finite bounds"):
         GymnasiumAdapter(
@@ -326,7 +326,7 @@ def test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run():
     for block, key in enumerate(keys[:3]):
         _, single = adapter.remake(2).reset(key)
         np.testing.assert_array_equal(obs[2 * block : 2 * block + 2], single)
-    with pytest.raises(ConfigError, match="6 environments cannot be shared by 4 seeds"):
+    with pytest.raises(ConfigError, match="6 environments cannot be split evenly over 4 seeds"):
         adapter.reset(jax.random.split(keys[0], 4))
 
 
@@ -367,7 +367,7 @@ def test_classes_callables_and_instances():
     assert clock.closed == 0  # it is the user's
     with pytest.raises(
         ConfigError,
-        match=r"Clock was passed as an object, which cannot be made again; pass its class",
+        match=r"Clock was passed as an object, which cannot be created again; pass its class",
     ):
         adapter.remake(1)
     for wrong in (

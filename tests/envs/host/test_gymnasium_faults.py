@@ -135,7 +135,7 @@ def test_classes_of_modules_that_workers_cannot_import(capfd):
     try:
         adapter = GymnasiumAdapter(module.Mine, 1, vectorization="async", context="spawn")
         with pytest.raises(
-            EnvFailedError, match=r"ended with exit code 1 before it was ready; its own error"
+            EnvFailedError, match=r"ended with exit code 1 before it was ready; see its own error"
         ):
             adapter.reset(jax.random.key(0))
         assert_nothing_left(adapter)
@@ -237,7 +237,7 @@ def test_an_environment_that_raises(vectorization, capfd):
                 r" memory"
             ),
         ),
-        ("step", "hang", r"environment 2 did not answer within 2 s \(step\); look at the stack"),
+        ("step", "hang", r"environment 2 did not answer within 2 s \(step\); see the stack"),
         ("step", "shape", "an environment returned what does not fit|observation has shape"),
         ("step", "nan observation", r"environment 2 returned an observation\[1\] of nan"),
         ("step", "infinite reward", "environment 2 returned the reward inf"),
@@ -293,7 +293,7 @@ def test_shapes_that_change_later():
     state, _ = adapter.reset(jax.random.key(0))
     adapter.step(None, state, SAFE)
     with pytest.raises(
-        EnvFailedError, match="an environment returned what does not fit its spaces"
+        EnvFailedError, match="an environment returned a value that does not fit its spaces"
     ):
         adapter.step(None, state, STEP)
 
@@ -426,7 +426,7 @@ def test_a_script_without_a_main_guard_is_told_so_once(context, tmp_path):
         result.stderr.count("__name__ == '__main__'") == 1 and result.stderr.count("Traceback") == 1
     )
     assert (
-        "ConfigError: this script starts worker processes each time it is imported; put"
+        "ConfigError: this script starts worker processes whenever it is imported; put"
         in result.stderr
     )
 

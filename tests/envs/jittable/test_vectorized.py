@@ -181,10 +181,10 @@ def test_num_envs_must_be_a_positive_integer(num_envs):
 
 def test_vectorizing_twice_is_refused():
     with pytest.raises(
-        EnvContractError, match=r"Counter is a class; pass an object: vectorize\(Counter"
+        EnvContractError, match=r"Counter is a class; pass an instance: vectorize\(Counter"
     ):
         vectorize(Counter, 2)
-    with pytest.raises(EnvContractError, match="vectorised already"):
+    with pytest.raises(EnvContractError, match="already vectorized"):
         vectorize(vectorize(Counter(), 2), 2)
 
 

@@ -209,11 +209,15 @@ ERRORS = [
     (
         lambda: TimeLimit(TimeLimitProbe(5), 6),
         ConfigError,
-        r"never reached: TimeLimitProbe stops after 5 steps itself; raise",
+        r"never reached: TimeLimitProbe stops after 5 steps; raise",
     ),
     (lambda: TimeLimit(vectorize(Counter(), 2), 6), EnvContractError, "wrap first, then vectorize"),
-    (lambda: TimeLimit(Counter, 6), EnvContractError, r"not Counter \(the class\); pass an object"),
-    (lambda: TimeLimit("Counter", 6), EnvContractError, "wraps a JaxEnv, not str"),
+    (
+        lambda: TimeLimit(Counter, 6),
+        EnvContractError,
+        r"got Counter \(the class\); pass an instance",
+    ),
+    (lambda: TimeLimit("Counter", 6), EnvContractError, "wraps a JaxEnv, got str"),
     (lambda: RescaleAction(ActionChoice()), SpaceError, r"needs a Box, not Discrete\(2\)"),
     (
         lambda: RescaleAction(ContinuousAction(), low=1, high=1),
@@ -221,7 +225,11 @@ ERRORS = [
         "finite low < high, got 1 and 1; pass low=-1",
     ),
     (lambda: RescaleAction(ContinuousAction(), low=-np.inf), ConfigError, "finite low < high"),
-    (lambda: FrameStack(DictObservation(), 2), SpaceError, "wrap in FlattenObservation first"),
+    (
+        lambda: FrameStack(DictObservation(), 2),
+        SpaceError,
+        "wrap the environment in FlattenObservation first",
+    ),
     (lambda: FrameStack(Counter(), 0), ConfigError, "num_frames must be a positive integer"),
     (
         lambda: CastObservation(Counter(goal=300), np.uint8),
@@ -253,6 +261,6 @@ def test_unbounded_actions_and_self_resetting_environments_are_refused(deep_sea)
         RescaleAction(Unbounded())
     with pytest.raises(
         EnvContractError,
-        match=r"resets itself \(auto_reset=True\) and would not know; set its own limit",
+        match=r"resets itself \(auto_reset=True\); set its own limit",
     ):
         TimeLimit(deep_sea, 2)
