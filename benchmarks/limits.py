@@ -1,19 +1,19 @@
-"""How far a task of `throughput.py` is from what its parts would allow.
+"""How close a task of `throughput.py` is to the speed that its parts would allow.
 
     python benchmarks/limits.py [TASK ...] [--rounds 5]
 
-In one process, in turns, for each task: the whole training step; the environments alone, with
-actions drawn before; acting alone, on observations that stay; both as in a rollout; the update
-alone, on a rollout that stays; and the update's matrix products alone, each shape in a loop of its
-own. The products' rate stands beside the best that this process reaches with any shape of
-`SQUARES`. Microseconds are of one training step: a rollout and the update that follows it. On
-gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer
-calls; environments, acting and rollouts are called from Python, and update and products are
-compiled loops. Prints Markdown tables and writes the raw record to benchmarks/results/.
+Measures in one process, in turn, for each task: the whole training step; the environments alone,
+with precomputed actions; acting alone, on fixed observations; both together as in a rollout; the
+update alone, on a fixed rollout; and the update's matrix products alone, each shape in its own
+loop. The products' rate is compared with the best rate of this process for any shape in `SQUARES`.
+Microseconds are per training step: a rollout and its update. On gymnax each part is a compiled
+loop. On the host, the whole is the Trainer's outer iteration; environments, acting and rollouts are
+called from Python, and update and products are compiled loops. Prints Markdown tables and writes
+the raw record to benchmarks/results/.
 
-The products are counted in the traced program, two operations for each multiplication. Products
-alone are no strict bound (some of a program may run side by side), but a program that does nothing
-else would take about as long.
+The products are counted in the traced program, with two operations per multiplication. They are not
+a strict bound (parts of a program may run in parallel), but a program that does nothing else would
+take about as long.
 """
 
 import argparse
@@ -41,31 +41,31 @@ from rlkit_parts import parts
 from tasks import TASKS
 
 SQUARES = (128, 256, 512, 1024)
-SECONDS = 0.5  # that one execution of a part should take, about
-HOST_STEPS = 200  # of each environment in an outer iteration on the host, about
+SECONDS = 0.5  # approximate duration of one execution of a part
+HOST_STEPS = 200  # steps of each environment per outer iteration on the host
 
 Shape = tuple[tuple[int, ...], tuple[int, ...], Any]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Timed:
-    """The seconds that each of some training steps took."""
+    """The seconds of each execution, and the training steps in it."""
 
     seconds: list[float] = dataclasses.field(default_factory=list)
 
     def run(self) -> None:
-        """Takes about `SECONDS`."""
+        """Measures for about `SECONDS`."""
         raise NotImplementedError
 
     @property
     def microseconds(self) -> float:
-        """Of a step, median."""
+        """Median per step."""
         return statistics.median(self.seconds) * 1e6
 
 
 @dataclasses.dataclass(kw_only=True)
 class Calls(Timed):
-    """`call()` from Python, again and again; it is `steps` training steps."""
+    """Calls `call()` from Python repeatedly; a call is `steps` training steps."""
 
     call: Callable[[], Any]
     steps: int = 1
@@ -85,7 +85,7 @@ class Calls(Timed):
 
 @dataclasses.dataclass(kw_only=True)
 class Loop(Timed):
-    """`step(state, i)` as a compiled loop, which goes on from where the last one ended."""
+    """Compiles a loop over `step(state, i)`; each execution continues from the last one."""
 
     step: Callable[[Any, jax.Array], Any]
     state: Any
@@ -93,7 +93,7 @@ class Loop(Timed):
     def __post_init__(self) -> None:
         self.state = jax.tree.map(
             jnp.copy, self.state
-        )  # the loop takes it over: to copy a large memory takes long
+        )  # donated, because copying a large memory takes long
         self._compile(3)
         took = min(self._execute() for _ in range(3)) / 3
         self._compile(max(3, round(SECONDS / took)))
@@ -119,7 +119,7 @@ class Loop(Timed):
 
 
 def keeping(found: Any, total: jax.Array) -> jax.Array:
-    """`total` and something of everything in `found`, so that none of it is left out."""
+    """`total` plus a part of everything in `found`, so that nothing is optimized away."""
     found = jax.lax.optimization_barrier(found)
     return total + sum(
         jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x)
@@ -131,17 +131,16 @@ def _is_key(x: jax.Array) -> bool:
 
 
 def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
-    """Each product of matrices: (shapes and axes, how often), loops counted; of a choice, what is
-    computed in any case.
+    """(shapes and axes, count) of all matrix products; of conditionals, the cheapest branch.
 
-    Raises `ValueError` where that is not known.
+    Raises `ValueError` if the count is unknown.
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "dot_general":
             left, right = (variable.aval.shape for variable in equation.invars[:2])
             yield (left, right, equation.params["dimension_numbers"]), times
         if equation.primitive.name == "conv_general_dilated":
-            raise ValueError("a convolution is not counted; choose a task with an MLP")
+            raise ValueError("convolutions are not counted; choose a task with an MLP")
         if equation.primitive.name == "cond":
             choices = [list(products(branch, times)) for branch in equation.params["branches"]]
             yield from min(
@@ -161,7 +160,7 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
 
 
 def operations(shape: Shape) -> int:
-    """Multiplications and additions of a product."""
+    """Multiplications and additions in a product."""
     left, right, ((_, summed), (_, mapped)) = shape
     return (
         2
@@ -171,7 +170,7 @@ def operations(shape: Shape) -> int:
 
 
 def product_loop(shape: Shape) -> Loop:
-    """One product over and over."""
+    """Runs one product repeatedly."""
     left, right, axes = shape
     x, y = (jax.random.normal(jax.random.key(i), s) for i, s in enumerate((left, right)))
 
@@ -183,7 +182,7 @@ def product_loop(shape: Shape) -> Loop:
 
 
 def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], int]:
-    """(the parts of a task, the products of its update, its environment steps)."""
+    """(the parts of a task, the products in its update, its environment steps)."""
     task = TASKS[name]
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
@@ -196,7 +195,7 @@ def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], i
 
 
 def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
-    """(all but the update, the update, the state that it starts from)."""
+    """(all parts but the update, the update, its initial state)."""
     env, agent, algorithm = module.env, module.agent, module.algorithm
     ts = rlkit.training.core.module.strong_types(
         jax.jit(module.init_train_state)(jax.random.key(0))
@@ -251,7 +250,7 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
 
 
 def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
-    """The same on the host."""
+    """The same for host environments."""
     agent, algorithm = module.agent, module.algorithm
     num_steps = algorithm.collector.num_steps
     epochs = max(2, HOST_STEPS // num_steps)
@@ -319,15 +318,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     able = [name for name, task in TASKS.items() if task.num_seeds == 1]
-    parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named"
-    )
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; default: all")
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(able):
-        parser.error(f"no limits for {', '.join(sorted(unknown))}; choose from {', '.join(able)}")
-    compute_inline()  # as environments on the host do
+        parser.error(f"no limits for {', '.join(sorted(unknown))}; choose one of {', '.join(able)}")
+    compute_inline()  # as host environments do
     when, records, rows, rates = now(), {}, [], []
     squares = {n: product_loop(((n, n), (n, n), (((1,), (0,)), ((), ())))) for n in SQUARES}
     for name in args.tasks or able:
@@ -368,12 +365,12 @@ def main() -> None:
         for item in squares.values():
             item.seconds.clear()
     print(
-        markdown(["µs of a training step", *times, "products of the update", "env steps/s"], rows),
+        markdown(["µs per training step", *times, "products in the update", "env steps/s"], rows),
         end="\n\n",
     )
     heads = [
         "",
-        "Mflop of an update",
+        "Mflop per update",
         "update, Gflop/s",
         "its products alone",
         "best square product",

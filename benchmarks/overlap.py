@@ -1,10 +1,9 @@
-"""What `TrainerConfig.overlap` gives on environments of the host: PPO, 8 environments, in this
-process and in one process each.
+"""What `TrainerConfig.overlap` gains on host environments: PPO with 8 environments, sync and async.
 
     python benchmarks/overlap.py [ENV_ID ...] [--rounds 5]
 
-Prints a Markdown table of environment steps a second. Every cell is a Trainer of its own; they take
-turns, and the first outer iteration of each, which compiles, is not counted.
+Prints a Markdown table of environment steps per second. Every cell is its own Trainer; they
+alternate, and the first outer iteration of each, which compiles, is not counted.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Whether two versions of rlkit train the same parameters, bit for bit: every algorithm, on
+"""Checks that two versions of rlkit train the same parameters, bit for bit: every algorithm, on
 jittable and host environments.
 
     NPROC=1 python benchmarks/same_parameters.py --record before.json     # in the old checkout
@@ -27,7 +27,7 @@ OFF_POLICY = ("dqn", "qr_dqn", "discrete_sac", "sac", "td3")
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """The settings of each run, by its name."""
+    """The settings of each run, by name."""
     found = {}
     for suite in ("gymnax", "gymnasium"):
         for names, env in ((DISCRETE, "CartPole-v1"), (CONTINUOUS, "Pendulum-v1")):
@@ -66,7 +66,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def digest(row: dict[str, Any]) -> str:
-    """SHA-256 of the parameters that the run ends with."""
+    """SHA-256 of the final parameters."""
     is_off_policy = row["algorithm"] in OFF_POLICY
     steps = 800 if is_off_policy else 4096
     warmup = {"warmup_steps": 300, "replay_buffer_capacity": 1000} if is_off_policy else {}
@@ -97,13 +97,13 @@ def digest(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Records the digests, or holds them against recorded ones."""
+    """Records the digests, or compares them with recorded ones."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--record", type=pathlib.Path, help="file that receives the digests")
+    parser.add_argument("--record", type=pathlib.Path, help="file to write the digests to")
     parser.add_argument(
         "--against", type=pathlib.Path, help="file with the digests of another version"
     )
-    parser.add_argument("--only", help="text that the names of the rows contain")
+    parser.add_argument("--only", help="only rows whose name contains this text")
     arguments = parser.parse_args()
     before = json.loads(arguments.against.read_text()) if arguments.against else {}
     found, different = {}, []
@@ -119,7 +119,7 @@ def main() -> None:
     if arguments.record:
         arguments.record.write_text(json.dumps(found, indent=1) + "\n")
     if different:
-        sys.exit(f"other parameters than before: {', '.join(different)}")
+        sys.exit(f"different parameters: {', '.join(different)}")
 
 
 if __name__ == "__main__":

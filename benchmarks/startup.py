@@ -1,13 +1,13 @@
-"""How long a run takes to begin: imports, then tracing and compiling, with an empty compilation
-cache and with a full one.
+"""How long a run takes to start: imports, tracing and compiling, with an empty and a full
+compilation cache.
 
     RLKIT_PEERS=<directory> python benchmarks/startup.py [TASK] [--rounds 5]
 
-Every measurement is a new process that trains for ten updates. Contenders take turns; in each round
-a contender runs twice with a cache directory of its own, which is empty the first time ("cold") and
-holds its programs the second ("warm"). What counts is the whole training run as one program;
-`rlkit-trainer` is no such program but what passes until a `Trainer` is made, has compiled its
-functions one by one and trained for the first of the ten updates. Prints a Markdown table and
+Every measurement is a new process that trains for ten updates. Contenders alternate; in each round
+a contender runs twice with its own cache directory, which is empty the first time ("cold") and
+holds its programs the second time ("warm"). The whole training run is one program, except for
+`rlkit-trainer`, which counts the time until a `Trainer` has been created, has compiled its
+functions one by one and has trained for the first of the ten updates. Prints a Markdown table and
 writes the raw record to benchmarks/results/.
 """
 
@@ -25,7 +25,7 @@ NUM_UPDATES = 10
 
 
 def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
-    """Seconds of one new process: imports, trace + compile, and the ten updates."""
+    """Seconds of one new process: imports, trace + compile, and ten updates."""
     driver = Driver(contender, task, ["--num-updates", str(NUM_UPDATES)], cache)
     result = driver.finish()
     if result is None:
@@ -39,7 +39,7 @@ def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
 
 
 def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str:
-    """Seconds, medians with least and greatest."""
+    """Seconds: median with minimum and maximum."""
 
     def median(name: str, cache: str) -> float:
         return statistics.median(round_[cache]["compile"] for round_ in found[name])

@@ -1,4 +1,4 @@
-"""SBX learns a task of `beside_sbx.py` with one seed; prints its evaluations as JSON."""
+"""Trains SBX on a task of `compare_sbx.py` with one seed; prints its evaluations as JSON."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from stable_baselines3.common.monitor import Monitor
 
 
 class Evaluate(BaseCallback):
-    """The mean return of whole deterministic episodes, after certain numbers of steps."""
+    """Mean return of whole deterministic episodes, after given numbers of steps."""
 
     def __init__(self, env, episodes, steps):
         super().__init__()

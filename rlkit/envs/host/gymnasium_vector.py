@@ -278,8 +278,8 @@ def batch_error(error: Exception, text: str = "") -> EnvFailedError:
 def _end_process(what: str) -> None:
     faulthandler.dump_traceback(file=2, all_threads=True)
     line = (
-        f"rlkit: {what}, so this process ends; its stacks are printed above (set the limit with"
-        " step_timeout; None disables it)\n"
+        f"rlkit: {what}, so this process ends; its stacks are printed above (step_timeout sets"
+        " the limit; step_timeout=None disables it)\n"
     )
     os.write(2, line.encode())
     os._exit(EXIT_HANGS)

@@ -170,7 +170,7 @@ def test_workers_that_do_not_start(monkeypatch):
 
 
 def test_workers_import_no_jax():
-    code = "import sys, rlkit.envs.gymnasium_worker; sys.exit('jax' in sys.modules)"
+    code = "import sys, rlkit.envs.host.gymnasium_worker; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
