@@ -46,8 +46,7 @@ def jitted(
     build: Callable[[Any], Callable[[Any], Any]],
     options: Callable[[Any], dict[str, str]] | None = None,
 ) -> Prepare:
-    """For contenders on the device: `build(task)` returns the training run as a jittable function
-    of a key.
+    """For contenders on the device: `build(task)` returns the run as a jittable function of a key.
 
     The keys are typed; several seeds are a `vmap` over their keys. `options` returns XLA options
     for the function's jaxpr.

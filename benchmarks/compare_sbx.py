@@ -25,8 +25,9 @@ HERE = Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What both contenders train. Evaluations are deterministic, over whole episodes, at the same
-    steps.
+    """What both contenders train.
+
+    Evaluations are deterministic, over whole episodes, at the same environment steps.
     """
 
     algorithm: str
@@ -41,9 +42,7 @@ class Task:
 
     @property
     def evaluated_at(self) -> list[int]:
-        """Environment steps at which both are evaluated: before learning, and after each of equal
-        parts.
-        """
+        """Environment steps of the evaluations: one before learning, the others evenly spaced."""
         prefill = self.settings["learning_starts"]
         return [
             prefill + part * (self.total_steps - prefill) // self.evaluations
@@ -98,11 +97,11 @@ def learn_rlkit(task: Task) -> Curves:
         ]
         _run(command, core=0)
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    found = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
+    evaluations = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
     per_seed = (
-        [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)]
+        [[row for row in evaluations if row.get("seed") == seed] for seed in range(task.seeds)]
         if task.seeds > 1
-        else [found]
+        else [evaluations]
     )
     return [
         [[row["env_steps"], row["metrics"]["eval/avg_return"]] for row in rows] for rows in per_seed

@@ -1,5 +1,4 @@
-"""How rlkit's speed changes with the number of environments, network width, replay memory and
-seeds.
+"""How rlkit's speed changes with environments, network width, replay memory and seeds.
 
     python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
@@ -90,11 +89,13 @@ class Point:
         self._program = program(self.updates)
         self._execute()
         outer = self._program.outer
-        found = (
+        memory = (
             outer.function if isinstance(outer, ParallelSeeds) else outer
         ).executable.memory_analysis()
-        kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-        self.bytes = compiler.groups * (kept + found.temp_size_in_bytes)
+        kept = (
+            memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+        )
+        self.bytes = compiler.groups * (kept + memory.temp_size_in_bytes)
 
     def _execute(self) -> float:
         start = time.perf_counter()
@@ -160,11 +161,11 @@ def main() -> None:
         parser.error(
             f"unknown sweep {', '.join(sorted(unknown))}; choose one of {', '.join(SWEEPS)}"
         )
-    when, found = now(), {}
+    when, sweeps = now(), {}
     for name in args.sweeps or SWEEPS:
         points = sweep(name, args.rounds)
         print(table(name, points), flush=True)
-        found[name] = {
+        sweeps[name] = {
             value: {"speeds": point.speeds, "bytes": point.bytes} for value, point in points.items()
         }
     write(
@@ -173,7 +174,7 @@ def main() -> None:
         args.output,
         rounds=args.rounds,
         versions=versions("rlkit", "jax", "jaxlib"),
-        sweeps=found,
+        sweeps=sweeps,
     )
 
 

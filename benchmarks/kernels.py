@@ -58,7 +58,7 @@ def compile_outer_iteration(task_name: str) -> None:
 
 def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
     """(length, logged kernels) of each list that XLA does not run in order."""
-    found, heads = [], list(LIST.finditer(log))
+    lists, heads = [], list(LIST.finditer(log))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         rows = KERNEL.findall(log[head.end() : following.start() if following else None])
         if head.group(2) == "false":
@@ -66,14 +66,12 @@ def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
                 Kernel(name, kind, tuple(filter(None, waits.split(", "))))
                 for name, kind, waits in rows
             ]
-            found.append((int(head.group(1)), kernels))
-    return found
+            lists.append((int(head.group(1)), kernels))
+    return lists
 
 
 def play(kernels: list[Kernel]) -> list[tuple[Kernel, int]]:
-    """The order in which one thread runs them, with the number of other ready kernels at each
-    start.
-    """
+    """The order in which one thread runs them, and how many others are ready at each start."""
     index = {kernel.name: i for i, kernel in enumerate(kernels)}
     waits = [{index[name] for name in kernel.waits_for if name in index} for kernel in kernels]
     ready, order = [i for i, others in enumerate(waits) if not others], []
@@ -153,7 +151,7 @@ def main() -> None:
                 f"XLA of jax {jax.__version__} logged no list of kernels; this script needs jax"
                 " 0.10"
             )
-        print(f"### {name}\n\n" + "\n".join(report(*found, args.orders) for found in lists) + "\n")
+        print(f"### {name}\n\n" + "\n".join(report(*entry, args.orders) for entry in lists) + "\n")
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def main() -> None:
             seconds[length].append(time.perf_counter() - start)
 
     print(f"| training steps per loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
-    for length, found in seconds.items():
-        rates = [args.num_updates / x for x in found]
+    for length, times in seconds.items():
+        rates = [args.num_updates / x for x in times]
         print(
             f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |"
         )

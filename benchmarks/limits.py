@@ -118,11 +118,11 @@ class Loop(Timed):
         self.seconds.append(self._execute() / self._length)
 
 
-def keeping(found: Any, total: jax.Array) -> jax.Array:
-    """`total` plus a part of everything in `found`, so that nothing is optimized away."""
-    found = jax.lax.optimization_barrier(found)
+def keeping(outputs: Any, total: jax.Array) -> jax.Array:
+    """`total` plus a part of everything in `outputs`, so that nothing is optimized away."""
+    outputs = jax.lax.optimization_barrier(outputs)
     return total + sum(
-        jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x)
+        jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(outputs) if not _is_key(x)
     )
 
 
@@ -144,7 +144,8 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
         if equation.primitive.name == "cond":
             choices = [list(products(branch, times)) for branch in equation.params["branches"]]
             yield from min(
-                choices, key=lambda found: sum(operations(shape) * count for shape, count in found)
+                choices,
+                key=lambda counted: sum(operations(shape) * count for shape, count in counted),
             )
             continue
         inner_times = (
@@ -153,10 +154,10 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
                 if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    found = list(products(inner, inner_times))
-                    if found and equation.primitive.name == "while":
+                    counted = list(products(inner, inner_times))
+                    if counted and equation.primitive.name == "while":
                         raise ValueError("products in a loop of unknown length")
-                    yield from found
+                    yield from counted
 
 
 def operations(shape: Shape) -> int:
@@ -213,8 +214,8 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
 
     def collect(state: Any, i: jax.Array) -> Any:
         ts, total = state
-        ts, found = module.get_batch(ts, i)
-        return ts, keeping(found, total)
+        ts, outputs = module.get_batch(ts, i)
+        return ts, keeping(outputs, total)
 
     def environments(state: Any, i: jax.Array) -> Any:
         def one(state: Any, t: jax.Array) -> Any:
@@ -231,8 +232,8 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
             obs, key, total = jax.lax.optimization_barrier(state)
             key, act_key = jax.random.split(key)
             carry = agent.initial_carry(num_envs)
-            found = agent.explore(policy.params, obs, carry, act_key, policy.progress)
-            return (obs, key, keeping(found, total)), None
+            outputs = agent.explore(policy.params, obs, carry, act_key, policy.progress)
+            return (obs, key, keeping(outputs, total)), None
 
         return jax.lax.scan(one, state, length=num_steps)[0]
 
@@ -291,10 +292,10 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
 
     def update(state: Any, i: jax.Array) -> Any:
         learner, local = state
-        local, found, episodes = algorithm.collector.count(
+        local, outputs, episodes = algorithm.collector.count(
             local, jax.lax.optimization_barrier(rollout)
         )
-        ts, _ = module.learn(TrainState(learner=learner, local=local), found, episodes)
+        ts, _ = module.learn(TrainState(learner=learner, local=local), outputs, episodes)
         return ts.learner, ts.local
 
     timed: dict[str, Timed] = {

@@ -61,8 +61,8 @@ def loop(num_updates: int, seed: int) -> float:
     jax.block_until_ready(state)
     compiled, start = trainer.compiler.seconds, time.perf_counter()
     for _ in range(OUTER):
-        state, found = outer(state)
-    jax.block_until_ready((state, found))
+        state, metrics = outer(state)
+    jax.block_until_ready((state, metrics))
     return time.perf_counter() - start - (trainer.compiler.seconds - compiled)
 
 
@@ -114,8 +114,8 @@ def main() -> None:
         for alone, with_all in zip(seconds["loop"], seconds["run"], strict=True)
     ]
     rows = [
-        [name, with_spread(found, 1), with_spread([steps / x for x in found])]
-        for name, found in seconds.items()
+        [name, with_spread(times, 1), with_spread([steps / x for x in times])]
+        for name, times in seconds.items()
     ]
     print(markdown(["", "seconds (min–max)", "env steps/s"], rows))
     print(

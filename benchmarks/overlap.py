@@ -57,14 +57,14 @@ def main() -> None:
     for env_id in arguments.env_ids:
         cells = [*itertools.product(("sync", "async"), ("none", "acting", "update"))]
         trainers = {cell: make_trainer(env_id, *cell) for cell in cells}
-        found: dict[tuple[str, str], list[float]] = {cell: [] for cell in cells}
+        measured: dict[tuple[str, str], list[float]] = {cell: [] for cell in cells}
         for _ in range(arguments.rounds):
             for cell, trainer in trainers.items():
-                found[cell].append(speed(trainer))
+                measured[cell].append(speed(trainer))
         for trainer in trainers.values():
             trainer.close()
             trainer.module.env.close()
-        for (vectorization, overlap), speeds in found.items():
+        for (vectorization, overlap), speeds in measured.items():
             median, spread = statistics.median(speeds), f"{min(speeds):,.0f}–{max(speeds):,.0f}"
             processes = "one" if vectorization == "sync" else "one each"
             print(f"| {env_id} | {processes} | {overlap} | {median:,.0f} | {spread} |", flush=True)

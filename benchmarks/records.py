@@ -46,11 +46,11 @@ def now() -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
-def write(name: str, when: str, output: Path, **found: Any) -> None:
+def write(name: str, when: str, output: Path, **fields: Any) -> None:
     """Writes a record with the time, the commit and the machine, and prints its path."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{name}-{when}.json"
-    record = {"when": when, "revision": revision(), "machine": machine(), **found}
+    record = {"when": when, "revision": revision(), "machine": machine(), **fields}
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"raw record: {path}")
 

@@ -1,5 +1,4 @@
-"""Checks that rlkit has not become slower, by comparing its PPO with a plain one in a single file
-(`drivers/reference_ppo.py`).
+"""Checks that rlkit has not become slower than a plain PPO (`drivers/reference_ppo.py`).
 
     python benchmarks/regression.py [--rounds 5] [--record VERSION]
 
@@ -43,14 +42,14 @@ def main() -> int:
         own, reference = measure(task, runners, args.rounds, [])
         if own["error"] or reference["error"]:
             raise SystemExit(f"{task}: {own['error'] or reference['error']}")
-        found = [speeds(record, "env_steps") for record in (own, reference)]
-        ratios[task] = round(statistics.median(found[0]) / statistics.median(found[1]), 3)
+        measured = [speeds(record, "env_steps") for record in (own, reference)]
+        ratios[task] = round(statistics.median(measured[0]) / statistics.median(measured[1]), 3)
         before = last["ratios"].get(task) if last else None
         slower |= before is not None and ratios[task] < TOLERANCE * before
         rows.append(
             [
                 task,
-                *map(with_spread, found),
+                *map(with_spread, measured),
                 f"{ratios[task]:.2f}",
                 f"{before:.2f}" if before else "",
             ]

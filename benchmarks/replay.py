@@ -1,5 +1,4 @@
-"""What the replay memory costs compared with a SAC update: writing a transition and sampling a
-batch.
+"""The cost of the replay memory (writing and sampling) compared with a SAC update.
 
     python benchmarks/replay.py [--capacities 10000 1000000] [--rounds 5]
 
@@ -73,10 +72,10 @@ def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iteratio
 
         def one(carry: Any, key: jax.Array) -> tuple[Any, None]:
             state, total = carry
-            state, found = step(state, key)
+            state, outputs = step(state, key)
             return (
                 state,
-                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(found)),
+                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(outputs)),
             ), None
 
         (state, total), _ = jax.lax.scan(
@@ -162,22 +161,23 @@ def update_loop(iterations: int) -> Loop:
     )
 
 
-def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
+def table(update: Loop, memories: dict[int, dict[str, Loop]]) -> str:
     """µs per iteration, and the share of writing and sampling in an update."""
-    names = list(next(iter(found.values())))
+    names = list(next(iter(memories.values())))
     lines = [
         f"One SAC update: {update.microseconds:,.0f} µs.",
         "",
         f"| capacity | {' | '.join(f'{name}, µs' for name in names)} | share of an update |",
         "|---:|" + "---:|" * (len(names) + 1),
     ]
-    for capacity, loops in found.items():
+    for capacity, loops in memories.items():
         times = " | ".join(f"{loops[name].microseconds:,.1f}" for name in names)
         share = loops["write and sample"].microseconds / update.microseconds
         lines.append(f"| {capacity:,} | {times} | {share:.1%} |")
-    first, last = min(found), max(found)
+    first, last = min(memories), max(memories)
     ratios = " | ".join(
-        f"{found[last][name].microseconds / found[first][name].microseconds:.2f}" for name in names
+        f"{memories[last][name].microseconds / memories[first][name].microseconds:.2f}"
+        for name in names
     )
     return "\n".join([*lines, f"| {last:,} ÷ {first:,} | {ratios} | |"])
 
@@ -203,8 +203,8 @@ def main() -> int:
 
     when = now()
     update = update_loop(args.updates)
-    found = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
-    loops = [update, *(item for loops in found.values() for item in loops.values())]
+    memories = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
+    loops = [update, *(item for loops in memories.values() for item in loops.values())]
     for item in loops:
         item.run(timed=False)
     for index in range(args.rounds):
@@ -213,7 +213,7 @@ def main() -> int:
         for item in loops[first:] + loops[:first]:
             item.run()
 
-    print(table(update, found))
+    print(table(update, memories))
     settings = {
         "batch_size": BATCH_SIZE,
         "hidden": HIDDEN,
@@ -231,7 +231,7 @@ def main() -> int:
         update_seconds=update.seconds,
         memory_seconds={
             capacity: {name: item.seconds for name, item in loops.items()}
-            for capacity, loops in found.items()
+            for capacity, loops in memories.items()
         },
     )
     return 0

@@ -59,13 +59,13 @@ def contenders() -> Iterator[Contender]:
         ("dqn", "gymnax"): "rlkit_fit.py",
         ("sac", "gymnasium"): "rlkit_host_sac.py",
     }
-    beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
+    overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
     single = dict.fromkeys(
         [("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py"
     )
     yield Contender(name="rlkit-trainer", python=Path(sys.executable), drivers=single)
-    yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
+    yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=overlap)
     yield Contender(
         name="reference",
         python=Path(sys.executable),
@@ -191,13 +191,13 @@ class Driver:
         return result
 
     def _send(self, line: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the missing answer tells
+        with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
     def _expect(self, kind: str) -> Any:
-        """The value of the next line that starts with `kind`; None, with `error` set, if there is
-        none.
+        """The value of the next line that starts with `kind`; if there is none, None and an
+        `error`.
         """
         watchdog = threading.Timer(TIMEOUT_SECONDS, self._process.kill)
         watchdog.start()
@@ -237,9 +237,7 @@ def _cpu_seconds(pid: int) -> tuple[float, float]:
 def measure(
     task: str, runners: list[Contender], rounds: int, arguments: list[str]
 ) -> list[dict[str, Any]]:
-    """Compiles all contenders one by one, then alternates them, starting with another one each
-    round.
-    """
+    """Compiles all contenders, then alternates them, starting with another one each round."""
     drivers = []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
@@ -303,12 +301,12 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
 
 def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[str]:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
-    found = speeds(record, counted)
-    median = statistics.median(found)
+    rates = speeds(record, counted)
+    median = statistics.median(rates)
     return [
         record["contender"],
         f"{median:,.0f}",
-        f"{min(found):,.0f}–{max(found):,.0f}",
+        f"{min(rates):,.0f}–{max(rates):,.0f}",
         *(
             [f"{statistics.median(speeds(record, 'env_steps')):,.0f}"]
             if counted == "gradient_steps"
@@ -346,7 +344,7 @@ def main() -> int:
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
         for task in args.tasks or TASKS
     }
-    runners = {task: found for task, found in able.items() if found}
+    runners = {task: able[task] for task in able if able[task]}
     for task in (task for task in able if task not in runners):
         print(f"{task} skipped: no contender for {' on '.join(TASKS[task].kind)}", file=sys.stderr)
     if not runners:

@@ -11,10 +11,10 @@ R = TypeVar("R")
 
 def entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """The entry points of installed packages by name; several if packages claim the same name."""
-    found: dict[str, list[EntryPoint]] = {}
+    plugins: dict[str, list[EntryPoint]] = {}
     for plugin in importlib.metadata.entry_points(group=group):
-        found.setdefault(plugin.name, []).append(plugin)
-    return found
+        plugins.setdefault(plugin.name, []).append(plugin)
+    return plugins
 
 
 def load_only(claims: list[EntryPoint], kind: str) -> Any:
@@ -41,8 +41,7 @@ def load_only(claims: list[EntryPoint], kind: str) -> Any:
 
 
 def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: type[R]) -> R:
-    """The registry row called `name`: one of `rows`, or the `row_type` from an entry point of
-    `group`.
+    """The row called `name`, from `rows` or from an entry point of `group` to a `row_type`.
 
     Raises `UnknownNameError`, or `ConfigError` if its package is broken or claims a name that
     another row has. Such packages do not affect other names.

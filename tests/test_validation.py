@@ -195,7 +195,7 @@ def test_arrays_are_written_as_numbers():
         ({"learning_rate": NAN}, r"PPOConfig\.learning_rate: "),
         ({"learning_rate": INF}, r"PPOConfig\.learning_rate: "),
         ({"optimizer": "adm"}, r"PPOConfig\.optimizer: .*'adam'.* got 'adm'"),
-        ({"gamma": {1, 2}}, r"PPOConfig\.gamma is not plain data"),
+        ({"gamma": {1, 2}}, r"PPOConfig\.gamma must be plain data"),
         ([1, 2], r"PPOConfig needs a mapping"),
         (None, r"PPOConfig needs a mapping"),
     ],

@@ -70,10 +70,10 @@ def build(task):
             reports.put(error)
 
     def next_report():
-        found = reports.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        report = reports.get()
+        if isinstance(report, BaseException):
+            raise report
+        return report
 
     def train_long(seed):
         train_sac(

@@ -11,9 +11,7 @@ PACKAGES = ("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 
 
 def serve_rejax(make, *, gradient_steps=None):
-    """Runs the driver for the rejax algorithm created by `make(task)`; `gradient_steps` as in
-    `serve`.
-    """
+    """Runs the driver for rejax's algorithm `make(task)`; `gradient_steps` as in `serve`."""
 
     def build(task):
         import jax

@@ -16,12 +16,12 @@ class Evaluate(BaseCallback):
     def __init__(self, env, episodes, steps):
         super().__init__()
         self.env, self.episodes, self.steps = env, episodes, steps
-        self.found = []
+        self.evaluations = []
 
     def _on_step(self):
         if self.num_timesteps in self.steps:
             mean, _ = evaluate_policy(self.model, self.env, self.episodes, deterministic=True)
-            self.found.append([self.num_timesteps, float(mean)])
+            self.evaluations.append([self.num_timesteps, float(mean)])
             print(self.num_timesteps, mean, file=sys.stderr, flush=True)
         return True
 
@@ -46,7 +46,7 @@ def main():
         "MlpPolicy", gymnasium.make(task["env"]), seed=seed, policy_kwargs=network, **settings
     )
     model.learn(task["total_steps"], callback=evaluate)
-    print("RESULT", json.dumps(evaluate.found), flush=True)
+    print("RESULT", json.dumps(evaluate.evaluations), flush=True)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 COMMAND = "rlkit check-env"
 USAGE = f"""Runs ENV with random actions and reports its mistakes and how to fix them.
-Trains nothing.
 
 ENV is an id such as gymnasium/Hopper-v5, or your own class,
 my_package.my_module:MyEnv. Gymnasium environments also run through Gymnasium's checker.
+
 Exit code 0: no errors (warnings may be intended); 1: errors, which break training;
 2: no such environment, or wrong arguments.
 

@@ -23,27 +23,25 @@ COMMAND = "rlkit evaluate"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Evaluates the policy of the run in RUN_DIR, with its most likely actions and with sampled
-    ones.
-    """
+    """Evaluates the policy of the run in RUN_DIR, with its most likely and with sampled actions."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
     checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] | None = None
-    """Which policy: best, latest or the step of a checkpoint; None: the best one, or the latest if
-    the run was never evaluated.
+    """Which policy: best, latest or the step of a checkpoint.
+    None: the best one, or the latest if the run was never evaluated.
     """
     episodes: PositiveInt = 100
-    """Number of episodes for each kind of actions."""
+    """Number of episodes with each kind of action."""
     seed_index: Annotated[int, Ge(0)] | None = None
     """Which of several parallel seeds, counted from 0; None: the best one."""
     seed: Seed | None = None
-    """Seed of the episodes; None: a fixed one, with other episodes than during training."""
+    """Seed of the episodes; None: fixed episodes that differ from those during training."""
     num_envs: PositiveInt | None = None
     """Number of parallel environments; None: chosen automatically."""
     env: str | None = None
-    """The run's environment again if it is your own class (module:Class), because code is never
-    imported on the word of a file.
+    """The run's environment again, if it is your own class (module:Class):
+    rlkit never imports code that is named in a file.
     """
     json: bool = False
     """Print a JSON object with the values of every episode."""
@@ -78,10 +76,14 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
         lines.append(
             f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}"
         )
-    told: dict[str, Any] = result.get("done_info", {})
-    lines += ["", "metrics reported by the environment at episode ends, averaged"] if told else []
+    done_info: dict[str, Any] = result.get("done_info", {})
+    lines += (
+        ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
+    )
     lines += [
-        f"{name:<28}{float(value):10.4g}" for name, value in told.items() if np.ndim(value) == 0
+        f"{name:<28}{float(value):10.4g}"
+        for name, value in done_info.items()
+        if np.ndim(value) == 0
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -91,6 +93,8 @@ def _as_json(policy: "Policy", result: dict[str, Any]) -> str:
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }
     averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
-    told = {name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()}
+    done_info = {
+        name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()
+    }
     about = {"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps}
-    return json.dumps({**about, **averages, **episodes, "done_info": told})
+    return json.dumps({**about, **averages, **episodes, "done_info": done_info})

@@ -98,9 +98,7 @@ def json_object(flag: str, text: str) -> dict[str, Any]:
 
 
 def _first_paragraph(message: str) -> str:
-    """The error inside tyro's message, which has a title, a frame or a rule, and hints further
-    down.
-    """
+    """The error inside tyro's message, without its title, frame and hints."""
     rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
     below_title = itertools.dropwhile(_is_rule, rows[1:])
     text = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))

@@ -51,9 +51,7 @@ def register(env_id: str | None) -> None:
 
 
 def flag(env_id: Any) -> str:
-    """The flag, with a leading space, that `resume` and `evaluate` need for a run trained on
-    `env_id`.
-    """
+    """The flag (after a space) that `resume` and `evaluate` need for a run trained on `env_id`."""
     return f" --env {env_id}" if is_class_id(env_id) else ""
 
 

@@ -22,8 +22,8 @@ class PlotFlags:
     run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
     """Run directories."""
     output: str | None = None
-    """PNG file to write; None: learning_curve.png or, if that exists, learning_curve-2.png and so
-    on.
+    """PNG file to write.
+    None: learning_curve.png or, if that exists, learning_curve-2.png and so on.
     """
     overwrite: bool = False
     """Replace the image if it exists."""

@@ -27,7 +27,7 @@ def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") 
         ]
     lines += ["", f"results      {run_dir}"]
     if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
-        lines.append(f"picture      {run_dir}/learning_curve.png")
+        lines.append(f"plot         {run_dir}/learning_curve.png")
     lines += [
         f"evaluate     rlkit evaluate {run_dir}{env_flag}",
         f"continue     rlkit resume {run_dir}{env_flag} --total-steps N",

@@ -14,21 +14,22 @@ COMMAND = "rlkit resume"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumeFlags:
-    """Continues the run in RUN_DIR from its last checkpoint, as if it had never stopped; rows
-    logged after the checkpoint are logged again.
+    """Continues the run in RUN_DIR as if it had never stopped.
+
+    Rows that were logged after its last checkpoint are logged again.
     """
 
     run_dir: flags.RunDir
     """Directory of the run."""
     total_steps: PositiveInt | None = None
-    """Total environment steps, to extend the run; None: as when it was started. Steps that refill
-    an unsaved replay buffer are not counted.
+    """Total environment steps, to extend the run; None: as when it was started.
+    Steps that refill an unsaved replay buffer are not counted.
     """
     save_replay: bool | None = None
     """Save the replay buffer from now on, or not; None: as when the run was started."""
     env: str | None = None
-    """The run's environment again if it is your own class (module:Class), because code is never
-    imported on the word of a file.
+    """The run's environment again, if it is your own class (module:Class):
+    rlkit never imports code that is named in a file.
     """
 
 

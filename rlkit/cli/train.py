@@ -24,9 +24,7 @@ COMMAND = "rlkit train"
 
 
 def usage() -> str:
-    """The text of `rlkit train --help`; the help for an algorithm and environment lists their
-    settings.
-    """
+    """The text of `rlkit train --help` without an algorithm and environment."""
     summaries = list_algorithms()
     width = max(map(len, summaries))
     algorithms = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
@@ -63,8 +61,8 @@ class RunFlags:
     """Settings of the whole run."""
 
     config: str | None = None
-    """YAML file of settings to use instead of the preset, such as a run's config.yaml; its run_dir
-    and restore_checkpoint are ignored.
+    """YAML file of settings to use instead of the preset, such as a run's config.yaml;
+    its run_dir and restore_checkpoint are ignored.
     """
     agent: str = "actor_critic"
     """Name of the agent."""
@@ -73,8 +71,9 @@ class RunFlags:
     num_envs: int = 4
     """Number of parallel environments."""
     env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, for example '{"params":
-    {"max_steps_in_episode": 200}}' for Gymnax or '{"vectorization": "async"}' for Gymnasium.
+    """Keyword arguments of the environment as JSON, for example
+    '{"params": {"max_steps_in_episode": 200}}' for Gymnax
+    or '{"vectorization": "async"}' for Gymnasium.
     """
     dry_run: bool = False
     """Print the settings as YAML and exit."""
@@ -206,9 +205,7 @@ def _check_env(env_id: str) -> None:
 def _override(
     config: RunConfig, arguments: Sequence[str], *, command: str
 ) -> tuple[RunConfig, bool]:
-    """Applies the flags in `arguments` to `config` and checks it; returns whether it is a dry run
-    too.
-    """
+    """Applies the flags in `arguments` to `config`; returns the checked config and `dry_run`."""
     parts = {
         "hyperparameters": config.hyperparameters,
         "network": config.network,

@@ -1,6 +1,4 @@
-"""The environment protocols: `EnvAdapter`, which algorithms train on, and `JaxEnv`, which users
-write.
-"""
+"""Environment protocols: algorithms train on an `EnvAdapter`, users write a `JaxEnv`."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -50,9 +48,7 @@ class EnvAdapter(Protocol):
         ...
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """Starts new episodes in all environments: (state, observations [N, ...]). Consumes the
-        key.
-        """
+        """Starts episodes in all environments: (state, observations [N, ...]). Consumes the key."""
         ...
 
     def step(self, key: Key, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:

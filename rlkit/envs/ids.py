@@ -1,5 +1,4 @@
-"""Static tables of the built-in environment ids, so that listing them imports neither JAX nor
-gymnax.
+"""Static tables of the built-in environment ids, used without importing JAX or gymnax.
 
 Tests compare the tables with the packages that they describe.
 """

@@ -45,9 +45,7 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
 
 
 def suggest(env_id: str, known: Iterable[str]) -> str:
-    """A hint for an unknown `env_id`: the `known` ids of the same or a similar name, jittable ones
-    first.
-    """
+    """A hint for an unknown `env_id`: the `known` ids with similar names, jittable ones first."""
     known = sorted({*known, *_registered_with_gymnasium()}, key=lambda other: (_rank(other), other))
     suite, _, name = env_id.lower().rpartition("/")
     known = [other for other in known if other.lower().startswith(f"{suite}/")] or known

@@ -36,8 +36,6 @@ class StepCounter(struct.PyTreeNode):
         return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)
 
     def to_int(self) -> int:
-        """The exact count as a Python integer, on the host; with parallel seeds, the first one's
-        (all are equal).
-        """
+        """The exact count as a Python integer, on the host; the first one of parallel seeds."""
         high, low = np.ravel(np.asarray(self.high)), np.ravel(np.asarray(self.low))
         return (int(high[0]) << 32) + int(low[0])

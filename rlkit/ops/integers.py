@@ -15,8 +15,7 @@ def uniform_integers(key: Array, shape: tuple[int, ...], limit: Array | int) -> 
 
 
 def as_integers(bits: Array, limit: Array | int) -> Array:
-    """Converts random bits [2, ...] uint32 to integers [...] int32 in [0, limit), 1 <= limit <
-    2^31.
+    """Random bits [2, ...] uint32 as integers [...] int32 in [0, limit), 1 <= limit < 2^31.
 
     floor(x · limit / 2^64) of 64 bits x, so that no integer is likelier than another by more than
     limit / 2^64.

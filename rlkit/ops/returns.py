@@ -17,11 +17,11 @@ def gae(
     gamma: float | Array,
     gae_lambda: float | Array,
 ) -> Array:
-    """Generalized advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo
-    et al. 2018).
+    """Generalized advantage estimation, [T, ...] (Schulman et al. 2016, eq. 16).
 
-    `next_value` [T, ...] is the value of the true successor of every step (of the final observation
-    at the end of an episode). Termination stops bootstrapping; both kinds of end cut the sum:
+    `next_value` [T, ...] is the value of the true successor of every step (of the last observation
+    at the end of an episode). Termination stops bootstrapping (Pardo et al. 2018). Both kinds of
+    episode end cut the sum:
 
         δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t)
         A_t = δ_t + γ λ (1 - done_t) A_{t+1}
@@ -44,11 +44,10 @@ def lambda_returns(
     gamma: float | Array,
     td_lambda: float | Array,
 ) -> Array:
-    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20); the last step and episode ends
-    bootstrap as in `gae`.
+    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20).
 
     G_t = r_t + γ (1 - terminated_t) ((1 - λ_t) V(s_{t+1}) + λ_t G_{t+1}), with λ_t = 0 where the
-    episode ends and at t = T - 1.
+    episode ends and at t = T - 1, which both bootstrap as in `gae`.
     """
     mix = td_lambda * (1.0 - truncated)
     mix = mix.at[-1].set(0.0)

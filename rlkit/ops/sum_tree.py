@@ -41,9 +41,7 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         return _partial_sums(self.levels[-1])[-1]
 
     def set(self, index: Array, value: Array) -> "SumTree":
-        """Sets the leaves `index` [K] to `value` [K], non-negative; for duplicate indices, either
-        value.
-        """
+        """Sets leaves `index` [K] to `value` [K], non-negative; for duplicates, either value."""
         levels = [self.levels[0].at[index].set(value, mode="promise_in_bounds")]
         for level in self.levels[1:]:
             index = index // FAN_OUT
@@ -70,7 +68,5 @@ def _group(level: Array, index: Array) -> Array:
 
 
 def _partial_sums(siblings: Array) -> list[Any]:
-    """[..., FAN_OUT] -> FAN_OUT arrays [...] of cumulative sums from the left, which never
-    decrease.
-    """
+    """Cumulative sums over the last axis, as FAN_OUT arrays [...] that never decrease."""
     return list(itertools.accumulate(siblings[..., i] for i in range(FAN_OUT)))

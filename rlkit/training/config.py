@@ -23,8 +23,8 @@ class LoggerConfig:
     """
 
     jsonl: str | None = None
-    """JSONL file for the records, one per row; None: `<run_dir>/metrics.jsonl`, or no file without
-    a run directory.
+    """JSONL file for the records, one per row.
+    None: `<run_dir>/metrics.jsonl`, or no file without a run directory.
     """
     console: bool = True
     """Print a line per evaluation."""
@@ -47,15 +47,15 @@ class CheckpointerConfig:
     """Where checkpoints are saved and which are kept: the newest ones and, optionally, the best."""
 
     directory: str | None = None
-    """Directory of the checkpoints; None: `<run_dir>/checkpoints`, or no checkpoints without a run
-    directory.
+    """Directory of the checkpoints.
+    None: `<run_dir>/checkpoints`, or no checkpoints without a run directory.
     """
     max_to_keep: Annotated[int, Ge(1)] = 2
     """Number of newest checkpoints to keep."""
     keep_best: bool = True
-    """Also keep the checkpoint with the highest evaluation return (the newest of equals)."""
+    """Also keep the checkpoint with the highest evaluation return (the newest if tied)."""
     save_replay: bool | None = None
-    """Save the replay buffer too; without it, a resumed run refills the buffer with its policy.
+    """Save the replay buffer too; otherwise a resumed run refills it with its policy.
     None: if it takes at most 2 GiB over all seeds.
     """
     save_timeout: Annotated[float, Gt(0)] = 600.0
@@ -72,18 +72,14 @@ class TrainerConfig:
     """
 
     total_steps: PositiveInt | None = None
-    """Environment steps to train for, including random warm-up steps, rounded up to whole outer
-    iterations; None: num_checkpoints x epochs_per_checkpoint. Steps that refill an unsaved replay
-    buffer are not counted.
+    """Environment steps to train for, with warm-up steps, rounded up to whole outer iterations.
+    None: num_checkpoints x epochs_per_checkpoint iterations.
+    Steps that refill an unsaved replay buffer after a resume are not counted.
     """
     num_checkpoints: PositiveInt | None = None
-    """Number of outer iterations; None: 20, or as follows from total_steps and
-    epochs_per_checkpoint.
-    """
+    """Number of outer iterations; None: 20, or derived from the other two."""
     epochs_per_checkpoint: PositiveInt | None = None
-    """Iterations (collect, then update) per outer iteration; None: as follows from total_steps and
-    num_checkpoints.
-    """
+    """Iterations (collect, then update) per outer iteration; None: derived from the other two."""
     num_seeds: PositiveInt = 1
     """Number of parallel seeds; with several, results have a leading seed axis."""
     enable_evaluation: bool = True
@@ -103,27 +99,27 @@ class TrainerConfig:
     run_dir: str | None = None
     """Directory for config, metrics, checkpoints, learning curve and summary of the run."""
     restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
-    """Checkpoint to start from: a step (such as 0), latest, best, or auto (the latest if there is
-    one).
+    """Checkpoint to start from: a step (0 is one), latest, best,
+    or auto: the latest if there is one, else start anew.
     """
     replay_buffer_capacity: PositiveInt | None = None
-    """Number of transitions in the replay buffer; None: the algorithm's default. Off-policy
-    algorithms only.
+    """Capacity of the replay buffer in transitions, for off-policy algorithms.
+    None: the algorithm's default.
     """
     warmup_steps: Annotated[int, Ge(0)] | None = None
-    """Environment steps of random actions before learning, rounded up to whole rollouts; None: the
-    algorithm's default.
+    """Environment steps of random actions before learning, rounded up to whole rollouts.
+    None: the algorithm's default.
     """
     max_queued: PositiveInt = 2
     """Number of outer iterations queued on the device before the host waits for results."""
     overlap: Overlap = "none"
-    """Overlap on host environments. none: act, step, then learn; acting: half of the environments
-    act while the others step; update: the next rollout is collected during the update, by a policy
-    that is one update old.
+    """What overlaps on host environments. none: act, step and learn in turn;
+    acting: half of the environments act while the others step;
+    update: collect the next rollout during the update, by a policy that is one update old.
     """
     deterministic: bool = False
-    """Make equal runs (also resumed ones) end with equal bits: the command line limits JAX to one
-    CPU thread (NPROC=1).
+    """Make equal runs, resumed ones too, end with equal bits.
+    The command line then limits JAX to one CPU thread (NPROC=1).
     """
     debug: bool = True
     """Show a progress bar."""

@@ -28,9 +28,7 @@ class EnvConfig:
     num_envs: PositiveInt = 4
     """Number of parallel environments."""
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keyword arguments of the environment, for example {params: {max_steps_in_episode: 200}} for
-    Gymnax.
-    """
+    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}}."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,8 +74,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Any) -> RunConfig:
-    """Builds a config from the output of `to_dict` or similar data; missing fields take their
-    defaults.
+    """Builds a config from plain data, as from `to_dict`; missing fields take their defaults.
 
     Raises `ConfigError` for invalid data.
     """
@@ -131,9 +128,7 @@ def load(path: str | pathlib.Path) -> RunConfig:
 
 
 def for_another_run(config: RunConfig) -> RunConfig:
-    """The settings without what belongs to one run: its directory, files inside it, its parent
-    checkpoint.
-    """
+    """The settings without those of a single run: its directory, files inside it, its parent."""
     trainer = config.trainer
     jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
     if trainer.run_dir is not None:
@@ -180,8 +175,7 @@ def preset_names() -> list[str]:
 
 
 def preset(algorithm: str, env_id: str) -> RunConfig:
-    """The tuned settings for an algorithm and environment, or the algorithm's defaults without a
-    preset.
+    """The tuned settings for an algorithm and environment, or the algorithm's defaults.
 
     Presets are stored in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
     """
@@ -212,9 +206,7 @@ def _parse_yaml(text: str) -> Any:
 
 
 def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`; takes a dataclass or nested
-    dicts.
-    """
+    """Settings as a flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a dataclass or dicts."""
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
     flat: dict[str, Any] = {}
     for name, value in values.items():

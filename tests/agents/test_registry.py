@@ -159,7 +159,7 @@ def test_packages_that_are_broken_are_named(installed):
     with pytest.raises(
         ConfigError,
         match=(
-            rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx;"
+            rf"{chosen.kind} 'table' of package 'other' .* cannot be loaded: ImportError: no jaxx;"
             r" repair"
         ),
     ):

@@ -13,11 +13,11 @@ from rlkit.cli.main import main
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
 MISTAKES = {
     "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
-    "nothing to train": (["train"], "needs an algorithm and an environment first"),
-    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment first, got ppo"),
+    "nothing to train": (["train"], "needs an algorithm and an environment"),
+    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment, got ppo"),
     "flags before names": (
         ["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"],
-        "first, got none",
+        "environment, got none",
     ),
     "unknown algorithm": (
         ["train", "pppo", "gymnax/CartPole-v1"],
@@ -57,7 +57,7 @@ MISTAKES = {
     ),
     "environment of no run": (
         ["resume", "runs/absent", "--env", "os:system"],
-        "runs/absent holds no run",
+        "runs/absent does not contain a run",
     ),
     "empty environment": (["train", "ppo", ""], "environment id is empty"),
     "path as environment": (["train", "ppo", "../../etc/passwd"], "environment"),
@@ -122,19 +122,19 @@ MISTAKES = {
     ),
     "nothing to restore": (
         [*TRAIN, "--run-dir", "runs/absent", "--restore-checkpoint", "best"],
-        "absent holds no run; name the",
+        "absent does not contain a run; set --run-dir",
     ),
     "unknown agent": ([*TRAIN, "--agent", "actorcritic"], "did you mean 'actor_critic' or"),
     "no length": (
         ["train", "ppo", "gymnasium/Acrobot-v1"],
-        "the length of training is not set; add --total-steps",
+        "the length of training is not set; add for example --total-steps",
     ),
     "odd number": ([*TRAIN, "--overlap", "acting", "--num-envs", "3"], "use --num-envs 4"),
     "no environments": ([*TRAIN, "--num-envs", "0"], "--num-envs must be positive, got 0"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
     "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
     "resume nothing": (["resume"], "RUN_DIR"),
-    "resume an absent run": (["resume", "runs/absent"], "runs/absent holds no run"),
+    "resume an absent run": (["resume", "runs/absent"], "runs/absent does not contain a run"),
     "resume towards less than nothing": (
         ["resume", "runs/absent", "--total-steps", "0"],
         "ResumeFlags.total_steps",
@@ -144,22 +144,22 @@ MISTAKES = {
         "unknown argument '--checkpoint'",
     ),
     "evaluate nothing": (["evaluate"], "RUN_DIR"),
-    "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent holds no run"),
+    "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
     "evaluate no episodes": (
         ["evaluate", "runs/absent", "--episodes", "0"],
         "EvaluateFlags.episodes",
     ),
-    "plot nothing": (["plot"], "no run to draw"),
+    "plot nothing": (["plot"], "no run to plot"),
     "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
     "plot over a file": (
         ["plot", "runs/absent", "--output", "/dev/null"],
-        "/dev/null exists already; replace it with --overwrite",
+        "/dev/null already exists; add --overwrite",
     ),
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],
         "invalid choice 'time' for argument '--x'",
     ),
-    "list nothing": (["list"], "write one of envs, agents"),
+    "list nothing": (["list"], "use one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
 }
 
@@ -171,7 +171,7 @@ def in_an_empty_directory(tmp_path, monkeypatch):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_in_one_line(mistake, capsys, tmp_path):
+def test_errors_are_reported_in_one_line(mistake, capsys, tmp_path):
     arguments, said = MISTAKES[mistake]
     assert main(arguments) == 2
     out, err = capsys.readouterr()
@@ -279,11 +279,11 @@ def started(monkeypatch):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("there", ["config.yaml", "thesis.tex"])
-def test_nothing_existing_is_overwritten(there, started, capsys, tmp_path):
+def test_existing_files_are_not_overwritten(there, started, capsys, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / there).write_text("mine")
     assert main([*TRAIN, "--run-dir", "run"]) == 2
-    said = "already holds a run; go on with `rlkit resume run`, or choose another --run-dir"
+    said = "already holds a run; continue it with `rlkit resume run`, or choose another --run-dir"
     assert (said if there == "config.yaml" else "is foreign") in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "run").iterdir()] == [there]
     assert (tmp_path / "run" / there).read_text() == "mine"

@@ -46,15 +46,15 @@ def module(tmp_path, monkeypatch):
 
 def test_a_sound_environment_exits_with_0(capsys):
     assert main(["check-env", "gymnasium/CartPole-v1", "--num-steps", "50"]) == 0
-    assert capsys.readouterr().out.startswith("gymnasium/CartPole-v1: no mistakes found\n  steps ")
+    assert capsys.readouterr().out.startswith("gymnasium/CartPole-v1: no problems found\n  steps ")
 
 
-def test_warnings_are_told_and_exit_with_0(capsys):
+def test_warnings_exit_with_0(capsys):
     assert main(["check-env", "gymnasium/CliffWalking-v1"]) == 0
     out = capsys.readouterr().out
     assert (
         "0 error(s), 1 warning(s)\n  warning " in out
-        and "why: evaluation plays" in out
+        and "why: evaluation runs" in out
         and "fix: pass max_ep" in out
     )
     assert (
@@ -73,7 +73,7 @@ def test_warnings_are_told_and_exit_with_0(capsys):
 
 def test_errors_in_a_class_of_the_users_exit_with_1(module, capsys):
     assert main(["check-env", module, "--seed", "3"]) == 0
-    assert f"{module}: no mistakes found" in capsys.readouterr().out
+    assert f"{module}: no problems found" in capsys.readouterr().out
     assert main(["check-env", module, "--env-arguments", '{"values": 4}']) == 1
     out = capsys.readouterr().out
     assert (
@@ -125,7 +125,7 @@ def test_help_teaches(capsys):
         "my_module:Maze --env-arguments",
         "--num-steps",
         "--json",
-        "its own checker",
+        "Gymnasium's checker",
     ):
         assert part in out
     assert main(["--help"]) == 0

@@ -157,7 +157,7 @@ def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, c
     notes.write_text("mine")
     assert main(["plot", run, "--output", "notes.txt"]) == 2
     assert (
-        "notes.txt exists already; replace it with --overwrite, or choose another --output"
+        "notes.txt already exists; add --overwrite, or choose another --output"
         in capsys.readouterr().err
     )
     assert notes.read_text() == "mine"
@@ -209,7 +209,7 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
         process.kill()
     assert process.returncode == 143, err[-3000:]
     assert "stopped by SIGTERM" in err
-    assert "go on with `rlkit resume run`" in err
+    assert "continue with `rlkit resume run`" in err
     assert "Traceback" not in err
     reached = [row["env_steps"] for row in rows(tmp_path / "run") if row["kind"] == "train"]
     assert len(reached) < ITERATIONS

@@ -163,16 +163,16 @@ class TestReport:
         said = report(history, str(tmp_path))
         assert "±" not in said
         assert f"rlkit evaluate {tmp_path}" in said
-        assert "picture" not in said
+        assert "learning_curve" not in said
 
     @pytest.mark.parametrize(
         ("num_seeds", "speed"),
         [
-            (1, "512,000 steps in 1m04s (8,000 a second"),
-            (4, "4 x 512,000 steps in 1m04s (32,000 a second over all seeds"),
+            (1, "512,000 steps in 1m04s (8,000 per second"),
+            (4, "4 x 512,000 steps in 1m04s (32,000 per second over all seeds"),
         ],
     )
-    def test_tells_speed_and_picture(self, num_seeds, speed, tmp_path):
+    def test_speed_and_plot(self, num_seeds, speed, tmp_path):
         summary = {
             "env_steps": 512_000,
             "num_seeds": num_seeds,

@@ -127,7 +127,7 @@ def test_a_file_of_a_run_from_a_key_needs_a_seed(settings, tmp_path, capsys):
         "algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null"
     )
     assert main(["train", "--config", "mine.yaml", "--dry-run"]) == 2
-    assert "choose one with --seed N" in capsys.readouterr().err
+    assert "choose a seed with --seed N" in capsys.readouterr().err
     assert settings("train", "--config", "mine.yaml", "--seed", "3").seed == 3
 
 

@@ -220,7 +220,7 @@ def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
         plug__Empty="rlkit.envs.probes.space_probes:Nothing",
     )
     message = re.escape(
-        "environment 'plug/Gone' of an unnamed package (no_such_module:Env) does not load:"
+        "environment 'plug/Gone' of an unnamed package (no_such_module:Env) cannot be loaded:"
         " ModuleNotFoundError"
     )
     with pytest.raises(ConfigError, match=message + ".*; repair, upgrade or uninstall"):

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
 from gymnasium.wrappers import PassiveEnvChecker
 
-from rlkit.envs.checking.gymnasium_passive import gymnasium_findings
+from rlkit.envs.checking.gymnasium_checker import gymnasium_findings
 from rlkit.envs.checking.gymnasium_rollout import EnvRollout, exception_finding
 from rlkit.envs.checking.gymnasium_seeding import SEEDING, preserve_generators, seeding_findings
 from rlkit.envs.host.gymnasium import time_limit
@@ -33,8 +33,9 @@ LIMIT = (
 def host_findings(
     env: gymnasium.Env, name: str, num_steps: int, seed: int, *, pickled: Any = None
 ) -> tuple[list[Finding], dict[str, float]]:
-    """Returns (findings, measurements) of one environment, and closes it. `pickled` is what worker
-    processes would receive (`None`: its class).
+    """Returns (findings, measurements) of one environment, and closes it.
+
+    `pickled` is what worker processes would receive (`None`: its class).
     """
     _silence_passive_checker(env)
     with preserve_generators(), warnings.catch_warnings(record=True) as caught:
@@ -353,9 +354,7 @@ def _format_bound(bound: np.ndarray) -> str:
 
 
 def _silence_passive_checker(env: gymnasium.Env) -> None:
-    """Turns off the checker that `gymnasium.make` adds: it raises at the first step, ours says
-    more.
-    """
+    """Turns off the checker of `gymnasium.make`, which raises at the first step; ours says more."""
     for layer in _layers(env):
         if isinstance(layer, PassiveEnvChecker):
             layer.checked_reset = layer.checked_step = layer.checked_render = True

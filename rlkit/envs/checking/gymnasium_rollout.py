@@ -21,8 +21,7 @@ LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to 
 
 
 class EnvRollout:
-    """Random steps of one environment, with resets: statistics, and mistakes in the returned
-    values.
+    """Random steps of one environment, with resets: statistics, and mistakes in returned values.
 
     Stops at the first exception or result that Gymnasium does not allow, since it would hide
     others.
@@ -45,9 +44,7 @@ class EnvRollout:
         ] = []  # last observation: path, the array itself, a copy
 
     def run(self, num_steps: int, limit: int | None, *, seed: int, seconds: float) -> "EnvRollout":
-        """Runs `num_steps` steps; more, within `seconds`, to pass a time limit of up to 1000 steps
-        twice.
-        """
+        """Runs `num_steps` steps, or up to `seconds` more to pass a time limit <= 1000 twice."""
         wanted = (
             max(num_steps, 2 * limit + 2)
             if limit is not None and limit <= LONGEST_LIMIT
@@ -157,9 +154,7 @@ class EnvRollout:
 
 
 def actions(space: Space, seed: int) -> Iterator[Any]:
-    """Endless random actions; half of those in a bounded Box are on its bounds, as agents' often
-    are.
-    """
+    """Endless random actions; half of those in a bounded Box are on its bounds."""
     space = copy.deepcopy(space)
     space.seed(seed)
     bounded = isinstance(space, spaces.Box) and space.is_bounded()

@@ -19,9 +19,7 @@ from rlkit.types import Key, PyTree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JaxRollout:
-    """T consecutive steps of one environment, as NumPy arrays; it is reset whenever an episode
-    ends.
-    """
+    """T consecutive steps of one environment as NumPy arrays, with a reset after each episode."""
 
     before: PyTree  # [T, ...] states before the step
     after: PyTree  # [T, ...] states that `step` returned; () for adapters, which hide them
@@ -40,8 +38,9 @@ class JaxRollout:
 
 
 def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
-    """Random steps of a `JaxEnv` in one compiled scan; a third of the actions are the lower bounds,
-    a third the upper. Consumes the key.
+    """Random steps of a `JaxEnv` in one compiled scan. Consumes the key.
+
+    A third of the actions are lower bounds of the action space, a third upper bounds.
     """
     auto_reset = getattr(env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
@@ -221,8 +220,9 @@ def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterato
 def reset_findings(
     name: str, auto_reset: bool, rollout: JaxRollout, starts: PyTree
 ) -> Iterator[Finding]:
-    """Environments that reset themselves without declaring it, or declare it but do not. `starts`
-    are the states of several resets.
+    """Environments that reset themselves without declaring it, or declare it but do not.
+
+    `starts` are the states of several resets.
     """
     if not rollout.done.any():
         return
@@ -270,9 +270,7 @@ def _counter_restarts(rollout: JaxRollout, starts: PyTree) -> bool | None:
 
 
 def _ends_at_start(rollout: JaxRollout, starts: PyTree) -> bool:
-    """Whether each episode ends in the initial state shared by all resets, after moving away from
-    it.
-    """
+    """Whether each episode ends in the state that all resets return, after moving away from it."""
     pairs = list(zip(*map(jax.tree.leaves, (starts, rollout.before, rollout.after)), strict=True))
     if not pairs or any((start != start[0]).any() for start, _, _ in pairs):
         return False

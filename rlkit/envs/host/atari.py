@@ -1,6 +1,4 @@
-"""Atari games with the preprocessing of Machado et al. (2018). Must not import JAX: workers import
-it.
-"""
+"""Atari games with the preprocessing of Machado et al. (2018). Must not import JAX."""
 
 import inspect
 from typing import Any
@@ -37,17 +35,16 @@ def make_atari(
     terminal_on_life_loss: bool = False,
     **kwargs: Any,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, `ALE/<Game>-v5`, as uint8 [screen_size, screen_size, frame_stack]: grayscale,
-    newest last.
+    """One Atari game, `ALE/<Game>-v5`: uint8 [screen_size, screen_size, frame_stack], newest last.
 
-    A step repeats its action for `frame_skip` frames and returns the pixel-wise maximum of the last
-    two. An episode starts with 1 to `noop_max` no-op frames (0: none), and is truncated after
-    `max_episode_steps` steps (`None`: 108,000 frames, 27,000 steps with the default frame skip).
-    `terminal_on_life_loss` ends it with the first life, and the next episode is a new game.
-    `kwargs` go to ALE (mode, difficulty, full_action_space, repeat_action_probability, ...). Sticky
-    actions (Machado et al. 2018, section 5) are on: the previous action is repeated with
-    probability 0.25, unless `repeat_action_probability` changes that. Older papers report results
-    without them.
+    Frames are grayscale. A step repeats its action for `frame_skip` frames and returns the
+    pixel-wise maximum of the last two. An episode starts with 1 to `noop_max` no-op frames (0:
+    none), and is truncated after `max_episode_steps` steps (`None`: 108,000 frames, 27,000 steps
+    with the default frame skip). `terminal_on_life_loss` ends it with the first life, and the next
+    episode is a new game. `kwargs` go to ALE (mode, difficulty, full_action_space,
+    repeat_action_probability, ...). Sticky actions (Machado et al. 2018, section 5) are on: the
+    previous action is repeated with probability 0.25, unless `repeat_action_probability` changes
+    that. Older papers report results without them.
 
     Raises `ConfigError` without the extra `atari`, for unknown games or arguments, and for values
     out of range.

@@ -19,8 +19,7 @@ class HostState(struct.PyTreeNode, kw_only=True):
 
 @runtime_checkable
 class HostAdapter(EnvAdapter, Protocol):
-    """An `EnvAdapter` on the host, with methods for stepping asynchronously. One adapter serves one
-    run.
+    """An `EnvAdapter` on the host, which can also step asynchronously. One adapter serves one run.
 
     Arrays are NumPy, newly allocated in every step. `reset` takes a key, or one for each of S
     seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.
@@ -96,9 +95,7 @@ def check_state(state: HostState, resets: int) -> None:
 
 
 def check_finite(obs: Obs, reward: np.ndarray) -> None:
-    """Raises `EnvFailedError`, naming the environment, for NaN or infinite values; leaves are [N,
-    ...].
-    """
+    """Raises `EnvFailedError`, naming the environment, for NaN or infinity; leaves are [N, ...]."""
     if not np.isfinite(reward).all():
         index = int(np.flatnonzero(~np.isfinite(reward))[0])
         raise EnvFailedError(

@@ -47,8 +47,7 @@ REFUSED = {  # arguments of envpool.make that would break the contract, and what
 
 
 class EnvPoolAdapter:
-    """A `HostAdapter` over `num_envs` EnvPool environments; `env_id` is EnvPool's name, such as
-    `Hopper-v5`.
+    """A `HostAdapter` over EnvPool environments; `env_id` is EnvPool's name, such as `Hopper-v5`.
 
     EnvPool spends a step on every reset and ignores its action. Here that step never happens:
     finished environments are reset immediately, and an unexpected reset row raises
@@ -264,9 +263,7 @@ class EnvPoolAdapter:
     def _check_rows(
         self, info: dict[str, Any], env_ids: np.ndarray, *, fresh: bool = False
     ) -> None:
-        """Raises `EnvFailedError` unless the rows match `env_ids` and all (`fresh`) or none are
-        resets.
-        """
+        """Raises `EnvFailedError` unless rows match `env_ids`; all (`fresh`) or none are resets."""
         if not np.array_equal(info["env_id"], env_ids):
             raise self._failed(
                 f"returned rows of the environments {info['env_id'].tolist()}, not"

@@ -1,6 +1,4 @@
-"""Converts EnvPool's spaces and values to rlkit's: 32-bit dtypes, images [H, W, C], infinite
-bounds.
-"""
+"""Converts EnvPool's spaces and values to rlkit's: dtypes, image axes, infinite bounds."""
 
 import contextlib
 import warnings
@@ -51,9 +49,7 @@ def convert(space: Any) -> Any:
 
 
 def _is_channels_first(space: Space) -> bool:
-    """Whether `space` holds images [C, H, W] (not all in EnvPool do): uint8, fewer channels than
-    rows and columns.
-    """
+    """Whether `space` holds images [C, H, W]: uint8, fewer channels than rows and columns."""
     shape = space.shape or ()
     return (
         isinstance(space, spaces.Box)
@@ -75,9 +71,7 @@ def observation(space: Space, raw: Any) -> Obs:
 
 
 def rescaled(space: Space) -> spaces.Box:
-    """The space of actions in [-1, 1] for `space`; raises `SpaceError` unless that is a bounded
-    Box.
-    """
+    """The actions in [-1, 1] for `space`; raises `SpaceError` unless that is a bounded Box."""
     bounded = isinstance(space, spaces.Box) and space.is_bounded()
     require(
         bounded,

@@ -163,9 +163,7 @@ class GymnasiumAdapter:
         return state, self.step_wait()
 
     def step_async(self, action: Any) -> None:
-        """Starts a step of every environment; `action` is [N, ...], and clipped to the bounds of a
-        Box.
-        """
+        """Starts a step of every environment; `action` is [N, ...], clipped to the Box's bounds."""
         if self._run is None or self._pending:
             fix = "call step_wait first" if self._pending else "call reset first"
             raise EnvContractError(f"{self.name} cannot start a step now; {fix}")
@@ -198,9 +196,7 @@ class GymnasiumAdapter:
         return time_step
 
     def remake(self, num_envs: int) -> "GymnasiumAdapter":
-        """A new adapter with the same settings. Raises `ConfigError` if an object was passed as
-        `env`.
-        """
+        """A new adapter with the same settings; `ConfigError` if an object was passed as `env`."""
         check_num_envs(num_envs)
         fix = "pass its class, or a function that returns a new one"
         require(
@@ -439,9 +435,7 @@ def _resolve(env: Any) -> Any:
 
 @contextlib.contextmanager
 def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
-    """Turns an exception raised while building an environment into one line that says how to fix
-    it.
-    """
+    """Converts exceptions raised while building an environment to one line with a fix."""
     _check_arguments(name, recipe)
     try:
         yield

@@ -75,9 +75,7 @@ class InProcessEnvs:
             return self._vector.render() or ()
 
     def stop(self, *, graceful: bool) -> None:
-        """Closes the environments. Errors become warnings; after a failure (not `graceful`) they
-        are ignored.
-        """
+        """Closes the environments. Errors become warnings, or are ignored if not `graceful`."""
         with self._watched("close"), warnings.catch_warnings():
             if not graceful:
                 warnings.simplefilter("ignore")
@@ -365,9 +363,7 @@ def _give_up(vector: AsyncVectorEnv, late: threading.Event) -> None:
 
 
 def _stop(vector: AsyncVectorEnv, *, graceful: bool) -> None:
-    """Ends all workers in any state: asks them to stop (if `graceful`), terminates, then kills
-    them.
-    """
+    """Ends all workers in any state: asks them (if `graceful`), terminates, then kills them."""
     # Gymnasium's own close, also called by the garbage collector, would wait for answers
     vector.closed = True
     processes, pipes = getattr(vector, "processes", []), getattr(vector, "parent_pipes", [])

@@ -39,9 +39,7 @@ class Recipe:
         return isinstance(self.env, gymnasium.Env)
 
     def build(self) -> gymnasium.Env[Any, Any]:
-        """A new environment, or the object itself. Raises its own exceptions, and
-        `EnvContractError`.
-        """
+        """A new environment, or the object itself. Raises `EnvContractError` and its own errors."""
         kwargs = (
             dict(self.kwargs)
             if self.render_mode is None
@@ -144,8 +142,7 @@ class EnvRaised(Exception):
 
 
 class Guard:
-    """Wraps one environment for a vector environment; builds it at the first reset, under the
-    watchdog.
+    """Wraps one environment for a vector environment, which builds it at the first reset.
 
     Exceptions become `EnvRaised`. The last observation of an episode is copied, because an
     environment may return the same array every time and the next reset would overwrite it. Infos
@@ -276,9 +273,7 @@ class GuardFactory:
 
 
 def set_up_worker() -> None:
-    """Sets up a worker process: the parent handles Ctrl-C, crashes print stacks, and it dies with
-    its parent.
-    """
+    """Sets up a worker process: ignores Ctrl-C, prints crashes, dies with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     if hasattr(signal, "SIGUSR1"):
@@ -305,8 +300,7 @@ def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observation") -> None:
-    """Raises `EnvContractError` if an observation does not fit `space`: missing parts, shapes,
-    dtype kinds.
+    """Raises `EnvContractError` if an observation's structure, shapes or dtypes do not fit `space`.
 
     Vector environments silently broadcast, reshape and round what does not fit.
     """

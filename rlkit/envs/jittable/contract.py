@@ -1,5 +1,4 @@
-"""The contract of `JaxEnv`, checked on shapes and dtypes: `vectorize` enforces it, `check_env`
-reports.
+"""The contract of `JaxEnv`, checked on shapes and dtypes by `vectorize` and `check_env`.
 
 Nothing here runs an environment: `reset` and `step` are traced once each.
 """

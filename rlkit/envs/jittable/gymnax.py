@@ -17,8 +17,9 @@ from rlkit.types import Key, Obs, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """A Gymnax environment as a `JaxEnv`. The numbers in `params` are traced: changing them does
-    not recompile.
+    """A Gymnax environment as a `JaxEnv`.
+
+    The numbers in `params` are traced, so changing them does not recompile.
     """
 
     env: Any
@@ -29,9 +30,7 @@ class GymnaxEnv:
 
     @property
     def auto_reset(self) -> bool:
-        """Whether the class overrides `step` with its own resets, which may keep state (as
-        DeepSea's do).
-        """
+        """Whether the class overrides `step`: its own resets may keep state, as DeepSea's do."""
         from gymnax.environments.environment import Environment
 
         return type(self.env).step is not Environment.step

@@ -70,8 +70,7 @@ class FrameStackState(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class FrameStack(Wrapper):
-    """Stacks the last `num_frames` observations along the last axis (an image's channels), oldest
-    first.
+    """Stacks the last `num_frames` observations along the last axis (channels), oldest first.
 
     At the start of an episode, the first observation is repeated.
     """
@@ -156,9 +155,7 @@ class FrameStack(Wrapper):
 
 @dataclasses.dataclass(frozen=True)
 class CastObservation(Wrapper):
-    """Casts every Box of the observation to `dtype`, without scaling; discrete parts stay as they
-    are.
-    """
+    """Casts every Box of the observation to `dtype`, without scaling; leaves discrete parts."""
 
     dtype: Any
 

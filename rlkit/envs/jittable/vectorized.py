@@ -86,8 +86,7 @@ class VectorizedEnv:
     def _reset_where(
         self, done: Array, env: JaxEnv, key: Key, envs: PyTree, obs: Obs
     ) -> tuple[PyTree, Obs]:
-        """Resets the environments that are `done`, one block at a time: most steps reset few or
-        none.
+        """Resets the environments that are `done`, one block at a time; most steps reset few.
 
         The reset key of an environment depends only on its index, so the block size changes only
         the cost.
@@ -118,8 +117,7 @@ class VectorizedEnv:
 def vectorize(
     env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | None = None
 ) -> VectorizedEnv:
-    """Turns a single JAX environment into an `EnvAdapter` of `num_envs` copies that reset
-    themselves.
+    """Batches a single JAX environment: `num_envs` copies that reset themselves.
 
     Raises `EnvContractError` or `SpaceError` before anything compiles if `env` breaks the `JaxEnv`
     contract; `check_env` checks more.

@@ -17,7 +17,7 @@ from rlkit.types import Key, Obs
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousAction:
-    """One observation, one step, reward -(action - target)². Tests Gaussian policies and action
+    """One observation, one step, reward -(action - target)². Tests Gaussian policies, action
     bounds.
     """
 

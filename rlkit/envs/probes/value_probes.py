@@ -61,9 +61,7 @@ class ValueOnly:
 
 @dataclasses.dataclass(frozen=True)
 class ValueByObservation:
-    """A random observation ±1, one step, reward equal to the observation. Tests reading
-    observations.
-    """
+    """A random observation ±1, one step, reward equal to it. Tests reading observations."""
 
     observation_space = UNIT
     action_space = spaces.Discrete(2)
@@ -184,8 +182,7 @@ class ObservationDependentAction:
 
 @dataclasses.dataclass(frozen=True)
 class TimeLimitProbe:
-    """One observation, reward 1 forever, truncated every `max_episode_steps` steps, never
-    terminated.
+    """One observation, reward 1 forever, truncated every `max_episode_steps` steps.
 
     Tests that a time limit is not treated as termination (the value would stay below 1 / (1 -
     gamma)).

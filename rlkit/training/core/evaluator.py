@@ -39,11 +39,10 @@ class Evaluator:
     seed: int = EVALUATION_SEED
 
     def __call__(self, policy: PolicyState) -> dict[str, Any]:
-        """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E], and maybe
-        `done_info`.
+        """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E].
 
-        `done_info` has the averages of what the environment reported at the end of the
-        deterministic episodes.
+        If the environment reports anything, `done_info` has the averages of what the environment
+        reported at the end of the deterministic episodes.
         """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
@@ -59,9 +58,7 @@ class Evaluator:
         }
 
     def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
-        """Returns `return`, `length` and the last `info` as `done_info`, leaves [E]. Consumes the
-        key.
-        """
+        """`return`, `length` and, as `done_info`, the last `info`, all [E]. Consumes the key."""
         rounds = math.ceil(self.num_episodes / self.env.num_envs)
         played = jax.lax.map(
             lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
@@ -117,9 +114,7 @@ class Evaluator:
 def choose(
     agent: Agent, policy: PolicyState, obs: Obs, carry: PyTree, key: Key, *, deterministic: bool
 ) -> tuple[Array, PyTree]:
-    """(action, carry) for raw observations [N, ...], with the mode or a sample as at the end of
-    training.
-    """
+    """(action, carry) for raw observations [N, ...]; samples as at the end of training."""
     obs = normalize(policy.obs_stats, obs)
     if deterministic:
         return agent.exploit(policy.params, obs, carry, key)

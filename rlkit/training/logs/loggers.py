@@ -53,8 +53,7 @@ class Logger(Protocol):
 
 
 class JsonlLogger:
-    """Appends records to a file; an interrupted and resumed run ends with the uninterrupted run's
-    rows.
+    """Appends records to a file; a resumed run's file has the rows of an uninterrupted run.
 
     Incomplete rows, and rows that an interrupted run wrote after its last checkpoint, move to
     `<stem>.dropped.jsonl` in the same directory. Raises `RunDirectoryError` if the file cannot be
@@ -139,9 +138,7 @@ MOST_REPORTED = 2  # numbers reported by environments at episode ends; simulator
 
 
 class ConsoleLogger:
-    """Prints evaluations, texts, events and errors as single lines that do not break a progress
-    bar.
-    """
+    """Prints evaluations, texts, events and errors as lines that do not break a progress bar."""
 
     def log(self, record: Record, /) -> None:
         if record.kind == "train" or record.seed is not None:  # with several seeds, their mean

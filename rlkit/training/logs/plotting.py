@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito's colorblind-safe palette, without its yellow, which is too pale on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _LABELS = {
     "eval/avg_return": "average return per evaluation episode",
@@ -44,8 +44,7 @@ def learning_curve(
     x: Literal["env_steps", "wall_seconds"] = "env_steps",
     title: str | None = None,
 ) -> Path:
-    """Plots `metric` of each run over steps or time, averaged over seeds, as a PNG; returns its
-    path.
+    """Plots `metric` of each run over steps or time, averaged over seeds; returns the PNG's path.
 
     A single run also shows each seed as a thin line; several runs (or more than 10 seeds) show the
     standard error of the mean as a band. Raises `ConfigError` if there is nothing to plot or the
@@ -68,8 +67,8 @@ def learning_curve(
 
 def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
     records = read_records(directory / "metrics.jsonl")
-    found = [record for record in records if metric in record.metrics]
-    if not found:
+    matching = [record for record in records if metric in record.metrics]
+    if not matching:
         known = sorted({key for record in records for key in record.metrics})
         require(
             bool(known),
@@ -78,13 +77,13 @@ def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
         )
         cure = did_you_mean(metric, known)
         raise ConfigError(f"{directory} has no metric {metric!r}; {cure} It has {', '.join(known)}")
-    finite = any(np.isfinite(record.metrics[metric]) for record in found)
+    finite = any(np.isfinite(record.metrics[metric]) for record in matching)
     require(
         finite,
         f"{directory} has no finite value of {metric!r}",
         "check whether the run diverged, or choose another metric",
     )
-    return _curve(found, name, metric, x)
+    return _curve(matching, name, metric, x)
 
 
 def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
@@ -163,8 +162,8 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
 
 def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:
     """Plots one run; returns a caption for its seeds."""
-    colour = _COLOURS[index % len(_COLOURS)]
-    dashes = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+    color = _COLORS[index % len(_COLORS)]
+    dashes = _DASHES[index // len(_COLORS) % len(_DASHES)]
     x, seeds = curve.x / divisor, len(curve.seeds)
     drawn = np.isfinite(curve.mean)
     lone = "o" if drawn.sum() == 1 else None
@@ -172,7 +171,7 @@ def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: i
         x[drawn],
         curve.mean[drawn],
         dashes,
-        color=colour,
+        color=color,
         lw=2,
         label=curve.name,
         marker=lone,
@@ -183,11 +182,11 @@ def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: i
     if runs == 1 and seeds <= _MOST_SEED_LINES:
         for values in curve.seeds:
             shown = np.isfinite(values)
-            axes.plot(x[shown], values[shown], color=colour, lw=0.8, alpha=0.4, zorder=2)
+            axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
         return f"mean of {seeds} seeds; thin: each seed"
     error = curve.seeds.std(axis=0, ddof=1) / np.sqrt(seeds)
     axes.fill_between(
-        x, curve.mean - error, curve.mean + error, color=colour, alpha=0.2, lw=0, zorder=2
+        x, curve.mean - error, curve.mean + error, color=color, alpha=0.2, lw=0, zorder=2
     )
     return f"mean of {seeds} seeds; band: ± standard error"
 

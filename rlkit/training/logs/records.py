@@ -42,9 +42,7 @@ class Record:
     text: str | None = None
 
     def to_json(self) -> str:
-        """One line of strict JSON without its newline. Metrics may be any scalar that `float`
-        takes.
-        """
+        """One line of strict JSON, without newline. Metrics may be anything that `float` takes."""
         row: dict[str, Any] = {
             "kind": self.kind,
             "env_steps": int(self.env_steps),

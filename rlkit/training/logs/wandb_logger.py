@@ -177,8 +177,8 @@ class WandbLogger:
         path = self._directory and self._directory / "wandb_run.json"
         if path is None or not path.exists():
             return {}
-        found = json.loads(path.read_text())
-        return {"id": found["id"], "settled": _positions(found["settled"])}
+        stored = json.loads(path.read_text())
+        return {"id": stored["id"], "settled": _positions(stored["settled"])}
 
 
 def redact(value: Any) -> Any:
@@ -191,8 +191,8 @@ def redact(value: Any) -> Any:
     return [redact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _positions(found: dict[str, Any]) -> dict[str, Position]:
-    return {stream: (position[0], position[1]) for stream, position in found.items()}
+def _positions(stored: dict[str, Any]) -> dict[str, Position]:
+    return {stream: (position[0], position[1]) for stream, position in stored.items()}
 
 
 def _wandb_row(record: Record) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from gymnasium import spaces
 
 from rlkit.envs import GymnasiumAdapter, check_env, make_env
-from rlkit.envs.checking.gymnasium_passive import gymnasium_findings
+from rlkit.envs.checking.gymnasium_checker import gymnasium_findings
 from rlkit.envs.host.base import HostState, check_state
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 

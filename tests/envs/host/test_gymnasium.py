@@ -375,7 +375,7 @@ def test_classes_callables_and_instances():
         {"num_envs": 1, "vectorization": "async"},
         {"num_envs": 1, "length": 2},
     ):
-        with pytest.raises(ConfigError, match=r"one gymnasium.Env cannot be copied"):
+        with pytest.raises(ConfigError, match=r"a gymnasium.Env object cannot be copied"):
             GymnasiumAdapter(clock, **wrong)
     built = []
     adapter, _, _ = start(lambda **kwargs: built.append(Clock(**kwargs)) or built[-1], 2, length=7)

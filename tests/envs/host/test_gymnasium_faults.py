@@ -238,7 +238,11 @@ def test_an_environment_that_raises(vectorization, capfd):
             ),
         ),
         ("step", "hang", r"environment 2 did not answer within 2 s \(step\); see the stack"),
-        ("step", "shape", "an environment returned what does not fit|observation has shape"),
+        (
+            "step",
+            "shape",
+            "an environment returned a value that does not fit|observation has shape",
+        ),
         ("step", "nan observation", r"environment 2 returned an observation\[1\] of nan"),
         ("step", "infinite reward", "environment 2 returned the reward inf"),
         ("step", "no reward", "environment 2 raised EnvContractError: the reward is None"),
@@ -415,7 +419,7 @@ adapter.reset(jax.random.key(0))
 
 
 @pytest.mark.parametrize("context", ["forkserver", "spawn"])
-def test_a_script_without_a_main_guard_is_told_so_once(context, tmp_path):
+def test_a_script_without_a_main_guard_gets_one_error(context, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(GUARDLESS.format(context=context))
     result = subprocess.run(
