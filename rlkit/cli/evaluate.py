@@ -68,7 +68,7 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
     lines = [
         (
             f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps;"
-            f" {len(result['return'])} episodes each way"
+            f" {len(result['return'])} episodes per kind of action"
         ),
         "actions           return              length",
     ]

@@ -69,7 +69,7 @@ def make_env(
     factory: Any = env
     require(
         callable(factory),
-        f"environment id is {env!r}",
+        f"env must be an id, a class, a function or an environment, got {env!r}",
         "pass a string such as 'gymnax/CartPole-v1', or a class",
     )
     return _build(
@@ -95,7 +95,7 @@ def register_env(
     _check_id(env_id)
     require(
         callable(factory),
-        f"factory of {env_id!r} is {factory!r}",
+        f"the factory of {env_id!r} must be callable, got {factory!r}",
         "pass the environment's class, or a function that returns one",
     )
     taken = env_id in _registered or env_id in BUILT_IN
@@ -127,11 +127,13 @@ def is_class_id(env_id: object) -> bool:
 def _check_id(env_id: str) -> None:
     require(
         isinstance(env_id, str),
-        f"environment id is {env_id!r}",
+        f"an environment id must be a string, got {env_id!r}",
         "pass a string such as 'gymnax/CartPole-v1'",
     )
     require(
-        bool(env_id.strip()), "the environment id is empty", "pass one such as 'gymnax/CartPole-v1'"
+        bool(env_id.strip()),
+        "the environment id is empty",
+        "pass an id such as 'gymnax/CartPole-v1'",
     )
     if is_class_id(env_id):
         return
@@ -143,7 +145,7 @@ def _check_id(env_id: str) -> None:
     require(
         bool(suite and name),
         f"environment id {env_id!r} is incomplete",
-        "write it suite/name, as in gymnax/CartPole-v1",
+        "use suite/name, as in gymnax/CartPole-v1",
     )
 
 

@@ -1,6 +1,4 @@
-"""Every mistake on the command line: exit code 2 and one line that says the cure, before JAX is
-imported.
-"""
+"""Command-line errors: exit code 2 and one line with a fix, before JAX is imported."""
 
 import subprocess
 import sys
@@ -212,7 +210,7 @@ def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
 
 @pytest.mark.process
 def test_mistakes_and_help_import_no_jax():
-    """In a process of their own, where nothing else has imported it."""
+    """In a separate process, where nothing else has imported JAX."""
     calls = [arguments for arguments, _ in MISTAKES.values()]
     calls += [
         [],
@@ -269,7 +267,7 @@ def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said
 
 @pytest.fixture
 def started(monkeypatch):
-    """Where `rlkit train` would have started a run; it starts none."""
+    """In a directory where `rlkit train` would have started a run; it starts none."""
     found = []
     monkeypatch.setattr(
         train, "train_to_end", lambda make, **arguments: found.append(arguments["run_dir"]) or 0

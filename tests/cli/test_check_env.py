@@ -1,4 +1,4 @@
-"""`rlkit check-env`: the report, the exit code, and mistakes in the arguments."""
+"""`rlkit check-env`: the report, the exit code, and wrong arguments."""
 
 import json
 import sys

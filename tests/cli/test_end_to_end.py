@@ -1,5 +1,4 @@
-"""The commands as a user types them, on a tiny budget: train, resume, evaluate, plot; and a signal
-in the middle.
+"""The commands as a user types them, with tiny runs: train, resume, evaluate, plot, signals.
 
 What needs a process of its own (signals, pinned threads) has one; the rest shares this one, which
 has imported JAX.
@@ -65,7 +64,7 @@ def rows(run_dir):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A directory with a finished run `run` of two seeds; and what the command said."""
+    """A directory with a finished run `run` of two seeds, and the output of the command."""
     directory = tmp_path_factory.mktemp("trained")
     length = ["--total-steps", "128", "--num-checkpoints", "2", "--num-seeds", "2"]
     out, _ = rlkit(*TRAIN, *length, "--run-dir", "run", "--deterministic", cwd=directory)
@@ -118,7 +117,7 @@ def test_evaluate(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained[0])
     assert main(["evaluate", "run", "--episodes", "3", "--seed-index", "1"]) == 0
     out = capsys.readouterr().out
-    assert "3 episodes each way" in out
+    assert "3 episodes per kind of action" in out
     assert out.count("±") == 4
     assert main(["evaluate", "run", "--episodes", "3", "--checkpoint", "latest", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -1,6 +1,4 @@
-"""Environments written `module:Class`: imported when the user types them, never because a file says
-so.
-"""
+"""Environments given as `module:Class`: imported if the user types them, never from a file."""
 
 import importlib
 import os
@@ -89,7 +87,7 @@ class Stairs(Counter):
 
 @pytest.fixture(autouse=True)
 def own_directory(tmp_path, monkeypatch):
-    """An empty current directory; modules in it are forgotten afterwards."""
+    """An empty current directory; modules in it are removed afterwards."""
     before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -109,7 +107,7 @@ def walks(tmp_path):
 
 
 def failure(capsys, *arguments):
-    """The one line that a mistake is told in."""
+    """The one-line error of a command."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("rlkit: error: ") and err.count("\n") == 1
@@ -206,7 +204,7 @@ def test_import_errors_are_reported_in_one_line(env_id, said, walks, capsys, tmp
 
 @pytest.fixture
 def hostile_run(walks, tmp_path):
-    """A run directory whose config.yaml names a module that leaves a trace when it is imported."""
+    """A run whose config.yaml names a module that leaves a trace when imported."""
     (tmp_path / "run").mkdir()
     settings = {
         "algorithm": "ppo",
@@ -280,9 +278,7 @@ def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch
 @pytest.mark.process
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
-    """In processes of its own, as a user has it: workers import the module from the current
-    directory themselves.
-    """
+    """In separate processes, like a user: workers import it from the current directory."""
     env = "my_package.walks:Walk5"
     arguments = ["--env-arguments", f'{{"vectorization": "{vectorization}", "size": 4}}']
     out = rlkit("train", "ppo", env, *TINY, *arguments)

@@ -1,4 +1,4 @@
-"""Signals, threads, exit codes and the report at the end."""
+"""Signals, threads, exit codes and the final report."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_signal_that_the_process_ignores_stays_ignored():
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("has_trainer", [True, False])
 def test_the_signal_that_ends_at_once(number, has_trainer):
-    """The second one; the first while there is nothing to save."""
+    """The second signal, or the first while there is nothing to save."""
     program = f"""
 import os
 from rlkit.cli.running import StopSignals

@@ -1,6 +1,4 @@
-"""Which settings `rlkit train` ends up with: preset or file below, flags above. Told by
-`--dry-run`.
-"""
+"""The settings of `rlkit train`: a preset or file, overridden by flags, shown by `--dry-run`."""
 
 import os
 
@@ -19,7 +17,7 @@ ACROBOT = ["train", "ppo", "gymnax/Acrobot-v1"]
 
 @pytest.fixture
 def settings(capsys, tmp_path, monkeypatch):
-    """The settings that arguments lead to."""
+    """The settings that the arguments lead to."""
     monkeypatch.chdir(tmp_path)
 
     def resolve(*arguments):

@@ -39,7 +39,7 @@ def clean_registry(monkeypatch):
 
 
 def install(monkeypatch, **plugins):
-    """Pretends that packages with these entry points (name=value, `__` for `/`) are installed."""
+    """Pretends that packages with these entry points are installed (name=value, `__` for `/`)."""
     found = [
         importlib.metadata.EntryPoint(name.replace("__", "/"), value, "rlkit.envs")
         for name, value in plugins.items()
@@ -114,12 +114,12 @@ IDS = [
     ("antigravity:Foo-v0", UnknownNameError, "'antigravity:Foo-v0' has no suite"),
     ("zzzzz", UnknownNameError, "'zzzzz' has no suite; run `rlkit list envs`"),
     ("probe/ValueOnli", UnknownNameError, "did you mean 'probe/ValueOnly'"),
-    ("", ConfigError, "the environment id is empty; pass one such as"),
+    ("", ConfigError, "the environment id is empty; pass an id such as"),
     ("  ", ConfigError, "the environment id is empty"),
-    ("gymnax/", ConfigError, "incomplete; write it suite/name"),
+    ("gymnax/", ConfigError, "incomplete; use suite/name"),
     ("/CartPole-v1", ConfigError, "incomplete"),
-    (None, ConfigError, "environment id is None; pass a string"),
-    (5, ConfigError, "environment id is 5"),
+    (None, ConfigError, "an id, a class, a function or an environment, got None; pass a string"),
+    (5, ConfigError, "a function or an environment, got 5"),
 ]
 
 
@@ -309,7 +309,7 @@ def test_every_public_name_loads():
 
 
 class Walk(gymnasium.Env):
-    """Counts up to `goal`; each class of it made is remembered."""
+    """Counts up to `goal`; all instances are remembered."""
 
     observation_space = gymnasium.spaces.Box(0.0, 100.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -449,8 +449,8 @@ def test_names_that_the_environment_takes_itself_are_its_own():
             {"gaol": 3},
             r"mine/Walk: got an unexpected keyword argument 'gaol'; it takes goal, render_mode",
         ),
-        ({"vectorization": "asink"}, "vectorization is 'asink'; did you mean 'async'"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        ({"vectorization": "asink"}, "unknown vectorization 'asink'; did you mean 'async'"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be a positive integer or None, got 0"),
     ],
 )
 @pytest.mark.parametrize(
@@ -553,8 +553,8 @@ def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
 
 
 def test_the_tables_name_what_there_is():
-    """Of gymnasium all that it has and can make, but for what ids.py says is left out; of Atari and
-    EnvPool too.
+    """The tables hold all that gymnasium, Atari and EnvPool can create, except what ids.py
+    excludes.
     """
     gymnasium.register_envs(ale_py)
     own = {

@@ -118,8 +118,8 @@ def _check_names(ale: Any, env_id: str, kwargs: dict[str, Any]) -> None:
 def _check_count(name: str, value: Any, *, least: int) -> None:
     require(
         isinstance(value, int) and value >= least,
-        f"{name} is {value!r}",
-        f"pass an integer of at least {least}",
+        f"{name} must be an integer >= {least}, got {value!r}",
+        "leave it out for the default",
     )
 
 

@@ -103,7 +103,11 @@ class GymnasiumAdapter:
         check_num_envs(num_envs)
         _check_settings(vectorization, context, step_timeout, max_episode_steps)
         named = render_mode is None or isinstance(render_mode, str)
-        require(named, f"render_mode is {render_mode!r}", "pass 'rgb_array' or None")
+        require(
+            named,
+            f"render_mode must be a string or None, got {render_mode!r}",
+            "pass 'rgb_array' or None",
+        )
         if isinstance(env, gymnasium.Env):
             unchanged = (
                 num_envs == 1 and vectorization == "sync" and not kwargs and render_mode is None
@@ -375,7 +379,7 @@ def _check_settings(
 ) -> None:
     require(
         vectorization in VECTORIZATIONS,
-        f"vectorization is {vectorization!r}",
+        f"unknown vectorization {vectorization!r}",
         did_you_mean(vectorization, VECTORIZATIONS),
     )
     possible = vectorization == "sync" or hasattr(select, "poll")
@@ -385,7 +389,7 @@ def _check_settings(
         "context='fork' copies a process without its JAX threads, and hangs",
         "use 'forkserver'",
     )
-    require(context in CONTEXTS, f"context is {context!r}", did_you_mean(context, CONTEXTS))
+    require(context in CONTEXTS, f"unknown context {context!r}", did_you_mean(context, CONTEXTS))
     number = (
         isinstance(step_timeout, (int, float))
         and not isinstance(step_timeout, bool)
@@ -393,8 +397,8 @@ def _check_settings(
     )
     require(
         step_timeout is None or number,
-        f"step_timeout is {step_timeout!r}",
-        "pass seconds > 0, or None for no limit",
+        f"step_timeout must be positive or None, got {step_timeout!r}",
+        "pass a number of seconds, or None for no limit",
     )
     whole = (
         isinstance(max_episode_steps, int)
@@ -403,8 +407,8 @@ def _check_settings(
     )
     require(
         max_episode_steps is None or whole,
-        f"max_episode_steps is {max_episode_steps!r}",
-        "pass a positive integer, or None for the environment's own limit",
+        f"max_episode_steps must be a positive integer or None, got {max_episode_steps!r}",
+        "pass an integer such as 500, or None for the environment's own limit",
     )
 
 
@@ -426,7 +430,7 @@ def _resolve(env: Any) -> Any:
             ) from None
     require(
         isinstance(env, (str, gymnasium.Env)) or callable(env),
-        f"env is {env!r}",
+        f"env must be an environment or create one, got {env!r}",
         "pass an id, a gymnasium.Env class, a function that returns an environment, or an"
         " environment",
     )

@@ -125,12 +125,12 @@ class JsonlLogger:
         os.ftruncate(self._descriptor, offset)
 
     def _unwritable(self, error: OSError) -> RunDirectoryError:
-        cure = (
+        fix = (
             "free disk space or make it writable; start a new run with --jsonl PATH to write"
             " elsewhere"
         )
         return RunDirectoryError(
-            f"cannot write records to {self.path}: {error.strerror or error}; {cure}"
+            f"cannot write records to {self.path}: {error.strerror or error}; {fix}"
         )
 
 

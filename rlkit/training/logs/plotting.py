@@ -75,8 +75,8 @@ def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
             f"{directory} has no metrics yet",
             "wait for its first evaluation, or train longer",
         )
-        cure = did_you_mean(metric, known)
-        raise ConfigError(f"{directory} has no metric {metric!r}; {cure} It has {', '.join(known)}")
+        fix = did_you_mean(metric, known)
+        raise ConfigError(f"{directory} has no metric {metric!r}; {fix} It has {', '.join(known)}")
     finite = any(np.isfinite(record.metrics[metric]) for record in matching)
     require(
         finite,

@@ -1,6 +1,6 @@
 """Records: the rows of a run's log, in memory and in a JSONL file.
 
-A JSONL file holds one `Record` a row, UTF-8, each row ended by a newline:
+A JSONL file holds one `Record` per row, in UTF-8, each ended by a newline:
 
     {"kind": "eval", "env_steps": 4096, "updates": 12, "wall_seconds": 1.5, "seed": null, "metrics":
     {"eval/avg_return": 21.0}}
@@ -79,9 +79,9 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
     try:
         rows = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        cure = "pass the metrics.jsonl of a run directory (as written by `rlkit train`)"
+        fix = "pass the metrics.jsonl of a run directory (as written by `rlkit train`)"
         raise ConfigError(
-            f"cannot read records from {path}: {error.strerror or error}; {cure}"
+            f"cannot read records from {path}: {error.strerror or error}; {fix}"
         ) from None
     records = []
     for number, row in enumerate(

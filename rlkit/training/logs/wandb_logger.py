@@ -161,7 +161,7 @@ class WandbLogger:
         except Exception as error:  # whatever happens, the records are safe in the JSONL file
             self.failures += 1
             if self.failures == 1:
-                cure = (
+                fix = (
                     "run `wandb login`, or use --wandb offline"
                     if self._run is None
                     else "the JSONL file contains all rows"
@@ -170,7 +170,7 @@ class WandbLogger:
                     "Weights & Biases failed (%s: %s); training and local files continue; %s",
                     type(error).__name__,
                     error,
-                    cure,
+                    fix,
                 )
 
     def _read_settled(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`check_env` finds each planted mistake, and nothing in sound environments."""
+"""`check_env` finds each planted mistake in a JAX environment, and none in correct ones."""
 
 import dataclasses
 import re
@@ -21,7 +21,7 @@ NO = np.False_
 
 @dataclasses.dataclass(frozen=True)
 class Sound:
-    """A walk with a random start; every mistake below is one change to it."""
+    """A walk with a random start; every mistake below changes one thing."""
 
     observation_space = spaces.Box(-10.0, 10.0, (1,))
     action_space = spaces.Discrete(2)
@@ -194,7 +194,7 @@ class ResetsItself(Sound):
 
 
 class ResetsItselfUncounted:
-    """No step counter; always starts from zero."""
+    """Has no step counter and always starts at zero."""
 
     observation_space = spaces.Box(-10.0, 10.0, (1,))
     action_space = spaces.Discrete(2)
@@ -277,7 +277,7 @@ class WritesToItself(Sound):
 
 
 class NoVmap(Sound):
-    """Compiles alone, not in a batch: the callback does not say how to batch it."""
+    """Compiles alone but not in a batch, because the callback has no batching rule."""
 
     def step(self, key, state, action):
         state, obs, reward, *rest = super().step(key, state, action)
@@ -435,14 +435,14 @@ def test_errors_raise_the_whole_report():
 
 @struct.dataclass
 class BatchState:
-    """Of `Batch`."""
+    """The state of `Batch`."""
 
     inner: object
     extra: jax.Array
 
 
 class Batch:
-    """An adapter of a third party around ours, with a switchable mistake."""
+    """A third-party adapter around one of rlkit's, with a switchable mistake."""
 
     num_envs, is_jittable, spec = 3, True, None
     max_episode_steps = 8

@@ -1,6 +1,4 @@
-"""`check_env` on environments of the host: each mistake gives its finding and no other, sound ones
-give none.
-"""
+"""`check_env` finds each planted mistake in a Gymnasium environment, and none in correct ones."""
 
 import random
 import re
@@ -25,7 +23,7 @@ CLOCK = count()
 
 
 class Sound(gymnasium.Env):
-    """A noisy walk that ends outside [-3, 3]; every mistake below is one change to it."""
+    """A noisy walk that ends outside [-3, 3]; every mistake below changes one thing."""
 
     observation_space = spaces.Box(-10.0, 10.0, (2,))
     action_space = spaces.Discrete(2)
@@ -46,9 +44,7 @@ class Sound(gymnasium.Env):
 
 
 def changed(index, change):
-    """`Sound` with one of the five values of `step` changed by a function of (value,
-    environment).
-    """
+    """`Sound` with one of `step`'s five values changed by a function of (value, environment)."""
 
     class Changed(Sound):
         def step(self, action):
@@ -81,7 +77,7 @@ class OldReset(Sound):
 
 
 class TwoSpaces(Sound):
-    """A pair as observation, which is not (observation, info)."""
+    """Observes a pair that is not (observation, info)."""
 
     observation_space = spaces.Tuple((Sound.observation_space, spaces.Discrete(2)))
 
@@ -114,7 +110,7 @@ class NoOptions(Sound):
 
 
 class ShapeOfLateReset(Sound):
-    """Right at first, as Gymnasium's checker sees it."""
+    """Correct at first, when Gymnasium's checker runs."""
 
     resets = 0
 
@@ -236,7 +232,7 @@ class ForgetsSuper(Deterministic):
 
 
 class Limited(Sound):
-    """Ends by its time limit alone."""
+    """Ends only by its time limit."""
 
     max_episode_steps = 8
 
@@ -246,7 +242,7 @@ class Limited(Sound):
 
 
 class BothAtTheLimit(Limited):
-    """The task may be over in the very step that the time limit allows as the last."""
+    """The task may end exactly in the last step that the time limit allows."""
 
     def step(self, action):
         obs, reward, _, truncated, info = super().step(action)
@@ -254,7 +250,7 @@ class BothAtTheLimit(Limited):
 
 
 class TwoStarts(Limited):
-    """Other seeds often give the same episode, and that is right."""
+    """Different seeds often give the same episode, correctly."""
 
     max_episode_steps = 150
 
@@ -859,7 +855,7 @@ def test_what_gymnasium_ships_has_no_errors_and_no_false_alarms(env_id, tmp_path
 
 
 class Batch:
-    """A host adapter of a third party around ours, with a switchable mistake."""
+    """A third-party host adapter around one of rlkit's, with a switchable mistake."""
 
     is_jittable, spec = False, None
 

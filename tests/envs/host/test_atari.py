@@ -1,4 +1,4 @@
-"""Atari games: the preprocessing of Machado et al. (2018), checked against the emulator itself."""
+"""The Atari preprocessing of Machado et al. (2018), checked against the emulator itself."""
 
 import subprocess
 import sys
@@ -72,9 +72,7 @@ def test_the_time_limit_is_declared_and_truncates():
 
 
 def test_ale_itself_sets_no_limit():
-    """Its frames count those before the first step, so it would cut an episode some steps before
-    the declared limit.
-    """
+    """Frames before the first step would count, so an episode would end before its limit."""
     assert make_atari(BREAKOUT).unwrapped.ale.getInt("max_num_frames_per_episode") == 0
     assert gymnasium.make(BREAKOUT).unwrapped.ale.getInt("max_num_frames_per_episode") == 108_000
 
@@ -133,9 +131,9 @@ def test_other_sizes():
         ({"obs_type": "ram"}, "does not take obs_type; use screen_size"),
         ({"frame_stak": 2}, "does not take 'frame_stak'; did you mean 'frame_stack'"),
         ({"dificulty": 2}, "does not take 'dificulty'; did you mean 'difficulty'"),
-        ({"frame_skip": 0}, "frame_skip is 0; pass an integer of at least 1"),
+        ({"frame_skip": 0}, "frame_skip must be an integer >= 1, got 0; leave it out"),
         ({"frame_stack": 1.5}, "frame_stack is 1.5"),
-        ({"screen_size": -1}, "screen_size is -1"),
+        ({"screen_size": -1}, "screen_size must be an integer >= 1, got -1"),
         ({"noop_max": -1}, "noop_max is -1; pass an integer of at least 0"),
         ({"max_episode_steps": 0}, "max_episode_steps is 0"),
     ],

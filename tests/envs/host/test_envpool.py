@@ -1,6 +1,4 @@
-"""`EnvPoolAdapter` with the real EnvPool: no reset row ever comes out, seeds are per environment,
-faults say what happened.
-"""
+"""`EnvPoolAdapter` with the real EnvPool: no reset rows, one seed per environment, clear errors."""
 
 import itertools
 import os
@@ -45,7 +43,7 @@ def assert_same(a, b):
 
 
 def cartpole_successor(obs, action):
-    """Euler's step of Barto, Sutton and Anderson's cart and pole, written down anew."""
+    """An Euler step of Barto, Sutton and Anderson's cart-pole, implemented independently."""
     x, x_dot, theta, theta_dot = np.moveaxis(np.asarray(obs, np.float64), -1, 0)
     gravity, cart, pole, half_length, dt = 9.8, 1.0, 0.1, 0.5, 0.02
     force = np.where(action == 1, 10.0, -10.0)

@@ -1,5 +1,5 @@
-"""Environments in processes of their own, and what happens when environments raise, die, hang or
-lie, in either place.
+"""What happens when environments raise, die, hang or return garbage, in this process and in
+workers.
 """
 
 import multiprocessing
@@ -47,7 +47,7 @@ def faulty(fault, vectorization, where="step", **kwargs):
 
 
 def run_script(text):
-    """A user's script in a process of its own."""
+    """Runs a user's script in its own process."""
     command = [sys.executable, "-c", textwrap.dedent(text)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
@@ -107,8 +107,8 @@ def test_spawned_processes_infos_pictures_and_a_second_life():
 
 
 def test_environments_that_this_process_alone_knows():
-    """Ids registered here, and functions that no other process can import, reach workers by value;
-    locks do not.
+    """Ids registered here and functions that workers cannot import are sent by value; locks cannot
+    be.
     """
     gymnasium.register("Only-Here-v0", lambda **kwargs: Clock(**kwargs), max_episode_steps=4)
     try:
@@ -127,7 +127,7 @@ def test_environments_that_this_process_alone_knows():
 
 
 def test_classes_of_modules_that_workers_cannot_import(capfd):
-    """They are sent by name, as pickle does; cloudpickle sends them by value when told to."""
+    """Importable classes are sent by name, as in pickle; cloudpickle can send them by value."""
     module = types.ModuleType("nowhere_to_be_found")
     source = "import gymnasium\nfrom tests.envs.host_envs import Clock\nclass Mine(Clock): pass\n"
     exec(source, module.__dict__)
@@ -149,7 +149,7 @@ def test_classes_of_modules_that_workers_cannot_import(capfd):
 
 
 class Sleeper:
-    """A recipe that hangs while a worker reads it."""
+    """A recipe that hangs while a worker unpickles it."""
 
     def __call__(self):
         return Clock()
@@ -290,9 +290,7 @@ def test_faults_in_this_process(fault, message):
 
 @pytest.mark.fast
 def test_shapes_that_change_later():
-    """Only the first step of an environment is looked at closely; what follows must still fit the
-    batch.
-    """
+    """Only the first step of an environment is fully checked; later ones must fit the batch."""
     adapter = faulty("shape", "sync")
     state, _ = adapter.reset(jax.random.key(0))
     adapter.step(None, state, SAFE)
@@ -453,7 +451,7 @@ PARENT = """
     ("context", "sent"), [("forkserver", signal.SIGKILL), ("spawn", signal.SIGTERM)]
 )
 def test_workers_do_not_outlive_their_parent(context, sent, tmp_path):
-    """One of them hangs in a step, and two wait for a command."""
+    """One worker hangs in a step, and two wait for a command."""
     pid_file = tmp_path / "pids"
     script = textwrap.dedent(PARENT.format(context=context, pid_file=str(pid_file)))
     parent = subprocess.Popen(
@@ -483,8 +481,8 @@ def _runs(pid: int) -> bool:
 
 
 def test_ctrl_c_reaches_this_process_alone():
-    """A terminal sends SIGINT to every process of a job; with workers left alive the Trainer can
-    end its iteration and save.
+    """A terminal sends SIGINT to all processes of a job; workers must survive it so that the
+    Trainer can save.
     """
     adapter = faulty("slow", "async")
     state, _ = adapter.reset(jax.random.key(0))
@@ -497,7 +495,7 @@ def test_ctrl_c_reaches_this_process_alone():
 
 @pytest.mark.process
 def test_observations_of_a_wrong_shape_are_refused_in_every_step():
-    """Gymnasium's shared memory would broadcast them in silence."""
+    """Gymnasium's shared memory would silently broadcast them."""
     for vectorization in ("sync", "async"):
         adapter = GymnasiumAdapter(LateShape, 2, vectorization=vectorization)
         state, _ = adapter.reset(jax.random.key(0))

@@ -1,6 +1,4 @@
-"""`vectorize` beyond the contract battery: blocks of resets, traced parameters, weak types, keys in
-the state, errors.
-"""
+"""`vectorize`: blocks of resets, traced parameters, weak types, keys in the state, errors."""
 
 import dataclasses
 import re
@@ -95,8 +93,8 @@ def test_blocks_of_resets_equal_resetting_everything(rollout_with_blocks, monkey
 @pytest.mark.parametrize("num_envs", [4, 40])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_resets_are_computed_only_where_an_episode_ended(key, num_envs, seeds):
-    """And not at every step, where XLA moves what does not depend on the state of the loop of
-    resets.
+    """Resets are not computed at every step, although XLA hoists what does not depend on the loop's
+    state.
     """
 
     class Costly(Weak):

@@ -1,4 +1,4 @@
-"""Wrappers, by numbers that can be checked by hand."""
+"""Wrappers, with values that can be checked by hand."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ ZERO, ONE, TWO = jnp.int32(0), jnp.int32(1), jnp.int32(2)
 
 
 def play(env, actions, key):
-    """(obs of reset, [(obs, reward, terminated, truncated), ...]) without any reset between."""
+    """(obs of reset, [(obs, reward, terminated, truncated), ...]) without resets in between."""
     state, first = env.reset(key)
     rows = []
     for action in actions:
@@ -36,7 +36,7 @@ def play(env, actions, key):
 
 @dataclasses.dataclass(frozen=True)
 class Structured:
-    """One of every leaf; actions with unequal bounds echoed in the reward's place."""
+    """One leaf of every kind; the reward echoes actions with unequal bounds."""
 
     observation_space = spaces.Dict(
         {
@@ -68,7 +68,7 @@ def deep_sea():
 
 
 def test_time_limit_truncates_and_leaves_terminated_alone(key):
-    """Goal 4, ones: the third step truncates; the fourth, taken all the same, says both."""
+    """With goal 4 and actions 1, the third step truncates; a fourth step also terminates."""
     env = TimeLimit(Counter(goal=4, max_episode_steps=8), 3)
     assert env.max_episode_steps == 3
     first, rows = play(env, [ONE] * 4, key)
