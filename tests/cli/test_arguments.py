@@ -257,7 +257,7 @@ def test_the_installed_command_answers(tmp_path):
         (["--env-arguments", '{"params": {"max_stps": 3}}'], "max_stps"),
     ],
 )
-def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said, capsys, tmp_path):
+def test_misfits_are_refused_before_anything_compiles(arguments, said, capsys, tmp_path):
     assert main([*TRAIN, "--run-dir", "run", *arguments]) == 2
     err = capsys.readouterr().err
     assert said in err

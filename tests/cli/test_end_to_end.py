@@ -146,7 +146,7 @@ def test_plot(trained, monkeypatch, capsys):
     assert (directory / "both.png").read_bytes().startswith(PNG)
 
 
-def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, capsys):
+def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = str(trained[0] / "run")
     for name in ("learning_curve.png", "learning_curve-2.png", "learning_curve-3.png"):

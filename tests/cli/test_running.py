@@ -159,7 +159,7 @@ class TestReport:
         assert "5.00 ±" in report([evaluation(5, 5), {}], str(tmp_path))
 
     @pytest.mark.parametrize("history", [[], [{}]])
-    def test_without_evaluations_tells_what_to_do_next(self, history, tmp_path):
+    def test_without_evaluations_the_next_commands_are_shown(self, history, tmp_path):
         said = report(history, str(tmp_path))
         assert "±" not in said
         assert f"rlkit evaluate {tmp_path}" in said
@@ -190,7 +190,7 @@ class TestReport:
         assert mean_and_spread(np.array([np.nan])).split() == ["nan"]
 
 
-def test_evaluations_with_reports_of_the_environment_are_told_in_both_forms():
+def test_done_info_is_shown_in_both_forms():
     from types import SimpleNamespace
 
     from rlkit.cli.evaluate import _as_json, _as_table

@@ -125,12 +125,12 @@ IDS = [
 
 @pytest.mark.fast
 @pytest.mark.parametrize(("env_id", "error", "message"), IDS)
-def test_wrong_ids_get_a_cure(env_id, error, message):
+def test_wrong_ids_get_a_hint(env_id, error, message):
     with pytest.raises(error, match=message):
         make_env(env_id, 2)
 
 
-def test_wrong_arguments_get_a_cure():
+def test_wrong_arguments_get_a_hint():
     with pytest.raises(
         ConfigError,
         match=r"probe/Counter: got an unexpected keyword argument 'gaol'; it takes goal, max_epis",
@@ -456,7 +456,7 @@ def test_names_that_the_environment_takes_itself_are_its_own():
 @pytest.mark.parametrize(
     "factory", [Walk, lambda goal=3, render_mode=None: Walk(goal)], ids=["class", "function"]
 )
-def test_wrong_arguments_of_gymnasium_environments_get_a_cure(factory, arguments, message):
+def test_wrong_arguments_of_gymnasium_environments_get_a_hint(factory, arguments, message):
     register_env("mine/Walk", factory)
     with pytest.raises(ConfigError, match=message):
         make_env("mine/Walk", 2, **arguments)

@@ -48,7 +48,7 @@ def test_a_lonely_priority_among_a_million_is_always_found():
     assert (np.asarray(tree.draw(jax.random.key(0), 100)) == 123_456).all()
 
 
-def test_small_priorities_beside_large_ones_keep_their_share():
+def test_small_priorities_next_to_large_ones_keep_their_share():
     """A quarter of the mass is in 250,000 leaves of 1e-6, next to one of 0.75."""
     index = jnp.arange(250_001)
     tree = SumTree.create(250_001).set(index, jnp.where(index == 0, 0.75, 1e-6))

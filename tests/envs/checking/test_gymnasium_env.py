@@ -731,7 +731,7 @@ def test_each_mistake_gives_its_finding_and_no_other(severity, name, planted):
     assert report.ok == (severity != "error")
 
 
-def test_a_default_seed_is_told_by_both_checkers():
+def test_a_default_seed_is_reported_by_both_checkers():
     report = check_env(DefaultSeed, raise_on_error=False)
     assert [finding.severity for finding in report.findings] == ["error"], str(report)
     assert "without a seed starts the same episode" in report.errors[0].what
@@ -931,7 +931,7 @@ BATCH = {
 
 
 @pytest.mark.parametrize("mistake", BATCH)
-def test_each_mistake_of_a_batch_is_found(mistake):
+def test_each_mistake_of_a_batch_is_reported(mistake):
     report = check_env(Batch(mistake), num_steps=60, raise_on_error=False)
     assert len(report.findings) == 1 and re.search(BATCH[mistake], report.findings[0].what), str(
         report
@@ -945,7 +945,7 @@ def test_sound_batches_have_no_findings():
     assert check_env(make_env("envpool/CartPole-v1", 2)).findings == ()
 
 
-def test_a_batch_of_a_broken_environment_tells_of_that_one():
+def test_a_broken_environment_in_a_batch_is_reported():
     report = check_env(GymnasiumAdapter(OldStep, 2), raise_on_error=False)
     assert len(report.findings) == 1 and "step returned 4 values" in report.errors[0].what
     report = check_env(GymnasiumAdapter(OwnGeneratorInStep, 2), raise_on_error=False)

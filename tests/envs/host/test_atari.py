@@ -132,18 +132,18 @@ def test_other_sizes():
         ({"frame_stak": 2}, "does not take 'frame_stak'; did you mean 'frame_stack'"),
         ({"dificulty": 2}, "does not take 'dificulty'; did you mean 'difficulty'"),
         ({"frame_skip": 0}, "frame_skip must be an integer >= 1, got 0; leave it out"),
-        ({"frame_stack": 1.5}, "frame_stack is 1.5"),
+        ({"frame_stack": 1.5}, "frame_stack must be an integer >= 1, got 1.5"),
         ({"screen_size": -1}, "screen_size must be an integer >= 1, got -1"),
-        ({"noop_max": -1}, "noop_max is -1; pass an integer of at least 0"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        ({"noop_max": -1}, "noop_max must be an integer >= 0, got -1; leave it out"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be an integer >= 1, got 0"),
     ],
 )
-def test_wrong_arguments_get_a_cure(arguments, message):
+def test_wrong_arguments_get_a_hint(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make_atari(BREAKOUT, **arguments)
 
 
-def test_unknown_games_get_a_cure():
+def test_unknown_games_get_a_hint():
     with pytest.raises(
         ConfigError, match="no Atari game 'ALE/Brakeout-v5'; did you mean 'ALE/Breakout-v5'"
     ):

@@ -427,7 +427,7 @@ def test_other_things_that_cannot_be():
         EnvPoolAdapter("CartPole-v1", 2).render()
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+def test_without_the_package_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(ConfigError, match=r'pip install "rlkit\[envpool\]"'):
         EnvPoolAdapter("CartPole-v1", 2)

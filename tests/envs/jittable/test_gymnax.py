@@ -79,7 +79,7 @@ def test_observations_and_rewards_come_in_the_types_of_the_space(key):
         assert (reward.dtype, terminated.dtype, truncated.dtype) == ("float32", "bool", "bool")
 
 
-def test_errors_say_the_cure():
+def test_errors_name_the_fix():
     with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
         gymnax_env("CartPole-v0")
     with pytest.raises(

@@ -32,7 +32,7 @@ class Weak:
         return state, x[None], x, state["n"] >= 3, jnp.bool_(False), {}
 
 
-def test_trace_gate_sees_a_weakly_typed_environment_and_vectorize_cures_it(key, counted):
+def test_trace_gate_sees_a_weakly_typed_environment_and_vectorize_fixes_it(key, counted):
     env = Weak()
     bare = counted(env.step)
     state, _ = env.reset(key)

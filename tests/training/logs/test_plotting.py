@@ -91,7 +91,7 @@ def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
         ({"x": "steps"}, ["unknown x axis 'steps'", "env_steps"]),
     ],
 )
-def test_mistakes_name_the_cure(tmp_path, arguments, words):
+def test_mistakes_name_the_fix(tmp_path, arguments, words):
     run = write_run(tmp_path / "a")
     with pytest.raises(ConfigError) as error:
         learning_curve([run], tmp_path / "curve.png", **arguments)
