@@ -137,7 +137,7 @@ def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(instal
     with pytest.raises(
         ConfigError,
         match=(
-            rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
+            rf"{chosen.kind} '{ours}' is already registered, .* 'other' \(other.module:ENTRY\) claims .*; un"
         ),
     ):
         chosen.entry(ours)
@@ -170,7 +170,7 @@ def test_packages_that_are_broken_are_named(installed):
         installed(chosen.row, times=2).entry("table")
     with pytest.raises(
         ConfigError,
-        match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A",
+        match=r"'table' of package 'other' \(other.module:ENTRY\) is of type int, not an rlkit A",
     ):
         installed(3).entry("table")
 
