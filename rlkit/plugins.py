@@ -63,8 +63,8 @@ def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: typ
     row = load_only(claims, kind)
     require(
         isinstance(row, row_type),
-        f"{kind} {name!r} of {package(claims[0])} ({claims[0].value}) is of type {type(row).__name__},"
-        f" not an rlkit {row_type.__name__}",
+        f"{kind} {name!r} of {package(claims[0])} ({claims[0].value}) is of type"
+        f" {type(row).__name__}, not an rlkit {row_type.__name__}",
         f"point the entry point to an rlkit {row_type.__name__}",
     )
     return row
