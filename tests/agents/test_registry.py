@@ -137,8 +137,8 @@ def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(instal
     with pytest.raises(
         ConfigError,
         match=(
-            rf"{chosen.kind} '{ours}' is already registered, .* 'other' \(other.module:ENTRY\) claims"
-            " .*; uninstall"
+            rf"{chosen.kind} '{ours}' is already registered, .* 'other' \(other.module:ENTRY\)"
+            " claims .*; uninstall"
         ),
     ):
         chosen.entry(ours)
