@@ -94,7 +94,7 @@ def test_train_ends_with_scores_and_what_to_do_next(trained):
     assert [line.split()[0] for line in out.splitlines() if "±" in line] == ["0", "1", "all"]
     for said in (
         "2 x 128 steps in",
-        "a second over all seeds",
+        "per second over all seeds",
         "run/learning_curve.png",
         "rlkit evaluate run",
         "rlkit resume run",
