@@ -1,9 +1,9 @@
-"""What all drivers share: compile apart, warm up, then one timed execution per request.
+"""Shared by all drivers: compile first, warm up, then one timed execution per request.
 
 A driver is a process that compiles, prints a `READY` line, executes the program once for each line
-`run` on its standard input (answering `WALL seconds`), and at end of input prints `RESULT` with
-everything as JSON. Keeping the process lets `throughput.py` alternate between contenders without
-compiling again. By hand:
+`run` on its standard input (answering `WALL seconds`), and at the end of the input prints `RESULT`
+with everything as JSON. A long-lived process lets `throughput.py` alternate between contenders
+without recompiling. By hand:
 
     printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_fit.py
     cartpole-4x128
@@ -27,30 +27,29 @@ from tasks import TASKS, Task
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A contender that is ready to train, and the seconds that took."""
+    """A contender that is ready to train, and the seconds that its preparation took."""
 
     train: Callable[[Any], Any]
-    """A whole training run from what `begin` gave; returns its output when it is done."""
+    """A whole training run from the result of `begin`; returns its output when it is done."""
     trace_seconds: float | None
-    """None where tracing is no step of its own."""
+    """None if tracing is not a separate step."""
     compile_seconds: float
     begin: Callable[[int], Any] = lambda seed: seed
-    """What comes before the clock starts, from a seed; for most contenders nothing."""
+    """Untimed preparation from a seed; most contenders need none."""
 
 
 Prepare = Callable[[Any, int], Prepared]
-"""From a task, of the class that the driver is for, and a seed."""
+"""From a task, of the class that the driver supports, and a seed."""
 
 
 def jitted(
     build: Callable[[Any], Callable[[Any], Any]],
     options: Callable[[Any], dict[str, str]] | None = None,
 ) -> Prepare:
-    """For a contender on the device: `build(task)` gives the whole training run as one jittable
-    function of a typed key.
+    """For contenders on the device: `build(task)` returns the run as a jittable function of a key.
 
-    Several seeds are a `vmap` over their keys.
-    `options` gives what the contender has XLA told, from the function's jaxpr.
+    The keys are typed; several seeds are a `vmap` over their keys. `options` returns XLA options
+    for the function's jaxpr.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
@@ -76,9 +75,9 @@ def jitted(
 
 
 def plain(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Prepare:
-    """For a contender on the host: `build(task)` gives two plain functions of a seed that return
-    when they are done, a run of one update, which compiles whatever there is to compile, and the
-    whole training run.
+    """For contenders on the host: `build(task)` returns two plain functions of a seed.
+
+    The first runs a single update, which compiles everything; the second is the whole training run.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
@@ -95,12 +94,11 @@ def plain(build: Callable[[Any], tuple[Callable[[int], Any], Callable[[int], Any
 def prefilled(
     build: Callable[[Any], tuple[Callable[[int], Any], Callable[[Any], Any], Callable[[Any], Any]]],
 ) -> Prepare:
-    """For an off-policy contender on the host: `build(task)` gives three plain functions that
-    return when they are done.
+    """For off-policy contenders on the host: `build(task)` returns three blocking functions.
 
-    `prefill(seed)`: a new learner and the steps before learning, which are not timed.
-    `train_briefly(state)`: from what it returned as few updates as compile whatever there is to
-    compile. `train(state)`: all of them.
+    `prefill(seed)` creates a learner and takes the steps before learning, which are not timed.
+    `train_briefly(state)` takes as few updates from its result as compile everything.
+    `train(state)` takes all updates.
     """
 
     def prepare(task: Task, seed: int) -> Prepared:
@@ -127,15 +125,15 @@ def serve(
 ) -> None:
     """Runs a driver.
 
-    `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`; `mean_return(task, output)`
-    reads what the last run ended with, outside the timing. The versions of `packages` are reported.
-    The modules `imports` are those that the contender imports only when it is used; they are
-    imported before the clock starts. `gradient_steps(output)` is what the contender counted itself;
-    a driver that took others than the task says has no result.
+    `prepare` is `jitted(build)`, `plain(build)` or `prefilled(build)`. `mean_return(task, output)`
+    reads the final return of the last run, outside the timing. The versions of `packages` are
+    reported. `imports` are modules that the contender imports only on first use; they are imported
+    before the clock starts. `gradient_steps(output)` is the contender's own count; the result is
+    void if it differs from the task's.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=sorted(TASKS))
-    parser.add_argument("--num-updates", type=int, help="instead of the task's own")
+    parser.add_argument("--num-updates", type=int, help="instead of the task's own setting")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     task = TASKS[args.task]
@@ -157,7 +155,7 @@ def serve(
 
     walls = []
     for _ in filter(lambda line: line.strip() == "run", iter(sys.stdin.readline, "")):
-        output = begun = None  # frees the last run's buffers
+        output = begun = None  # frees the buffers of the last run
         begun = prepared.begin(args.seed + 1 + len(walls))
         start = time.perf_counter()
         output = prepared.train(begun)
@@ -165,7 +163,7 @@ def serve(
         _say("WALL", walls[-1])
 
     if gradient_steps is not None and (counted := gradient_steps(output)) != task.gradient_steps:
-        raise SystemExit(f"{counted} gradient steps were taken, not {task.gradient_steps}")
+        raise SystemExit(f"{counted} gradient steps were taken instead of {task.gradient_steps}")
     counts = {"env_steps": task.env_steps * task.num_seeds, "gradient_steps": task.gradient_steps}
     result = {
         "task": dataclasses.asdict(task) | counts,
@@ -188,7 +186,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def peak_rss_mb() -> float:
-    """Of this process since it started, compilation included."""
+    """Seconds since this process started, including compilation."""
     try:  # getrusage also counts the parent's memory at the fork
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024

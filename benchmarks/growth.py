@@ -1,14 +1,13 @@
-"""How rlkit's speed grows with what a user turns up: environments, network width, replay memory and
-seeds.
+"""How rlkit's speed changes with environments, network width, replay memory and seeds.
 
     python benchmarks/growth.py [SWEEP ...] [--rounds 5]
 
 Each sweep starts from a task of `throughput.py` and changes one number. Every point is an outer
-iteration as the Trainer compiles it, which trains for about two seconds once it is warm; the points
-of a sweep take turns. Bytes are what the compiled program needs at once, by XLA's own account:
-arguments, results and temporaries, of all groups of seeds, without what parting and joining them
-takes. Prints a Markdown table for each sweep and writes the raw record to benchmarks/results/. For
-the cost of reading and writing a memory that is full see `replay.py`.
+iteration as the Trainer compiles it, which runs for about two seconds; the points of a sweep
+alternate. Bytes are what the compiled program needs at once according to XLA: arguments, results
+and temporaries, for all seed groups, without splitting and joining them. Prints a Markdown table
+per sweep and writes the raw record to benchmarks/results/. For the cost of a full replay memory see
+`replay.py`.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from rlkit.training.programs.device import DeviceProgram
 from rlkit_parts import parts
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 
-SECONDS = 2  # that an execution takes, about
+SECONDS = 2  # approximate duration of one execution
 PPO, SAC = TASKS["cartpole-4x128"], TASKS["sac-pendulum"]
 
 
@@ -53,7 +52,7 @@ SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
         {n: _ppo(hidden=(n, n)) for n in (32, 64, 128, 256, 512)},
     ),
     "seeds": (
-        "seeds of PPO on CartPole, 4 x 128, side by side",
+        "parallel seeds of PPO on CartPole, 4 x 128",
         {n: _ppo(num_seeds=n) for n in (1, 4, 16, 64)},
     ),
     "sac-width": (
@@ -61,7 +60,7 @@ SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
         {n: _sac(hidden=(n, n)) for n in (64, 128, 256, 512)},
     ),
     "replay": (
-        "capacity of SAC's memory, little of it in use",
+        "capacity of SAC's replay memory, mostly unused",
         {n: _sac(capacity=n) for n in (10_000, 100_000, 1_000_000)},
     ),
 }
@@ -69,7 +68,7 @@ SWEEPS: dict[str, tuple[str, dict[int, Task]]] = {
 
 @dataclasses.dataclass(kw_only=True)
 class Point:
-    """A compiled outer iteration of a task, and the seconds of each of its executions."""
+    """A compiled outer iteration of a task, and the seconds of each execution."""
 
     task: Task
     seconds: list[float] = dataclasses.field(default_factory=list)
@@ -90,11 +89,13 @@ class Point:
         self._program = program(self.updates)
         self._execute()
         outer = self._program.outer
-        found = (
+        memory = (
             outer.function if isinstance(outer, ParallelSeeds) else outer
         ).executable.memory_analysis()
-        kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-        self.bytes = compiler.groups * (kept + found.temp_size_in_bytes)
+        kept = (
+            memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+        )
+        self.bytes = compiler.groups * (kept + memory.temp_size_in_bytes)
 
     def _execute(self) -> float:
         start = time.perf_counter()
@@ -107,7 +108,7 @@ class Point:
 
     @property
     def speeds(self) -> list[float]:
-        """Environment steps a second of PPO, over all seeds; gradient steps a second of SAC."""
+        """PPO: environment steps per second over all seeds; SAC: gradient steps per second."""
         of_one = self.task.num_envs * self.task.num_steps if isinstance(self.task, PPOTask) else 1
         return [self.updates * of_one * self.task.num_seeds / x for x in self.seconds]
 
@@ -151,18 +152,20 @@ def main() -> None:
         "sweeps",
         nargs="*",
         metavar="SWEEP",
-        help=f"{', '.join(SWEEPS)}; all of them if none is named",
+        help=f"{', '.join(SWEEPS)}; default: all",
     )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.sweeps) - SWEEPS.keys():
-        parser.error(f"unknown sweep {', '.join(sorted(unknown))}; choose from {', '.join(SWEEPS)}")
-    when, found = now(), {}
+        parser.error(
+            f"unknown sweep {', '.join(sorted(unknown))}; choose one of {', '.join(SWEEPS)}"
+        )
+    when, sweeps = now(), {}
     for name in args.sweeps or SWEEPS:
         points = sweep(name, args.rounds)
         print(table(name, points), flush=True)
-        found[name] = {
+        sweeps[name] = {
             value: {"speeds": point.speeds, "bytes": point.bytes} for value, point in points.items()
         }
     write(
@@ -171,7 +174,7 @@ def main() -> None:
         args.output,
         rounds=args.rounds,
         versions=versions("rlkit", "jax", "jaxlib"),
-        sweeps=found,
+        sweeps=sweeps,
     )
 
 

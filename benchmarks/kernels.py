@@ -1,18 +1,18 @@
-"""Where XLA divides the kernels of a compiled program between threads, on a CPU.
+"""Where XLA splits the kernels of a compiled program over threads, on a CPU.
 
     python benchmarks/kernels.py [TASK ...] [--orders]
 
-XLA runs a program, and the body of each loop in it, as a list of kernels. Where more than eight of
-a list are ready at once, it hands half of them to another thread; waking that costs tens of
-microseconds, which pays for large products and for nothing else (docs/speed.md). XLA logs its lists
-when it compiles. This compiles the outer iteration of each task as a Trainer does, plays the lists
-through in the order in which one thread would run them, and prints for each list of more than eight
-kernels how many are ready at most, and before which it would be divided. With `--orders` it prints
-the order too. XLA cuts its message about a list of more than about a hundred kernels off; how many
-are known is said.
+XLA runs a program, and the body of each loop in it, as a list of kernels. If more than eight
+kernels of a list are ready at once, half of them go to another thread; waking it takes tens of
+microseconds, which pays off only for large products (docs/speed.md). XLA logs these lists while
+compiling. This script compiles the outer iteration of each task as a Trainer does, simulates the
+lists in the order in which one thread would run them, and prints for each list of more than eight
+kernels how many are ready at most and where it would be split. `--orders` also prints the order.
+XLA truncates its message for lists of more than about a hundred kernels; the number of known
+kernels is printed then.
 
-It computes nothing but what compiling takes, writes nothing, and depends on how the installed XLA
-words its log.
+The script computes nothing beyond compiling, writes nothing, and depends on the wording of the
+installed XLA's log.
 """
 
 import argparse
@@ -28,17 +28,17 @@ import jax
 from rlkit_parts import bare_trainer, outer_iterations_of, parts
 from tasks import TASKS
 
-THRESHOLD = 8  # more than so many ready kernels are divided; lists of up to so many have no queue
+THRESHOLD = 8  # lists with more ready kernels are split; lists up to this length have no queue
 LOG = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "thunk_executor=6"}
-CHILD = "RLKIT_BENCHMARK_KERNELS"  # in the environment of the process that compiles
-BEGIN = "what follows is the program that was asked for"
+CHILD = "RLKIT_BENCHMARK_KERNELS"  # in the environment of the compiling process
+BEGIN = "the requested program follows"
 LIST = re.compile(r"Constructed ThunkExecutor with (\d+) thunks:.* is_sequential=(\w+)")
 KERNEL = re.compile(r"thunk #\d+: op_name=([^,]+), kind=([^,]+), dependencies=\[([^\]\n]*)\]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One entry of a list: a compiled kernel, a copy, a call of a library, or a loop."""
+    """One entry of a list: a compiled kernel, a copy, a library call, or a loop."""
 
     name: str
     kind: str
@@ -46,7 +46,7 @@ class Kernel:
 
 
 def compile_outer_iteration(task_name: str) -> None:
-    """In a process of its own, whose error stream has XLA's lists after the line `BEGIN`."""
+    """Runs in its own process; XLA's lists follow the line `BEGIN` on its stderr."""
     task = TASKS[task_name]
     env, agent, algorithm = parts(task)
     trainer = bare_trainer(task, env, agent, algorithm, outer_iterations=outer_iterations_of(task))
@@ -57,10 +57,8 @@ def compile_outer_iteration(task_name: str) -> None:
 
 
 def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
-    """(its length, the kernels that the log tells of) for every list that XLA does not run in order
-    anyway.
-    """
-    found, heads = [], list(LIST.finditer(log))
+    """(length, logged kernels) of each list that XLA does not run in order."""
+    lists, heads = [], list(LIST.finditer(log))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         rows = KERNEL.findall(log[head.end() : following.start() if following else None])
         if head.group(2) == "false":
@@ -68,14 +66,12 @@ def lists_of(log: str) -> list[tuple[int, list[Kernel]]]:
                 Kernel(name, kind, tuple(filter(None, waits.split(", "))))
                 for name, kind, waits in rows
             ]
-            found.append((int(head.group(1)), kernels))
-    return found
+            lists.append((int(head.group(1)), kernels))
+    return lists
 
 
 def play(kernels: list[Kernel]) -> list[tuple[Kernel, int]]:
-    """The order in which one thread runs them, each with how many others are ready when
-    it begins.
-    """
+    """The order in which one thread runs them, and how many others are ready at each start."""
     index = {kernel.name: i for i, kernel in enumerate(kernels)}
     waits = [{index[name] for name in kernel.waits_for if name in index} for kernel in kernels]
     ready, order = [i for i, others in enumerate(waits) if not others], []
@@ -87,12 +83,12 @@ def play(kernels: list[Kernel]) -> list[tuple[Kernel, int]]:
                 others.remove(done)
                 if not others:
                     ready.append(i)
-    assert len(order) == len(kernels), "kernels that wait for each other: XLA's log has changed"
+    assert len(order) == len(kernels), "kernels wait for each other: XLA's log has changed"
     return order
 
 
 def report(length: int, kernels: list[Kernel], orders: bool) -> str:
-    """A line about a list, and its order."""
+    """One line about a list, and optionally its order."""
     order = play(kernels)
     divided = [kernel.name for kernel, others in order if others > THRESHOLD]
     known, least = (
@@ -103,9 +99,7 @@ def report(length: int, kernels: list[Kernel], orders: bool) -> str:
     loops = sum(kernel.kind == "while" for kernel in kernels)
     most = max((others for _, others in order), default=0)
     text = f"- {length} kernels{known}, {loops} of them loops; {least} {most} ready"
-    text += (
-        f"; divided before {', '.join(divided[:4])}{' …' * (len(divided) > 4)}" if divided else ""
-    )
+    text += f"; split before {', '.join(divided[:4])}{' …' * (len(divided) > 4)}" if divided else ""
     rows = (
         [f"    {others:3d} ready  {kernel.kind:12s} {kernel.name}" for kernel, others in order]
         if orders
@@ -125,15 +119,15 @@ def main() -> None:
         "tasks",
         nargs="*",
         metavar="TASK",
-        help=f"{', '.join(names)}; cartpole-4x128 if none is named",
+        help=f"{', '.join(names)}; default: cartpole-4x128",
     )
     parser.add_argument(
-        "--orders", action="store_true", help="print the order of the kernels of each list"
+        "--orders", action="store_true", help="also print the order of the kernels in each list"
     )
     args = parser.parse_args()
     for name in args.tasks:
         if name not in names:
-            parser.error(f"unknown task {name!r}; choose from {', '.join(names)}")
+            parser.error(f"unknown task {name!r}; choose one of {', '.join(names)}")
     if CHILD in os.environ and args.tasks:
         compile_outer_iteration(args.tasks[0])
         return
@@ -154,10 +148,10 @@ def main() -> None:
         lists = lists_of(child.stderr.partition(BEGIN)[2])
         if not lists:
             sys.exit(
-                f"XLA of jax {jax.__version__} logged no list of kernels; this script is made for"
-                " jax 0.10"
+                f"XLA of jax {jax.__version__} logged no list of kernels; this script needs jax"
+                " 0.10"
             )
-        print(f"### {name}\n\n" + "\n".join(report(*found, args.orders) for found in lists) + "\n")
+        print(f"### {name}\n\n" + "\n".join(report(*entry, args.orders) for entry in lists) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""Whether a task's speed depends on how many training steps a loop has: it should not.
+"""Checks that a task's speed does not depend on the number of training steps per loop.
 
     python benchmarks/lengths.py TASK [--num-updates 6000] [--lengths 100 200 600 1200 2000]
     [--rounds 5]
 
-The same updates of rlkit on a task of `throughput.py`, split into outer iterations of different
-lengths, a program for each. They take turns after one warm-up; medians are printed as a Markdown
-table and nothing is written. XLA lays out the memory of each program anew, and decides by it which
-kernels wait for which. An update is what the task's `num_updates` counts: a gradient step off
-policy, a whole rollout of PPO, for which fewer are enough: --num-updates 400 --lengths 10 40 100.
+Runs the same updates of rlkit on a task of `throughput.py`, split into outer iterations of
+different lengths, each its own program. They alternate after one warm-up; medians are printed as a
+Markdown table and nothing is written. XLA lays out the memory of each program separately, which
+decides which kernels wait for each other. An update is what the task's `num_updates` counts: a
+gradient step off policy, a whole rollout for PPO, which needs fewer: --num-updates 400 --lengths 10
+40 100.
 """
 
 import argparse
@@ -40,16 +41,13 @@ def main() -> None:
     for length in args.lengths:
         if length < 1 or args.num_updates % length:
             parser.error(
-                f"{args.num_updates} updates are no whole number of loops of {length}; choose a"
+                f"{args.num_updates} updates cannot be split into loops of {length}; choose a"
                 " divisor"
             )
     task = dataclasses.replace(TASKS[args.task], num_updates=args.num_updates)
     env, agent, algorithm = parts(task)
     if not env.is_jittable:
-        parser.error(
-            f"{args.task} runs on the host, where every iteration is a call; choose a task on"
-            " gymnax"
-        )
+        parser.error(f"{args.task} runs on the host, which has no loop; choose a gymnax task")
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.env_steps)
 
     programs, key = {}, jax.random.key(0)
@@ -70,9 +68,9 @@ def main() -> None:
             jax.block_until_ready(program(key))
             seconds[length].append(time.perf_counter() - start)
 
-    print(f"| training steps in a loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
-    for length, found in seconds.items():
-        rates = [args.num_updates / x for x in found]
+    print(f"| training steps per loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
+    for length, times in seconds.items():
+        rates = [args.num_updates / x for x in times]
         print(
             f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |"
         )

@@ -1,19 +1,19 @@
-"""How far a task of `throughput.py` is from what its parts would allow.
+"""How close a task of `throughput.py` is to the speed that its parts would allow.
 
     python benchmarks/limits.py [TASK ...] [--rounds 5]
 
-In one process, in turns, for each task: the whole training step; the environments alone, with
-actions drawn before; acting alone, on observations that stay; both as in a rollout; the update
-alone, on a rollout that stays; and the update's matrix products alone, each shape in a loop of its
-own. The products' rate stands beside the best that this process reaches with any shape of
-`SQUARES`. Microseconds are of one training step: a rollout and the update that follows it. On
-gymnax each part is a compiled loop. On the host the whole is the outer iteration that the Trainer
-calls; environments, acting and rollouts are called from Python, and update and products are
-compiled loops. Prints Markdown tables and writes the raw record to benchmarks/results/.
+Measures in one process, in turn, for each task: the whole training step; the environments alone,
+with precomputed actions; acting alone, on fixed observations; both together as in a rollout; the
+update alone, on a fixed rollout; and the update's matrix products alone, each shape in its own
+loop. The products' rate is compared with the best rate of this process for any shape in `SQUARES`.
+Microseconds are per training step: a rollout and its update. On gymnax each part is a compiled
+loop. On the host, the whole is the Trainer's outer iteration; environments, acting and rollouts are
+called from Python, and update and products are compiled loops. Prints Markdown tables and writes
+the raw record to benchmarks/results/.
 
-The products are counted in the traced program, two operations for each multiplication. Products
-alone are no strict bound (some of a program may run side by side), but a program that does nothing
-else would take about as long.
+The products are counted in the traced program, with two operations per multiplication. They are not
+a strict bound (parts of a program may run in parallel), but a program that does nothing else would
+take about as long.
 """
 
 import argparse
@@ -40,31 +40,31 @@ from rlkit_parts import parts
 from tasks import TASKS
 
 SQUARES = (128, 256, 512, 1024)
-SECONDS = 0.5  # that one execution of a part should take, about
-HOST_STEPS = 200  # of each environment in an outer iteration on the host, about
+SECONDS = 0.5  # approximate duration of one execution of a part
+HOST_STEPS = 200  # steps of each environment per outer iteration on the host
 
 Shape = tuple[tuple[int, ...], tuple[int, ...], Any]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Timed:
-    """The seconds that each of some training steps took."""
+    """The seconds of each execution, and the training steps in it."""
 
     seconds: list[float] = dataclasses.field(default_factory=list)
 
     def run(self) -> None:
-        """Takes about `SECONDS`."""
+        """Measures for about `SECONDS`."""
         raise NotImplementedError
 
     @property
     def microseconds(self) -> float:
-        """Of a step, median."""
+        """Median per step."""
         return statistics.median(self.seconds) * 1e6
 
 
 @dataclasses.dataclass(kw_only=True)
 class Calls(Timed):
-    """`call()` from Python, again and again; it is `steps` training steps."""
+    """Calls `call()` from Python repeatedly; a call is `steps` training steps."""
 
     call: Callable[[], Any]
     steps: int = 1
@@ -84,7 +84,7 @@ class Calls(Timed):
 
 @dataclasses.dataclass(kw_only=True)
 class Loop(Timed):
-    """`step(state, i)` as a compiled loop, which goes on from where the last one ended."""
+    """Compiles a loop over `step(state, i)`; each execution continues from the last one."""
 
     step: Callable[[Any, jax.Array], Any]
     state: Any
@@ -92,7 +92,7 @@ class Loop(Timed):
     def __post_init__(self) -> None:
         self.state = jax.tree.map(
             jnp.copy, self.state
-        )  # the loop takes it over: to copy a large memory takes long
+        )  # donated, because copying a large memory takes long
         self._compile(3)
         took = min(self._execute() for _ in range(3)) / 3
         self._compile(max(3, round(SECONDS / took)))
@@ -117,11 +117,11 @@ class Loop(Timed):
         self.seconds.append(self._execute() / self._length)
 
 
-def keeping(found: Any, total: jax.Array) -> jax.Array:
-    """`total` and something of everything in `found`, so that none of it is left out."""
-    found = jax.lax.optimization_barrier(found)
+def keeping(outputs: Any, total: jax.Array) -> jax.Array:
+    """`total` plus a part of everything in `outputs`, so that nothing is optimized away."""
+    outputs = jax.lax.optimization_barrier(outputs)
     return total + sum(
-        jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(found) if not _is_key(x)
+        jnp.ravel(x)[0].astype(jnp.float32) for x in jax.tree.leaves(outputs) if not _is_key(x)
     )
 
 
@@ -130,21 +130,21 @@ def _is_key(x: jax.Array) -> bool:
 
 
 def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
-    """Each product of matrices: (shapes and axes, how often), loops counted; of a choice, what is
-    computed in any case.
+    """(shapes and axes, count) of all matrix products; of conditionals, the cheapest branch.
 
-    Raises `ValueError` where that is not known.
+    Raises `ValueError` if the count is unknown.
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "dot_general":
             left, right = (variable.aval.shape for variable in equation.invars[:2])
             yield (left, right, equation.params["dimension_numbers"]), times
         if equation.primitive.name == "conv_general_dilated":
-            raise ValueError("a convolution is not counted; choose a task with an MLP")
+            raise ValueError("convolutions are not counted; choose a task with an MLP")
         if equation.primitive.name == "cond":
             choices = [list(products(branch, times)) for branch in equation.params["branches"]]
             yield from min(
-                choices, key=lambda found: sum(operations(shape) * count for shape, count in found)
+                choices,
+                key=lambda counted: sum(operations(shape) * count for shape, count in counted),
             )
             continue
         inner_times = (
@@ -153,14 +153,14 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
                 if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    found = list(products(inner, inner_times))
-                    if found and equation.primitive.name == "while":
+                    counted = list(products(inner, inner_times))
+                    if counted and equation.primitive.name == "while":
                         raise ValueError("products in a loop of unknown length")
-                    yield from found
+                    yield from counted
 
 
 def operations(shape: Shape) -> int:
-    """Multiplications and additions of a product."""
+    """Multiplications and additions in a product."""
     left, right, ((_, summed), (_, mapped)) = shape
     return (
         2
@@ -170,7 +170,7 @@ def operations(shape: Shape) -> int:
 
 
 def product_loop(shape: Shape) -> Loop:
-    """One product over and over."""
+    """Runs one product repeatedly."""
     left, right, axes = shape
     x, y = (jax.random.normal(jax.random.key(i), s) for i, s in enumerate((left, right)))
 
@@ -182,7 +182,7 @@ def product_loop(shape: Shape) -> Loop:
 
 
 def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], int]:
-    """(the parts of a task, the products of its update, its environment steps)."""
+    """(the parts of a task, the products in its update, its environment steps)."""
     task = TASKS[name]
     env, agent, algorithm = parts(task)
     module = rlkit.RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=task.total_steps)
@@ -195,7 +195,7 @@ def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], i
 
 
 def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
-    """(all but the update, the update, the state that it starts from)."""
+    """(all parts but the update, the update, its initial state)."""
     env, agent, algorithm = module.env, module.agent, module.algorithm
     ts = rlkit.training.core.module.strong_types(
         jax.jit(module.init_train_state)(jax.random.key(0))
@@ -213,8 +213,8 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
 
     def collect(state: Any, i: jax.Array) -> Any:
         ts, total = state
-        ts, found = module.get_batch(ts, i)
-        return ts, keeping(found, total)
+        ts, outputs = module.get_batch(ts, i)
+        return ts, keeping(outputs, total)
 
     def environments(state: Any, i: jax.Array) -> Any:
         def one(state: Any, t: jax.Array) -> Any:
@@ -231,8 +231,8 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
             obs, key, total = jax.lax.optimization_barrier(state)
             key, act_key = jax.random.split(key)
             carry = agent.initial_carry(num_envs)
-            found = agent.explore(policy.params, obs, carry, act_key, policy.progress)
-            return (obs, key, keeping(found, total)), None
+            outputs = agent.explore(policy.params, obs, carry, act_key, policy.progress)
+            return (obs, key, keeping(outputs, total)), None
 
         return jax.lax.scan(one, state, length=num_steps)[0]
 
@@ -250,7 +250,7 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
 
 
 def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
-    """The same on the host."""
+    """The same for host environments."""
     agent, algorithm = module.agent, module.algorithm
     num_steps = algorithm.collector.num_steps
     epochs = max(2, HOST_STEPS // num_steps)
@@ -291,10 +291,10 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
 
     def update(state: Any, i: jax.Array) -> Any:
         learner, local = state
-        local, found, episodes = algorithm.collector.count(
+        local, outputs, episodes = algorithm.collector.count(
             local, jax.lax.optimization_barrier(rollout)
         )
-        ts, _ = module.learn(TrainState(learner=learner, local=local), found, episodes)
+        ts, _ = module.learn(TrainState(learner=learner, local=local), outputs, episodes)
         return ts.learner, ts.local
 
     timed: dict[str, Timed] = {
@@ -318,14 +318,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     able = [name for name, task in TASKS.items() if task.num_seeds == 1]
-    parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; all of them if none is named"
-    )
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{', '.join(able)}; default: all")
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - set(able):
-        parser.error(f"no limits for {', '.join(sorted(unknown))}; choose from {', '.join(able)}")
+        parser.error(f"no limits for {', '.join(sorted(unknown))}; choose one of {', '.join(able)}")
     rlkit.xla_cpu.enable()
     when, records, rows, rates = now(), {}, [], []
     squares = {n: product_loop(((n, n), (n, n), (((1,), (0,)), ((), ())))) for n in SQUARES}
@@ -367,12 +365,12 @@ def main() -> None:
         for item in squares.values():
             item.seconds.clear()
     print(
-        markdown(["µs of a training step", *times, "products of the update", "env steps/s"], rows),
+        markdown(["µs per training step", *times, "products in the update", "env steps/s"], rows),
         end="\n\n",
     )
     heads = [
         "",
-        "Mflop of an update",
+        "Mflop per update",
         "update, Gflop/s",
         "its products alone",
         "best square product",

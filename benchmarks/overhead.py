@@ -1,8 +1,8 @@
-"""What logging, evaluation and checkpoints add to a run: the same training with and without them.
+"""What logging, evaluation and checkpoints cost: the same training with and without them.
 
     python benchmarks/overhead.py [--num-updates 28000] [--rounds 5]
 
-PPO on CartPole, 4 x 128, in ten outer iterations, in turns, the seconds of compiling taken off:
+PPO on CartPole, 4 x 128, in ten outer iterations, alternating, without compile time:
 
 - "loop": the compiled outer iteration called ten times, and nothing else;
 - "run": `Trainer.run` with a run directory, the console and WandB offline, an evaluation of 16
@@ -37,7 +37,7 @@ OUTER, EPISODES = 10, 16
 
 
 def make_trainer(num_updates: int, run_dir: Path | None) -> rlkit.Trainer:
-    """With everything that a run can have, or, without a directory, with nothing."""
+    """A Trainer with everything that a run can have or, without a directory, nothing."""
     task = dataclasses.replace(TASKS["cartpole-4x128"], num_updates=num_updates)
     env, agent, algorithm = parts(task)
     with_all = run_dir is not None
@@ -61,13 +61,13 @@ def loop(num_updates: int, seed: int) -> float:
     jax.block_until_ready(state)
     compiled, start = trainer.compiler.seconds, time.perf_counter()
     for _ in range(OUTER):
-        state, found = outer(state)
-    jax.block_until_ready((state, found))
+        state, metrics = outer(state)
+    jax.block_until_ready((state, metrics))
     return time.perf_counter() - start - (trainer.compiler.seconds - compiled)
 
 
 def run(num_updates: int, seed: int) -> float:
-    """Seconds of the same with all that a run does, from its start to its summary."""
+    """Seconds of a complete run, from its start to its summary."""
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
         os.environ["WANDB_SILENT"] = "true"
         trainer = make_trainer(num_updates, Path(directory) / "run")
@@ -86,19 +86,21 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--num-updates", type=int, default=28_000, help="rollouts in all; a minute's worth"
+        "--num-updates", type=int, default=28_000, help="rollouts in total; about a minute"
     )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     if args.num_updates < OUTER or args.num_updates % OUTER:
         parser.error(
-            f"--num-updates {args.num_updates} is no whole number of {OUTER} outer iterations; use"
+            f"--num-updates {args.num_updates} is not divisible by {OUTER} outer iterations; use"
             " 28000"
         )
     when = now()
     seconds: dict[str, list[float]] = {name: [] for name in MODES}
-    with tempfile.TemporaryDirectory() as cache:  # each run compiles its programs anew otherwise
+    with (
+        tempfile.TemporaryDirectory() as cache
+    ):  # otherwise each run would compile its programs again
         jax.config.update("jax_compilation_cache_dir", cache)
         for name in MODES:
             MODES[name](OUTER * 10, 0)
@@ -112,12 +114,12 @@ def main() -> None:
         for alone, with_all in zip(seconds["loop"], seconds["run"], strict=True)
     ]
     rows = [
-        [name, with_spread(found, 1), with_spread([steps / x for x in found])]
-        for name, found in seconds.items()
+        [name, with_spread(times, 1), with_spread([steps / x for x in times])]
+        for name, times in seconds.items()
     ]
     print(markdown(["", "seconds (min–max)", "env steps/s"], rows))
     print(
-        f"added: {statistics.median(added):.1%} (median of the rounds), {min(added):.1%} to"
+        f"overhead: {statistics.median(added):.1%} (median of the rounds), {min(added):.1%} to"
         f" {max(added):.1%}"
     )
     write(

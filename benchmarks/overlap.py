@@ -1,10 +1,9 @@
-"""What `TrainerConfig.overlap` gives on environments of the host: PPO, 8 environments, in this
-process and in one process each.
+"""What `TrainerConfig.overlap` gains on host environments: PPO with 8 environments, sync and async.
 
     python benchmarks/overlap.py [ENV_ID ...] [--rounds 5]
 
-Prints a Markdown table of environment steps a second. Every cell is a Trainer of its own; they take
-turns, and the first outer iteration of each, which compiles, is not counted.
+Prints a Markdown table of environment steps per second. Every cell is its own Trainer; they
+alternate, and the first outer iteration of each, which compiles, is not counted.
 """
 
 import argparse
@@ -58,14 +57,14 @@ def main() -> None:
     for env_id in arguments.env_ids:
         cells = [*itertools.product(("sync", "async"), ("none", "acting", "update"))]
         trainers = {cell: make_trainer(env_id, *cell) for cell in cells}
-        found: dict[tuple[str, str], list[float]] = {cell: [] for cell in cells}
+        measured: dict[tuple[str, str], list[float]] = {cell: [] for cell in cells}
         for _ in range(arguments.rounds):
             for cell, trainer in trainers.items():
-                found[cell].append(speed(trainer))
+                measured[cell].append(speed(trainer))
         for trainer in trainers.values():
             trainer.close()
             trainer.module.env.close()
-        for (vectorization, overlap), speeds in found.items():
+        for (vectorization, overlap), speeds in measured.items():
             median, spread = statistics.median(speeds), f"{min(speeds):,.0f}–{max(speeds):,.0f}"
             processes = "one" if vectorization == "sync" else "one each"
             print(f"| {env_id} | {processes} | {overlap} | {median:,.0f} | {spread} |", flush=True)

@@ -1,4 +1,4 @@
-"""What all benchmarks share in writing down what they measured."""
+"""Shared by all benchmarks: command-line options, tables and JSON records."""
 
 import argparse
 import contextlib
@@ -18,45 +18,45 @@ HERE = Path(__file__).resolve().parent
 
 
 def at_least_one(text: str) -> int:
-    """A number of rounds, as argparse reads it."""
+    """Parses a number of rounds for argparse."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} measures nothing; use 5")
+        raise argparse.ArgumentTypeError(f"{text} rounds measure nothing; use 5")
     return int(text)
 
 
 def add_rounds(
-    parser: argparse.ArgumentParser, counted: str = "timed executions of each contender"
+    parser: argparse.ArgumentParser, counted: str = "timed executions per contender"
 ) -> None:
-    """The option `--rounds`."""
+    """Adds the option `--rounds`."""
     parser.add_argument("--rounds", type=at_least_one, default=5, help=counted)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """The option `--output`."""
+    """Adds the option `--output`."""
     parser.add_argument(
         "--output",
         type=Path,
         default=Path(os.path.relpath(HERE / "results")),
-        help="directory of the JSON record",
+        help="directory for the JSON record",
     )
 
 
 def now() -> str:
-    """When a benchmark began, as a part of its record's name."""
+    """The start time of a benchmark, for its record's name."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
-def write(name: str, when: str, output: Path, **found: Any) -> None:
-    """A record with the time, the commit and the machine, and says where it went."""
+def write(name: str, when: str, output: Path, **fields: Any) -> None:
+    """Writes a record with the time, the commit and the machine, and prints its path."""
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{name}-{when}.json"
-    record = {"when": when, "revision": revision(), "machine": machine(), **found}
+    record = {"when": when, "revision": revision(), "machine": machine(), **fields}
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"raw record: {path}")
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to place the numbers; nothing that names the machine."""
+    """What a reader needs to interpret the numbers; nothing that identifies the machine."""
     model = platform.processor()
     with contextlib.suppress(OSError, StopIteration), open("/proc/cpuinfo") as info:
         model = next(
@@ -71,7 +71,7 @@ def machine() -> dict[str, Any]:
 
 
 def revision() -> str:
-    """The commit that was measured, with a plus when the tree had changes."""
+    """The measured commit, with a plus if the tree had changes."""
     git = ["git", "-C", str(HERE)]
     commit = subprocess.run(
         [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
@@ -83,7 +83,7 @@ def revision() -> str:
 
 
 def with_spread(values: Sequence[float], digits: int = 0) -> str:
-    """The median, with the least and the greatest."""
+    """The median with minimum and maximum."""
     low, middle, high = (
         f"{x:,.{digits}f}" for x in (min(values), statistics.median(values), max(values))
     )
@@ -91,7 +91,7 @@ def with_spread(values: Sequence[float], digits: int = 0) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is text and the others numbers."""
+    """A Markdown table whose first column is text and the others numbers."""
     lines = [
         f"|{' |'.join(f' {head}'.rstrip() for head in heads)} |",
         "|---|" + "---:|" * (len(heads) - 1),

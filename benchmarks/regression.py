@@ -1,13 +1,11 @@
-"""Whether rlkit became slower: its PPO beside a plain one in one file (`drivers/reference_ppo.py`),
-release by release.
+"""Checks that rlkit has not become slower than a plain PPO (`drivers/reference_ppo.py`).
 
     python benchmarks/regression.py [--rounds 5] [--record VERSION]
 
-Needs no peers. Both train in turns on the tasks below; the ratio of their speeds is held against
-the one that was recorded for the last release in benchmarks/releases.json. Ratios travel from
-machine to machine better than seconds, yet not perfectly: a record names its machine. The exit
-status is 1 where a ratio lies more than a tenth below the last one. `--record 0.2.0` adds this run
-to the file.
+Needs no peers. Both train alternately on the tasks below; the ratio of their speeds is compared
+with the one recorded for the last release in benchmarks/releases.json. Ratios transfer between
+machines better than seconds, but not perfectly: a record includes its machine. The exit status is 1
+if a ratio is more than a tenth below the last one. `--record 0.2.0` adds this run to the file.
 """
 
 import argparse
@@ -35,7 +33,7 @@ def main() -> int:
     releases: list[dict[str, Any]] = json.loads(RELEASES.read_text()) if RELEASES.exists() else []
     if any(release["version"] == args.record for release in releases):
         parser.error(
-            f"{args.record} is recorded already; records stay as they are, choose a new version"
+            f"{args.record} is already recorded; choose a new version (records are never replaced)"
         )
     runners = [contender for contender in contenders() if contender.name in ("rlkit", "reference")]
     rows, ratios, slower = [], {}, False
@@ -44,14 +42,14 @@ def main() -> int:
         own, reference = measure(task, runners, args.rounds, [])
         if own["error"] or reference["error"]:
             raise SystemExit(f"{task}: {own['error'] or reference['error']}")
-        found = [speeds(record, "env_steps") for record in (own, reference)]
-        ratios[task] = round(statistics.median(found[0]) / statistics.median(found[1]), 3)
+        measured = [speeds(record, "env_steps") for record in (own, reference)]
+        ratios[task] = round(statistics.median(measured[0]) / statistics.median(measured[1]), 3)
         before = last["ratios"].get(task) if last else None
         slower |= before is not None and ratios[task] < TOLERANCE * before
         rows.append(
             [
                 task,
-                *map(with_spread, found),
+                *map(with_spread, measured),
                 f"{ratios[task]:.2f}",
                 f"{before:.2f}" if before else "",
             ]

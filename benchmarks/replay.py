@@ -1,16 +1,15 @@
-"""What the replay memory costs: writing one transition and sampling a batch, in a compiled loop,
-beside an update of SAC.
+"""The cost of the replay memory (writing and sampling) compared with a SAC update.
 
     python benchmarks/replay.py [--capacities 10000 1000000] [--rounds 5]
 
-Transitions and networks are those of SAC on HalfCheetah, the memories full. Prints a Markdown table
-and writes the raw record to benchmarks/results/. Every program takes its state over (donated
-buffers), runs `--iterations` of a scan, and is warmed up once; the programs take turns, and medians
-over the rounds are shown.
+Transitions and networks are those of SAC on HalfCheetah, and the memories are full. Prints a
+Markdown table and writes the raw record to benchmarks/results/. Every program donates its state,
+runs `--iterations` of a scan, and is warmed up once; the programs alternate, and medians over the
+rounds are shown.
 
-"write and sample" does both in each iteration, as training does; "sample" alone reads a memory that
-nobody writes, where the compiler may move work out of the loop. "update" is one update of all
-networks and targets from a batch that is there already.
+"write and sample" does both in each iteration, as training does. "sample" alone reads a memory that
+is never written, so the compiler may move work out of the loop. "update" is one update of all
+networks and targets from a given batch.
 """
 
 import argparse
@@ -41,7 +40,7 @@ HIDDEN = (256, 256)
 
 @dataclasses.dataclass(kw_only=True)
 class Loop:
-    """A compiled loop over a state that it takes over, and the seconds that each execution took."""
+    """A compiled loop over a donated state, and the seconds of each execution."""
 
     program: Callable[[Any], Any]
     state: Any
@@ -57,13 +56,14 @@ class Loop:
 
     @property
     def microseconds(self) -> float:
-        """Of one iteration, median."""
+        """Median per iteration."""
         return statistics.median(self.seconds) / self.iterations * 1e6
 
 
 def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iterations: int) -> Loop:
-    """`step(state, key)` over and over; what it returns beside the state is added up, so that none
-    of it is left out.
+    """Compiles a loop over `step(state, key)`.
+
+    All results other than the state are summed, so that nothing is optimized away.
     """
 
     def scan(carry: Any) -> Any:
@@ -72,10 +72,10 @@ def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iteratio
 
         def one(carry: Any, key: jax.Array) -> tuple[Any, None]:
             state, total = carry
-            state, found = step(state, key)
+            state, outputs = step(state, key)
             return (
                 state,
-                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(found)),
+                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(outputs)),
             ), None
 
         (state, total), _ = jax.lax.scan(
@@ -91,7 +91,7 @@ def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iteratio
 
 
 def transitions(key: jax.Array, shape: tuple[int, ...]) -> Transition:
-    """Random ones [*shape, ...]; one in a thousand is the last of its episode."""
+    """Random transitions [*shape, ...]; one in a thousand ends its episode."""
     keys = jax.random.split(key, 4)
     return Transition(
         obs=jax.random.normal(keys[0], (*shape, *OBSERVATIONS.shape)),
@@ -123,7 +123,7 @@ def full_memory(buffer: ReplayBuffer) -> Any:
 
 
 def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
-    """A loop for each use of the memory."""
+    """One loop for each use of the memory."""
     buffer = algorithm(capacity).replay_buffer
 
     def write(memory: Any, key: jax.Array) -> tuple[Any, Any]:
@@ -142,7 +142,7 @@ def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
 
 
 def update_loop(iterations: int) -> Loop:
-    """One gradient step of critics, actor and temperature, and of the targets."""
+    """One gradient step of critics, actor and temperature, with the target update."""
     agent = rlkit.soft_actor_critic(
         OBSERVATIONS, ACTIONS, rlkit.SoftActorCriticConfig(hidden_sizes=HIDDEN)
     )
@@ -161,45 +161,50 @@ def update_loop(iterations: int) -> Loop:
     )
 
 
-def table(update: Loop, found: dict[int, dict[str, Loop]]) -> str:
-    """µs of one iteration, and what writing and sampling take beside an update."""
-    names = list(next(iter(found.values())))
+def table(update: Loop, memories: dict[int, dict[str, Loop]]) -> str:
+    """µs per iteration, and the share of writing and sampling in an update."""
+    names = list(next(iter(memories.values())))
     lines = [
-        f"One update of SAC: {update.microseconds:,.0f} µs.",
+        f"One SAC update: {update.microseconds:,.0f} µs.",
         "",
         f"| capacity | {' | '.join(f'{name}, µs' for name in names)} | share of an update |",
         "|---:|" + "---:|" * (len(names) + 1),
     ]
-    for capacity, loops in found.items():
+    for capacity, loops in memories.items():
         times = " | ".join(f"{loops[name].microseconds:,.1f}" for name in names)
         share = loops["write and sample"].microseconds / update.microseconds
         lines.append(f"| {capacity:,} | {times} | {share:.1%} |")
-    first, last = min(found), max(found)
+    first, last = min(memories), max(memories)
     ratios = " | ".join(
-        f"{found[last][name].microseconds / found[first][name].microseconds:.2f}" for name in names
+        f"{memories[last][name].microseconds / memories[first][name].microseconds:.2f}"
+        for name in names
     )
     return "\n".join([*lines, f"| {last:,} ÷ {first:,} | {ratios} | |"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="What the replay memory costs beside an update of SAC."
+        description="What the replay memory costs compared with a SAC update."
     )
     parser.add_argument(
         "--capacities", type=int, nargs="+", default=[10_000, 1_000_000], help="transitions"
     )
-    add_rounds(parser, "timed executions of each loop")
-    parser.add_argument("--iterations", type=int, default=2000, help="of a loop over the memory")
-    parser.add_argument("--updates", type=int, default=500, help="of the loop over updates")
+    add_rounds(parser, "timed executions per loop")
+    parser.add_argument(
+        "--iterations", type=int, default=2000, help="iterations of a loop over the memory"
+    )
+    parser.add_argument(
+        "--updates", type=int, default=500, help="iterations of the loop over updates"
+    )
     add_output(parser)
     args = parser.parse_args()
     if too_small := [capacity for capacity in args.capacities if capacity < FILL_ROWS]:
-        parser.error(f"--capacities {too_small[0]} is too small; give {FILL_ROWS} or more")
+        parser.error(f"--capacities {too_small[0]} is too small; use at least {FILL_ROWS}")
 
     when = now()
     update = update_loop(args.updates)
-    found = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
-    loops = [update, *(item for loops in found.values() for item in loops.values())]
+    memories = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
+    loops = [update, *(item for loops in memories.values() for item in loops.values())]
     for item in loops:
         item.run(timed=False)
     for index in range(args.rounds):
@@ -208,7 +213,7 @@ def main() -> int:
         for item in loops[first:] + loops[:first]:
             item.run()
 
-    print(table(update, found))
+    print(table(update, memories))
     settings = {
         "batch_size": BATCH_SIZE,
         "hidden": HIDDEN,
@@ -226,7 +231,7 @@ def main() -> int:
         update_seconds=update.seconds,
         memory_seconds={
             capacity: {name: item.seconds for name, item in loops.items()}
-            for capacity, loops in found.items()
+            for capacity, loops in memories.items()
         },
     )
     return 0

@@ -1,12 +1,10 @@
-"""What rlkit's drivers share: its parts for a task, and a Trainer that does nothing beside
-training.
-"""
+"""Shared by rlkit's drivers: the components for a task, and a bare Trainer."""
 
 import math
 
 import rlkit
 
-# rlkit imports its parts, and they the libraries, when they are first used.
+# rlkit imports its modules, and they their libraries, on first use.
 IMPORTS = (
     "distrax",
     "gymnax",
@@ -25,7 +23,7 @@ OUTER_ITERATIONS = 10
 
 
 def outer_iterations_of(task):
-    """How many outer iterations the whole task is: ten, where that divides its updates."""
+    """Number of outer iterations for the whole task: ten, if that divides its updates."""
     return math.gcd(task.num_updates, OUTER_ITERATIONS)
 
 
@@ -37,9 +35,7 @@ def parts(task):
 
 
 def bare_trainer(task, env, agent, algorithm, *, outer_iterations=1, **settings):
-    """A `Trainer` whose outer iterations are together the whole task, without evaluation, logs and
-    checkpoints.
-    """
+    """A `Trainer` that runs the whole task without evaluation, logs and checkpoints."""
     config = rlkit.TrainerConfig(
         num_checkpoints=outer_iterations,
         epochs_per_checkpoint=task.num_updates // outer_iterations,
@@ -51,7 +47,7 @@ def bare_trainer(task, env, agent, algorithm, *, outer_iterations=1, **settings)
 
 
 def mean_return_of(return_sum, episodes):
-    """Of all seeds, None where no episode ended."""
+    """Mean return over all seeds; None if no episode ended."""
     return float(return_sum.sum() / episodes.sum()) if episodes.sum() else None
 
 

@@ -1,14 +1,13 @@
-"""How long a run takes to begin: imports, then tracing and compiling, with an empty compilation
-cache and with a full one.
+"""How long a run takes to start, with an empty and with a full compilation cache.
 
     RLKIT_PEERS=<directory> python benchmarks/startup.py [TASK] [--rounds 5]
 
-Every measurement is a new process that trains for ten updates. Contenders take turns; in each round
-a contender runs twice with a cache directory of its own, which is empty the first time ("cold") and
-holds its programs the second ("warm"). What counts is the whole training run as one program;
-`rlkit-trainer` is no such program but what passes until a `Trainer` is made, has compiled its
-functions one by one and trained for the first of the ten updates. Prints a Markdown table and
-writes the raw record to benchmarks/results/.
+Every measurement is a new process that imports, traces, compiles and trains for ten updates.
+Contenders alternate; in each round a contender runs twice with its own cache directory, which is
+empty the first time ("cold") and holds its programs the second time ("warm"). The whole training
+run is one program, except for `rlkit-trainer`, which counts the time until a `Trainer` has been
+created, has compiled its functions one by one and has trained for the first of the ten updates.
+Prints a Markdown table and writes the raw record to benchmarks/results/.
 """
 
 import argparse
@@ -25,7 +24,7 @@ NUM_UPDATES = 10
 
 
 def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
-    """Seconds of one new process: imports, trace + compile, and the ten updates."""
+    """Seconds of one new process: imports, trace + compile, and ten updates."""
     driver = Driver(contender, task, ["--num-updates", str(NUM_UPDATES)], cache)
     result = driver.finish()
     if result is None:
@@ -38,15 +37,15 @@ def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
     }
 
 
-def table(task: str, found: dict[str, list[dict[str, dict[str, float]]]]) -> str:
-    """Seconds, medians with least and greatest."""
+def table(task: str, times: dict[str, list[dict[str, dict[str, float]]]]) -> str:
+    """Seconds: median with minimum and maximum."""
 
     def median(name: str, cache: str) -> float:
-        return statistics.median(round_[cache]["compile"] for round_ in found[name])
+        return statistics.median(round_[cache]["compile"] for round_ in times[name])
 
-    peers = [name for name in found if name not in OURS]
+    peers = [name for name in times if name not in OURS]
     rows = []
-    for name, rounds in found.items():
+    for name, rounds in times.items():
         cells = [
             with_spread([round_[cache][part] for round_ in rounds], 1)
             for cache, part in COLUMNS.values()
@@ -96,19 +95,19 @@ def main() -> None:
     args = parser.parse_args()
     kind, when = TASKS[args.task].kind, now()
     runners = [item for item in contenders() if kind in item.drivers]
-    found: dict[str, list[Any]] = {contender.name: [] for contender in runners}
+    times: dict[str, list[Any]] = {contender.name: [] for contender in runners}
     for index in range(args.rounds):
         first = index % len(runners)
         for contender in runners[first:] + runners[:first]:
             with tempfile.TemporaryDirectory() as cache:
-                found[contender.name].append(
+                times[contender.name].append(
                     {name: start(contender, args.task, cache) for name in ("cold", "warm")}
                 )
             print(
-                f"round {index + 1}, {contender.name}: {found[contender.name][-1]}", file=sys.stderr
+                f"round {index + 1}, {contender.name}: {times[contender.name][-1]}", file=sys.stderr
             )
-    print(table(args.task, found))
-    write("startup", when, args.output, task=args.task, num_updates=NUM_UPDATES, seconds=found)
+    print(table(args.task, times))
+    write("startup", when, args.output, task=args.task, num_updates=NUM_UPDATES, seconds=times)
 
 
 if __name__ == "__main__":

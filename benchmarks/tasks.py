@@ -1,5 +1,6 @@
-"""The tasks: hyper-parameters that every contender runs with. Plain data, importable in every
-contender's environment.
+"""The tasks: hyperparameters that every contender uses.
+
+Plain data, importable in every contender's environment.
 """
 
 import dataclasses
@@ -8,17 +9,15 @@ from typing import ClassVar, Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOTask:
-    """PPO: separate actor and critic networks, Adam, a learning rate that falls linearly
-    to zero.
-    """
+    """PPO: separate actor and critic networks, Adam, learning rate decayed linearly to zero."""
 
     suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
-    """The id, without the suite."""
+    """Environment id without the suite."""
     num_envs: int
     num_steps: int
     num_updates: int
-    """Rollouts; a few seconds' worth, so what a task ends with is no statement about learning."""
+    """Number of rollouts, for a few seconds; final returns say nothing about learning."""
     num_minibatches: int
     learning_rate: float
     activation: str = "tanh"
@@ -32,13 +31,11 @@ class PPOTask:
     value_coef: float = 0.5
     max_grad_norm: float = 0.5
     num_seeds: int = 1
-    """Runs side by side in one program; everything else is of one of them."""
+    """Parallel seeds in one program; all other numbers are per seed."""
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What a contender needs a driver for: algorithm, suite, and "seeds" where there are
-        several.
-        """
+        """What a driver must support: algorithm, suite, and "seeds" if there are several."""
         return ("ppo", self.suite, "seeds") if self.num_seeds > 1 else ("ppo", self.suite)
 
     @property
@@ -57,37 +54,36 @@ class PPOTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OffPolicyTask:
-    """SAC or DQN: one gradient step after each step of the environments, Adam, a constant learning
-    rate.
+    """SAC or DQN: one gradient step per step of the environments, Adam, constant learning rate.
 
-    SAC learns its temperature from 1 on, for an entropy of minus the number of action dimensions.
-    DQN is not double, with the squared error.
+    SAC learns its temperature, starting at 1, for a target entropy of minus the number of action
+    dimensions. DQN is not double and uses the squared error.
     """
 
     algorithm: Literal["sac", "dqn"]
     suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
-    """The id, without the suite."""
+    """Environment id without the suite."""
     num_envs: int = 1
     num_updates: int
-    """Gradient steps; a few seconds' worth, as for PPO."""
+    """Gradient steps, for a few seconds, as for PPO."""
     prefill_steps: int = 1000
     """Environment steps before learning, over all environments."""
     capacity: int
-    """Transitions in the replay memory, over all environments."""
+    """Capacity of the replay memory in transitions, over all environments."""
     batch_size: int = 256
     learning_rate: float = 3e-4
     activation: str = "relu"
     hidden: tuple[int, ...] = (256, 256)
     gamma: float = 0.99
     tau: float = 0.005
-    """SAC: share of the way to the critics that their targets go after every gradient step."""
+    """SAC: Polyak step of the target critics after every gradient step."""
     target_period: int = 500
-    """DQN: environment steps from one copy of the network for the targets to the next."""
+    """DQN: environment steps between two copies of the network to the target network."""
     epsilon_start: float = 1.0
     epsilon_end: float = 0.05
     exploration_fraction: float = 0.5
-    """DQN: share of the run, prefill included, over which epsilon falls linearly."""
+    """DQN: fraction of the run, prefill included, over which epsilon falls linearly."""
     num_seeds: ClassVar[int] = 1
 
     @property
@@ -97,7 +93,7 @@ class OffPolicyTask:
 
     @property
     def env_steps(self) -> int:
-        """While learning: the prefill is not counted."""
+        """Environment steps while learning, without the prefill."""
         return self.num_envs * self.num_updates
 
     @property
@@ -159,7 +155,7 @@ TASKS: dict[str, Task] = {
     "sac-pendulum": OffPolicyTask(
         algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=20_000
     ),
-    # What a memory of the usual size costs, little of it in use.
+    # The cost of a memory of the usual size, mostly unused.
     "sac-pendulum-1m": OffPolicyTask(
         algorithm="sac", env="Pendulum-v1", num_updates=3000, capacity=1_000_000
     ),

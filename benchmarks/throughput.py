@@ -1,9 +1,9 @@
-"""Training throughput of rlkit beside its peers: same tasks, same machine, in turns.
+"""Training throughput of rlkit and its peers: same tasks, same machine, alternating runs.
 
     RLKIT_PEERS=<directory> python benchmarks/throughput.py [TASK ...] [--rounds 5]
 
-Prints a Markdown table for each task and writes the raw record to benchmarks/results/. README.md
-says how to set up the peers.
+Prints a Markdown table per task and writes the raw record to benchmarks/results/. README.md
+explains how to set up the peers.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from records import HERE, add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
-OURS = ("rlkit", "rlkit-trainer", "rlkit-overlap", "reference")  # everybody else is a peer
+OURS = ("rlkit", "rlkit-trainer", "rlkit-overlap", "reference")  # all others are peers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,11 @@ class Contender:
     name: str
     python: Path
     drivers: dict[tuple[str, ...], str]
-    """A driver for each `kind` of tasks that it has one for."""
+    """The driver for each `kind` of task that the contender supports."""
     paths: dict[str, Path] = dataclasses.field(default_factory=dict)
-    """What it reads from the environment and has to exist."""
+    """Environment variables that must name existing paths."""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
-    """What else is set in its environment."""
+    """Additional environment variables."""
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -50,7 +50,7 @@ class Contender:
 
 
 def contenders() -> Iterator[Contender]:
-    """rlkit in the interpreter that runs this, and the peers found through RLKIT_PEERS."""
+    """rlkit in this interpreter, and the peers found through RLKIT_PEERS."""
     own = {
         ("ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
@@ -59,13 +59,13 @@ def contenders() -> Iterator[Contender]:
         ("dqn", "gymnax"): "rlkit_fit.py",
         ("sac", "gymnasium"): "rlkit_host_sac.py",
     }
-    beside = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
+    overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
     single = dict.fromkeys(
         [("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py"
     )
     yield Contender(name="rlkit-trainer", python=Path(sys.executable), drivers=single)
-    yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=beside)
+    yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=overlap)
     yield Contender(
         name="reference",
         python=Path(sys.executable),
@@ -86,7 +86,7 @@ def contenders() -> Iterator[Contender]:
         Contender(
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
-            # Several seeds of its PPO hang: batched QR factorisations within one program.
+            # Several parallel seeds of its PPO hang: batched QR factorizations in one program.
             drivers={("ppo", "gymnax"): "purejaxrl_ppo.py", ("dqn", "gymnax"): "purejaxrl_dqn.py"},
             paths={"PUREJAXRL_PATH": home / "src/purejaxrl"},
         ),
@@ -121,10 +121,9 @@ def contenders() -> Iterator[Contender]:
 
 
 class Driver:
-    """A contender's process on one task; see common.py for what it answers. `error` holds why it
-    stopped answering.
+    """A contender's process on one task (see common.py). `error` holds why it stopped answering.
 
-    Programs that it compiles are kept in the directory `cache`, or nowhere.
+    The directory `cache` keeps its compiled programs, if given.
     """
 
     def __init__(
@@ -163,9 +162,7 @@ class Driver:
         self._expect("READY")
 
     def run(self) -> dict[str, float] | None:
-        """One timed execution, and which share of the machine's CPU time went to other processes
-        meanwhile.
-        """
+        """One timed execution, with the share of the machine's CPU time used by other processes."""
         if self.error:
             return None
         before = _cpu_seconds(self._process.pid)
@@ -194,13 +191,13 @@ class Driver:
         return result
 
     def _send(self, line: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the answer that does not come tells
+        with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
     def _expect(self, kind: str) -> Any:
-        """The value of the next line that starts with `kind`; None, with `error` set, if the
-        process ends or hangs first.
+        """The value of the next line that starts with `kind`; if there is none, None and an
+        `error`.
         """
         watchdog = threading.Timer(TIMEOUT_SECONDS, self._process.kill)
         watchdog.start()
@@ -218,14 +215,14 @@ class Driver:
 
 
 def _without_paths(text: str) -> str:
-    """`text` fit for a record that others read."""
+    """`text` without local paths, for the record."""
     return text.replace(os.environ.get("RLKIT_PEERS") or "\0", "$RLKIT_PEERS").replace(
         str(HERE.parent), "."
     )
 
 
 def _cpu_seconds(pid: int) -> tuple[float, float]:
-    """CPU time used so far by the whole machine, and by process `pid`."""
+    """CPU time used so far by the whole machine and by process `pid`."""
     machine = psutil.cpu_times()
     own = psutil.Process(pid).cpu_times()
     return (
@@ -240,9 +237,7 @@ def _cpu_seconds(pid: int) -> tuple[float, float]:
 def measure(
     task: str, runners: list[Contender], rounds: int, arguments: list[str]
 ) -> list[dict[str, Any]]:
-    """Compiles every contender, one after the other, then lets them run in turns, another one first
-    in each round.
-    """
+    """Compiles all contenders, then alternates them, starting with another one each round."""
     drivers = []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
@@ -264,9 +259,7 @@ def measure(
 
 
 def speeds(record: dict[str, Any], counted: str) -> list[float]:
-    """`counted`, "env_steps" or "gradient_steps", per second of each repeat; empty if the contender
-    failed.
-    """
+    """`counted` ("env_steps" or "gradient_steps") per second of each repeat; empty if it failed."""
     if record["error"]:
         return []
     return [
@@ -275,9 +268,7 @@ def speeds(record: dict[str, Any], counted: str) -> list[float]:
 
 
 def table(task: str, records: list[dict[str, Any]]) -> str:
-    """Of environment steps; off policy of gradient steps, with the environment steps
-    beside them.
-    """
+    """Rates in environment steps; off policy in gradient steps, with the environment steps."""
     off_policy = isinstance(TASKS[task], OffPolicyTask)
     counted = "gradient_steps" if off_policy else "env_steps"
     medians = {
@@ -310,12 +301,12 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
 
 def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[str]:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
-    found = speeds(record, counted)
-    median = statistics.median(found)
+    rates = speeds(record, counted)
+    median = statistics.median(rates)
     return [
         record["contender"],
         f"{median:,.0f}",
-        f"{min(found):,.0f}–{max(found):,.0f}",
+        f"{min(rates):,.0f}–{max(rates):,.0f}",
         *(
             [f"{statistics.median(speeds(record, 'env_steps')):,.0f}"]
             if counted == "gradient_steps"
@@ -334,18 +325,18 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Training throughput of rlkit beside its peers.")
+    parser = argparse.ArgumentParser(description="Training throughput of rlkit and its peers.")
     parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named"
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
     )
     add_rounds(parser)
     names = "rlkit, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
-    parser.add_argument("--num-updates", type=int, help="instead of the tasks' own")
+    parser.add_argument("--num-updates", type=int, help="instead of the tasks' own settings")
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
-        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
+        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
     chosen = [
         contender for contender in contenders() if not args.only or contender.name in args.only
     ]
@@ -353,11 +344,11 @@ def main() -> int:
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
         for task in args.tasks or TASKS
     }
-    runners = {task: found for task, found in able.items() if found}
+    runners = {task: able[task] for task in able if able[task]}
     for task in (task for task in able if task not in runners):
         print(f"{task} skipped: no contender for {' on '.join(TASKS[task].kind)}", file=sys.stderr)
     if not runners:
-        parser.error("nothing to run; see the lines above and --only")
+        parser.error("nothing to run; see the lines above, and check --only")
     arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []
 
     when = now()

@@ -1,6 +1,6 @@
-"""rlkit: reinforcement learning in JAX, on jittable and host environments alike.
+"""rlkit: reinforcement learning in JAX, with jittable and host environments.
 
-Names are imported when first used, so that `import rlkit` costs nothing; `__init__.pyi` lists them.
+Names are imported when first used, so that `import rlkit` is cheap; `__init__.pyi` lists them.
 """
 
 import lazy_loader

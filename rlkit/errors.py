@@ -1,7 +1,7 @@
-"""One family of errors, each saying what was wrong, what was given and what to type instead.
+"""rlkit's exceptions; each message says what was wrong, what was given, and what to type instead.
 
-Every error that rlkit raises on purpose derives from `RlkitError`, so the command line can show its
-message alone (exit code 2) and keep tracebacks for bugs.
+Every error that rlkit raises deliberately derives from `RlkitError`, so the command line can print
+just the message (exit code 2) and keep tracebacks for bugs.
 """
 
 import difflib
@@ -9,31 +9,31 @@ from collections.abc import Iterable
 
 
 class RlkitError(Exception):
-    """Base of all errors that rlkit raises on purpose."""
+    """Base class of all errors that rlkit raises deliberately."""
 
 
 class ConfigError(RlkitError, ValueError):
-    """A setting that cannot work: wrong type, out of range, or at odds with another one."""
+    """An invalid setting: wrong type, out of range, or in conflict with another one."""
 
 
 class UnknownNameError(ConfigError):
-    """A name that no registry holds."""
+    """A name that is in no registry."""
 
 
 class SpaceError(ConfigError):
-    """An observation or action space that the chosen part cannot handle."""
+    """An observation or action space that a component cannot handle."""
 
 
 class EnvContractError(RlkitError):
-    """An environment that breaks the contract of `rlkit.envs`."""
+    """An environment that violates the contract of `rlkit.envs`."""
 
 
 class EnvFailedError(RlkitError):
-    """An environment on the host raised, died, hung, or returned what is no number."""
+    """A host environment raised, died, hung, or returned NaN or infinity."""
 
 
 class CheckpointError(RlkitError):
-    """A checkpoint that is missing, damaged, or belongs to something else."""
+    """A checkpoint that is missing, damaged, or does not match."""
 
 
 class RunDirectoryError(RlkitError):
@@ -44,22 +44,20 @@ class NonFiniteError(RlkitError):
     """Training produced NaN or infinite losses or gradients."""
 
 
-def require(
-    condition: bool, problem: str, cure: str, error: type[RlkitError] = ConfigError
-) -> None:
-    """Raises `error` with one line, `problem`; `cure`, unless `condition` holds.
+def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = ConfigError) -> None:
+    """Raises `error` with the message "`problem`; `fix`" unless `condition` holds.
 
-    For checks made in Python before anything compiles: `condition` must be a plain bool, never a
-    traced array.
+    For checks in Python before anything compiles: `condition` must be a plain bool, never a traced
+    array.
     """
     if not condition:
-        raise error(f"{problem}; {cure}")
+        raise error(f"{problem}; {fix}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A cure for an unknown `name`: the nearest of the `known` names, else all of them.
+    """A hint for an unknown `name`: the nearest of the `known` names, or else all of them.
 
-    Matching ignores case and also looks at the part behind the suite, so that `CartPole-v1` finds
+    Matching ignores case and also compares the part after the suite, so that `CartPole-v1` finds
     `gymnax/CartPole-v1`.
     """
     known = sorted(known)

@@ -1,4 +1,4 @@
-"""Functions by name, imported when they are used."""
+"""Functions given by name, imported when they are used."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def resolve(target: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The function that `module:name` stands for; a function stands for itself."""
+    """The function named `module:name`; functions are returned unchanged."""
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")

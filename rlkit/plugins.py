@@ -1,6 +1,4 @@
-"""What installed packages add to the registries, by entry points. Nothing is imported to list them,
-and no JAX here.
-"""
+"""Registry entries from the entry points of installed packages. Listing them imports nothing."""
 
 import importlib.metadata
 from typing import Any, TypeVar
@@ -12,17 +10,17 @@ R = TypeVar("R")
 
 
 def entry_points(group: str) -> dict[str, list[EntryPoint]]:
-    """The entry points of installed packages, by name; several where packages claim the same."""
-    found: dict[str, list[EntryPoint]] = {}
+    """The entry points of installed packages by name; several if packages claim the same name."""
+    plugins: dict[str, list[EntryPoint]] = {}
     for plugin in importlib.metadata.entry_points(group=group):
-        found.setdefault(plugin.name, []).append(plugin)
-    return found
+        plugins.setdefault(plugin.name, []).append(plugin)
+    return plugins
 
 
 def load_only(claims: list[EntryPoint], kind: str) -> Any:
-    """What the one entry point stands for; `kind` is for messages.
+    """Loads the only entry point of a name; `kind` is used in messages.
 
-    Raises `ConfigError` if several packages claim the name, or theirs does not load.
+    Raises `ConfigError` if several packages claim the name, or if loading fails.
     """
     plugin = claims[0]
     packages = ", ".join(package(claim) for claim in claims)
@@ -37,28 +35,26 @@ def load_only(claims: list[EntryPoint], kind: str) -> Any:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{kind} {plugin.name!r} of {package(plugin)} ({plugin.value}) does not load: "
-            f"{type(error).__name__}: {error}; repair, upgrade or uninstall that package"
+            f"{kind} {plugin.name!r} of {package(plugin)} ({plugin.value}) cannot be loaded:"
+            f" {type(error).__name__}: {error}; repair, upgrade or uninstall that package"
         ) from error
 
 
 def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: type[R]) -> R:
-    """The row of a registry: one of `rows`, or the `row_type` that an entry point of `group` stands
-    for.
+    """The row called `name`, from `rows` or from an entry point of `group` to a `row_type`.
 
-    Raises `UnknownNameError`, or `ConfigError` for a package that is broken or claims a name of
-    `rows` for another row than the one there: only where that name is asked for, so that such a
-    package leaves all other names alone.
+    Raises `UnknownNameError`, or `ConfigError` if its package is broken or claims a name that
+    another row has. Such packages do not affect other names.
     """
     claims = entry_points(group).get(name)
     if name in rows:
         if (
             claims and load_only(claims, kind) != rows[name]
-        ):  # a package may register its row when it is imported as well
+        ):  # importing a package may also register its row
             raise ConfigError(
-                f"{kind} {name!r} is registered already, but {package(claims[0])}"
-                f" ({claims[0].value}) claims the name too; uninstall that package, or let its"
-                " entry point have another name"
+                f"{kind} {name!r} is already registered, but {package(claims[0])}"
+                f" ({claims[0].value}) claims the name too; uninstall that package, or rename its"
+                " entry point"
             )
         return rows[name]
     if not claims:
@@ -67,18 +63,19 @@ def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: typ
     row = load_only(claims, kind)
     require(
         isinstance(row, row_type),
-        f"{kind} {name!r} of {package(claims[0])} ({claims[0].value}) is a {type(row).__name__}",
-        f"let the entry point name an rlkit {row_type.__name__}",
+        f"{kind} {name!r} of {package(claims[0])} ({claims[0].value}) is of type"
+        f" {type(row).__name__}, not an rlkit {row_type.__name__}",
+        f"point the entry point to an rlkit {row_type.__name__}",
     )
     return row
 
 
 def summaries(rows: dict[str, Any], group: str) -> dict[str, str]:
-    """Names and summaries of all rows; of those in packages, which are not loaded, the package."""
+    """Names and summaries of all rows; for packages, which are not loaded, the package's name."""
     others = {name: f"of {package(claims[0])}" for name, claims in entry_points(group).items()}
     return others | {name: row.summary for name, row in rows.items()}
 
 
 def package(plugin: EntryPoint) -> str:
-    """The package that an entry point comes from, for messages."""
+    """The package of an entry point, for messages."""
     return f"package {plugin.dist.name!r}" if plugin.dist is not None else "an unnamed package"

@@ -1,4 +1,4 @@
-"""What algorithms need to know of gymnasium spaces, and sampling from them with JAX keys."""
+"""Checks, shapes and dtypes of gymnasium spaces, and sampling with JAX keys."""
 
 from typing import Any
 
@@ -15,13 +15,14 @@ ACTION_SPACES = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
 
 
 def check_action_space(space: Space) -> None:
-    """Raises `SpaceError` unless agents can act in `space`: Discrete, flat MultiDiscrete, or a
-    float Box with low < high.
+    """Raises `SpaceError` unless agents support the action space.
+
+    Supported are Discrete, flat MultiDiscrete, and float Box with low < high.
     """
     if not isinstance(space, ACTION_SPACES):
         raise SpaceError(
-            f"action space {space} is not supported; use Discrete, MultiDiscrete or Box (wrap the"
-            " environment)"
+            f"action space {space} is not supported; use Discrete, MultiDiscrete or Box (with a"
+            " wrapper)"
         )
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
         raise SpaceError(
@@ -35,14 +36,13 @@ def check_action_space(space: Space) -> None:
                 " floats"
             )
         if not np.all(space.low < space.high):
-            raise SpaceError(
-                f"action space {space} needs low < high everywhere; correct its bounds"
-            )
+            raise SpaceError(f"action space {space} needs low < high everywhere; fix its bounds")
 
 
 def check_observation_space(space: Space, path: str = "observation space") -> None:
-    """Raises `SpaceError` unless networks can read `space`: Box, Discrete, MultiDiscrete,
-    MultiBinary, or Dict/Tuple of them.
+    """Raises `SpaceError` unless networks support the observation space.
+
+    Supported are Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them.
     """
     if isinstance(space, spaces.Dict):
         for name, part in space.spaces.items():
@@ -60,7 +60,7 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
 
 
 def map_space(function: Any, space: Space) -> Any:
-    """The pytree of `function(leaf_space)` with the structure that observations of `space` have."""
+    """Maps `function` over the leaf spaces, in the pytree structure of an observation."""
     if isinstance(space, spaces.Dict):
         return {name: map_space(function, part) for name, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -69,28 +69,22 @@ def map_space(function: Any, space: Space) -> Any:
 
 
 def leaves(space: Space) -> list[Space]:
-    """The leaf spaces, in the order in which `jax.tree.leaves` lists the arrays of an
-    observation.
-    """
+    """The leaf spaces, in the order of `jax.tree.leaves` of an observation."""
     return jax.tree.leaves(map_space(lambda leaf: leaf, space))
 
 
 def example(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
-    """Zeros shaped and typed like a batch of elements of `space`, in the types that JAX computes
-    with.
-    """
+    """Zeros with the shape of elements of `space`, in JAX's dtypes."""
     return map_space(lambda leaf: jnp.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)
 
 
 def abstract(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
-    """Shapes and dtypes of `example`; computes nothing."""
+    """Shapes and dtypes of `example`, without computing anything."""
     return jax.eval_shape(lambda: example(space, batch_shape))
 
 
 def jax_dtype(space: Space) -> np.dtype[Any]:
-    """The dtype of the elements of `space` on the device: 64-bit types become 32-bit ones, all
-    others stay.
-    """
+    """The dtype of the elements of `space` on the device: 64-bit dtypes become 32-bit."""
     return jax.dtypes.canonicalize_dtype(space.dtype or np.float32)
 
 
@@ -100,7 +94,7 @@ def is_image(space: Space) -> bool:
 
 
 def bounds(space: Space) -> tuple[Any, Any]:
-    """Lowest and highest element of a leaf space, both included."""
+    """Lowest and highest element of a leaf space, inclusive."""
     if isinstance(space, spaces.Box):
         return space.low, space.high
     if isinstance(space, spaces.Discrete):
@@ -111,13 +105,14 @@ def bounds(space: Space) -> tuple[Any, Any]:
 
 
 def clip(space: Space, action: Array) -> Array:
-    """Actions [N, ...] kept within the bounds of a Box; those of other spaces as they are."""
+    """Actions [N, ...] clipped to the bounds of a Box; unchanged for other spaces."""
     return jnp.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
 
 
 def sample(space: Space, key: Array, num: int) -> Array:
-    """`num` uniformly random actions [num, ...]; the key is consumed. Unbounded Box dimensions are
-    drawn from a standard normal.
+    """`num` uniformly random actions [num, ...]. Consumes the key.
+
+    Unbounded Box dimensions are drawn from a standard normal.
     """
     if isinstance(space, spaces.Discrete):
         return jax.random.randint(key, (num,), int(space.start), int(space.start + space.n))

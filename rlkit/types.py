@@ -1,7 +1,7 @@
-"""The nouns of rlkit: frozen, keyword-only pytrees.
+"""The data types of rlkit: frozen, keyword-only pytrees.
 
 Axis letters used everywhere: T time, N environments, M minibatch, K iterations, S seeds, D devices.
-With several seeds every leaf has a leading axis S.
+With parallel seeds every leaf has a leading axis S.
 """
 
 from typing import Any
@@ -14,36 +14,37 @@ from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import RunningStats
 
 PyTree = Any
-Obs = PyTree  # observations may be any pytree of arrays [N, ...]
+Obs = PyTree  # any pytree of arrays [N, ...]
 Action = Array  # [N, ...]
 Params = PyTree
-Carry = PyTree  # recurrent state of an agent, () for feed-forward agents
+Carry = PyTree  # recurrent state of an agent, () for feedforward agents
 EnvState = PyTree
-# what the replay buffer or batch builder keeps between iterations, () for on-policy algorithms
+# memory of the replay buffer or batch builder, () for on-policy algorithms
 Memory = PyTree
 Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
 
 
 class TimeStep(struct.PyTreeNode, kw_only=True):
-    """What every environment did in one step; leaves [N, ...].
+    """The result of one step of every environment; leaves [N, ...].
 
-    `obs` is what the policy sees next: after the end of an episode the first observation of the
-    next one. `next_obs` is the true successor of the state that was acted in, never a reset
-    observation: targets bootstrap from it.
+    `obs` is what the policy sees next: after the end of an episode, the first observation of the
+    next one. `next_obs` is the true successor of the state, never a reset observation; targets
+    bootstrap from it.
     """
 
     obs: Obs
     reward: Array  # [N] float32
-    terminated: Array  # [N] bool: the task ended, nothing follows; stops bootstrapping
-    truncated: Array  # [N] bool: the episode was cut (time limit); does not stop bootstrapping
+    terminated: Array  # [N] bool: the task ended; stops bootstrapping
+    truncated: Array  # [N] bool: the episode was cut by a time limit; does not stop bootstrapping
     next_obs: Obs
-    info: dict[str, Array]  # what the environment reports beside, [N, ...] each
+    info: dict[str, Array]  # what the environment also reports, [N, ...] each
 
 
 class Transition(struct.PyTreeNode, kw_only=True):
-    """One step as learners need it; leaves [N, ...], in a `Rollout` [T, N, ...]. Observations are
-    raw (not normalised).
+    """One step as algorithms use it; leaves [N, ...], in a `Rollout` [T, N, ...].
+
+    Observations are raw (not normalized).
     """
 
     obs: Obs
@@ -52,11 +53,11 @@ class Transition(struct.PyTreeNode, kw_only=True):
     terminated: Array
     truncated: Array
     next_obs: Obs
-    extras: dict[str, PyTree]  # by name what an agent or collector adds: carry, discounted_return …
+    extras: dict[str, PyTree]  # added by agents and collectors, by name: carry, discounted_return …
 
     @property
     def done(self) -> Array:
-        """Whether the episode ended here, for either reason."""
+        """Whether the episode ended, for either reason."""
         return self.terminated | self.truncated
 
 
@@ -64,7 +65,7 @@ Rollout = Transition  # leaves [T, N, ...]
 
 
 class EpisodeStats(struct.PyTreeNode, kw_only=True):
-    """Sums over finished episodes: they add over environments, devices and iterations."""
+    """Sums over finished episodes, which can be added over environments, devices and iterations."""
 
     return_sum: Array  # [] float32
     length_sum: Array  # [] float32, environment steps
@@ -72,48 +73,46 @@ class EpisodeStats(struct.PyTreeNode, kw_only=True):
 
 
 class RunningEpisode(struct.PyTreeNode, kw_only=True):
-    """The episodes in flight."""
+    """The running episodes."""
 
     return_so_far: Array  # [N] float32
     length_so_far: Array  # [N] int32
 
 
 class PolicyState(struct.PyTreeNode, kw_only=True):
-    """All that one needs to act; this is what gets exported."""
+    """Everything needed to act; this is what gets exported."""
 
     params: Params
-    obs_stats: (
-        RunningStats | None
-    )  # statistics that normalise observations; None: they are used as they are
+    obs_stats: RunningStats | None  # normalizes observations; None: no normalization
     env_steps: StepCounter
     total_steps: Array  # [] float32: the horizon of schedules, in environment steps
 
     @property
     def progress(self) -> Array:
-        """Share of the run that is done, [] float32 in [0, 1]."""
+        """Fraction of training that is done, [] float32 in [0, 1]."""
         return progress(self.env_steps, self.total_steps)
 
 
 class LearnerState(struct.PyTreeNode, kw_only=True):
-    """What learning changes; equal on every device."""
+    """The state of learning; equal on every device."""
 
     params: Params
-    target_params: Params  # () where the algorithm has none
+    target_params: Params  # () if the algorithm has none
     opt_state: PyTree
     obs_stats: RunningStats | None
     reward_stats: RunningStats | None
-    env_steps: StepCounter  # real environment steps, over all environments and devices
+    env_steps: StepCounter  # environment steps, over all environments and devices
     updates: StepCounter  # gradient steps
     total_steps: Array  # [] float32
 
     @property
     def progress(self) -> Array:
-        """Share of the run that is done, [] float32 in [0, 1]."""
+        """Fraction of training that is done, [] float32 in [0, 1]."""
         return progress(self.env_steps, self.total_steps)
 
     @property
     def policy(self) -> PolicyState:
-        """The part that acts."""
+        """The part needed for acting."""
         return PolicyState(
             params=self.params,
             obs_stats=self.obs_stats,
@@ -123,7 +122,7 @@ class LearnerState(struct.PyTreeNode, kw_only=True):
 
 
 class LocalState(struct.PyTreeNode, kw_only=True):
-    """What belongs to one device: its environments, its replay memory, its random numbers."""
+    """The state of one device: its environments, its replay memory, its random key."""
 
     env_state: EnvState
     obs: Obs  # [N, ...] the observation to act on next
@@ -135,7 +134,7 @@ class LocalState(struct.PyTreeNode, kw_only=True):
 
 
 class TrainState(struct.PyTreeNode, kw_only=True):
-    """Everything that a bit-exact resume needs."""
+    """Everything needed for a bit-exact resume."""
 
     learner: LearnerState
     local: LocalState

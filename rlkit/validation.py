@@ -1,8 +1,8 @@
-"""Checks configs against their annotations: one clear error before anything compiles.
+"""Validates configs against their annotations, before anything compiles.
 
-Configs are frozen stdlib dataclasses whose limits are written as `Annotated[float, Gt(0)]`. Fields
-that hold JAX arrays or tracers pass unchecked, so that an algorithm can be built from traced
-hyper-parameters inside `jax.vmap`.
+Configs are frozen stdlib dataclasses with limits such as `Annotated[float, Gt(0)]`. Fields that
+hold JAX arrays or tracers are not checked, so that an algorithm can be built from traced
+hyperparameters inside `jax.vmap`.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ C = TypeVar("C")
 def validate(config: C) -> C:
     """Returns `config` unchanged if every field agrees with its annotation.
 
-    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and the
-    value found.
+    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and its
+    value.
     """
     for name, annotation in field_annotations(type(config)).items():
         value = getattr(config, name)
@@ -32,7 +32,7 @@ def validate(config: C) -> C:
         elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             raise ConfigError(
                 f"{type(config).__name__}.{name} must be a {annotation.__name__}, got {value!r};"
-                " build one"
+                " pass an instance"
             )
         elif not is_array(value):
             try:
@@ -45,12 +45,12 @@ def validate(config: C) -> C:
 def from_dict(kind: type[C], values: Any) -> C:
     """Builds a config of type `kind` from plain data (as read from YAML or JSON).
 
-    Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and values out
-    of range.
+    Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and out-of-range
+    values.
     """
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; write"
+            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; use"
             " `field: value` lines"
         )
     annotations = field_annotations(kind)
@@ -70,27 +70,23 @@ def from_dict(kind: type[C], values: Any) -> C:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The config as plain JSON data; `from_dict(type(config), to_dict(config)) == config`."""
+    """The config as JSON data: `from_dict(type(config), to_dict(config)) == config`."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=_plain_scalar))
 
 
 def is_array(value: Any) -> bool:
-    """Whether `value` is a NumPy or JAX array or a tracer, told without importing either
-    library.
-    """
+    """Whether `value` is a NumPy or JAX array or a tracer; imports neither library."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
 def is_numpy(value: Any) -> bool:
-    """Whether `value` is a NumPy array or scalar: known now, unlike a tracer, so its limits can be
-    checked.
-    """
+    """Whether `value` is a NumPy array or scalar, whose limits can be checked (unlike a tracer)."""
     return is_array(value) and type(value).__module__ == "numpy"
 
 
 @functools.cache
 def field_annotations(kind: type) -> dict[str, Any]:
-    """The resolved annotation of every field of the dataclass `kind`, limits included."""
+    """The resolved annotations of all fields of the dataclass `kind`, including limits."""
     hints = typing.get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
@@ -112,27 +108,29 @@ def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:
         return from_dict(typing.cast(type, nested[0]), value)
     if dataclasses.is_dataclass(annotation):
         raise ConfigError(
-            f"{owner}.{name} needs a mapping of field names to values, got {value!r}; write `field:"
+            f"{owner}.{name} needs a mapping of field names to values, got {value!r}; use `field:"
             " value` lines"
         )
-    try:  # JSON mode: lists become tuples, everything else stays strict
+    try:  # JSON mode: lists become tuples, everything else is strict
         return _adapter(annotation).validate_json(json.dumps(value), strict=True)
     except TypeError:
         raise ConfigError(
-            f"{owner}.{name} is not plain data: got {value!r}; use numbers, strings, lists"
+            f"{owner}.{name} must be plain data, got {value!r}; use numbers, strings, lists"
         ) from None
     except ValidationError as error:
         raise ConfigError(_explain(owner, name, error)) from None
 
 
 def _explain(owner: str, name: str, error: ValidationError) -> str:
-    found = error.errors()
-    wanted = " or ".join(dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in found))
+    details = error.errors()
+    wanted = " or ".join(
+        dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in details)
+    )
     place = ".".join([owner, name])
-    return f"{place}: {wanted}, got {found[0]['input']!r}"
+    return f"{place}: {wanted}, got {details[0]['input']!r}"
 
 
 def _plain_scalar(value: Any) -> Any:
     if is_array(value):
         return value.tolist()
-    raise TypeError(f"{value!r} cannot be written as plain data")
+    raise TypeError(f"{value!r} cannot be converted to plain data")

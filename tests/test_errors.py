@@ -1,4 +1,4 @@
-"""Errors: one family, each with the cure."""
+"""rlkit's exceptions, and their messages with a fix."""
 
 import pytest
 

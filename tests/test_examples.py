@@ -27,14 +27,14 @@ CASES = {
     "own_environment.py": (
         ["--total-steps", "4096"],
         [
-            r"TimeLimit: no mistakes found",
+            r"TimeLimit: no problems found",
             r"return -\d+\.\d\d from 64 random starts",
             r"best possible is -5\.50 on average over all",
         ],
     ),
     "own_gymnasium_environment.py": (
         ["--total-steps", "4096"],
-        [r"Harbour: no mistakes found", r"return -\d+\.\d\d, \d+\.\d\d from the buoy", r"0"],
+        [r"Harbour: no problems found", r"return -\d+\.\d\d, \d+\.\d\d from the buoy", r"0"],
     ),
     "own_loss_and_torso.py": (
         ["--total-steps", "2048"],

@@ -70,12 +70,12 @@ BY_NAME = COMMON | {
 
 
 def bad_values(kind, field):
-    """Values that the field must refuse: by its name, else by what its annotation says."""
+    """Values that the field must refuse, by its name or else by its annotation."""
     return BY_NAME[field] if field in BY_NAME else refused_by(field_annotations(kind)[field])
 
 
 def refused_by(annotation):
-    """Values next to what an annotation allows: beyond each limit, of other types, not finite."""
+    """Values close to an annotation's limits: beyond each of them, of other types, not finite."""
     parts = [annotation, *typing.get_args(annotation)]
     limits = [limit for part in parts for limit in getattr(part, "__metadata__", ())]
     kinds = {
@@ -116,8 +116,8 @@ def test_every_limit_names_field_and_value(kind, field, value):
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_no_field_is_forgotten(kind):
-    """Each has a type that refuses something, and each number a limit or a meaning for all finite
-    values.
+    """Every field has a type that refuses something, and every number a limit or a meaning for all
+    finite values.
     """
     assert all(bad_values(kind, field) for field in field_annotations(kind))
 
@@ -195,7 +195,7 @@ def test_arrays_are_written_as_numbers():
         ({"learning_rate": NAN}, r"PPOConfig\.learning_rate: "),
         ({"learning_rate": INF}, r"PPOConfig\.learning_rate: "),
         ({"optimizer": "adm"}, r"PPOConfig\.optimizer: .*'adam'.* got 'adm'"),
-        ({"gamma": {1, 2}}, r"PPOConfig\.gamma is not plain data"),
+        ({"gamma": {1, 2}}, r"PPOConfig\.gamma must be plain data"),
         ([1, 2], r"PPOConfig needs a mapping"),
         (None, r"PPOConfig needs a mapping"),
     ],

@@ -1,9 +1,9 @@
-"""brax's SAC, on Pendulum as gymnax has it: brax's own environments are other tasks.
+"""brax's SAC on Gymnax's Pendulum, since brax's own environments are different tasks.
 
-brax trains in one call, which compiles, prefills, and reports after each evaluation. So each
-execution here is one stretch of a single long call, from the end of one evaluation to the end of
-the next one: as many updates as the task has, and one episode in one environment. It goes on with
-the learner that it has.
+brax trains in one call, which compiles, prefills, and reports after each evaluation. Each execution
+here is therefore one segment of a single long call, from the end of one evaluation to the end of
+the next: the task's number of updates, and one episode in one environment. It continues with the
+same learner.
 """
 
 import queue
@@ -50,7 +50,7 @@ class Pendulum(Env):
 
 
 def build(task):
-    assert task.env == "Pendulum-v1", "this driver knows no other environment"
+    assert task.env == "Pendulum-v1", "this driver supports no other environment"
     reports, goes_on = queue.Queue(), threading.Semaphore(0)
 
     def report(env_steps, metrics):
@@ -66,14 +66,14 @@ def build(task):
     def run(seed):
         try:
             train_long(seed)
-        except BaseException as error:  # for whoever waits for a report
+        except BaseException as error:  # wakes whoever waits for a report
             reports.put(error)
 
     def next_report():
-        found = reports.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        report = reports.get()
+        if isinstance(report, BaseException):
+            raise report
+        return report
 
     def train_long(seed):
         train_sac(
@@ -94,7 +94,7 @@ def build(task):
             progress_fn=report,
         )
 
-    latest = []  # the newest report
+    latest = []  # the latest report
 
     def begin(seed):
         if not latest:
@@ -110,14 +110,12 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Of the one evaluation episode, actions sampled."""
+    """Return of the single evaluation episode, with sampled actions."""
     return float(output[1][1]["eval/episode_reward"])
 
 
 def gradient_steps(output):
-    """One for each environment step, of which brax says how many there were; of updates it does
-    not.
-    """
+    """One per environment step: brax reports these, but not its updates."""
     (before, _), (after, _) = output
     return after - before
 

@@ -1,4 +1,4 @@
-"""PureJaxRL's dqn.py, from a checkout at PUREJAXRL_PATH; its training program prefills."""
+"""PureJaxRL's dqn.py, from a checkout at PUREJAXRL_PATH; its program includes the prefill."""
 
 import jax
 from purejaxrl_ppo import import_script
@@ -25,17 +25,15 @@ def build(task):
         "EPSILON_ANNEAL_TIME": task.total_steps * task.exploration_fraction,
     }
     assert task.hidden == (120, 84) and task.activation == "relu", (
-        "PureJaxRL's Q-network has fixed sizes"
+        "PureJaxRL's Q-network has a fixed size"
     )
-    if not hasattr(jax, "tree_map"):  # gone from newer jax; dqn.py calls it once
+    if not hasattr(jax, "tree_map"):  # removed from newer jax; dqn.py calls it once
         jax.tree_map = jax.tree.map
     return import_script("dqn").make_train(config)
 
 
 def mean_return(task, output):
-    """Of the last finished training episode of each environment, averaged over the last tenth of
-    the updates.
-    """
+    """Mean of the environments' last finished episodes, over the last tenth of the updates."""
     return float(output["metrics"]["returns"][-max(1, task.num_updates // 10) :].mean())
 
 

@@ -1,4 +1,4 @@
-"""PureJaxRL's ppo.py, from a checkout at PUREJAXRL_PATH (a set of scripts; there is no package)."""
+"""PureJaxRL's ppo.py, from a checkout at PUREJAXRL_PATH (scripts without a package)."""
 
 import importlib
 import os
@@ -9,9 +9,7 @@ from common import jitted, serve
 
 
 def import_script(name: str) -> ModuleType:
-    """One of its scripts. They import brax, navix and wandb for what is not measured here: empty
-    modules stand in.
-    """
+    """Imports a script, with empty modules for brax, navix and wandb, which are not measured."""
     for absent in (
         "brax",
         "brax.envs",
@@ -47,12 +45,12 @@ def build(task):
         "MAX_GRAD_NORM": task.max_grad_norm,
         "DEBUG": False,  # its host callback would almost double the time
     }
-    assert task.hidden == (64, 64), "PureJaxRL's networks have fixed sizes"
+    assert task.hidden == (64, 64), "PureJaxRL's networks have a fixed size"
     return import_script("ppo").make_train(config)
 
 
 def mean_return(task, output):
-    """Over the training episodes that ended in the last tenth of the updates."""
+    """Mean return of the training episodes that ended in the last tenth of the updates."""
     info = output["metrics"]  # [updates, steps, envs]
     last = slice(-max(1, task.num_updates // 10), None)
     ended = info["returned_episode"][last]

@@ -1,10 +1,8 @@
-"""A plain PPO in one file, as one would write it without rlkit: what `regression.py` measures
-rlkit's speed by.
+"""A plain PPO in a single file without rlkit, the baseline of `regression.py`.
 
-It stays as it is, so that the ratio of one release can be held against that of another. Nothing in
-it is tuned beyond what anybody does who writes PPO in JAX: one program, `scan` over steps, epochs
-and minibatches, `vmap` over environments. It uses no part of rlkit. Like most such loops it takes a
-time limit for a termination.
+It never changes, so that ratios can be compared between releases. It is tuned only as anybody would
+who writes PPO in JAX: one program, `scan` over steps, epochs and minibatches, `vmap` over
+environments. Like most such loops it treats time limits as termination.
 """
 
 import itertools
@@ -70,7 +68,7 @@ def build(task):
         next_obs, state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(keys, state, action, env_params)
-        done = terminated | truncated  # where it is set, gymnax has begun a new episode already
+        done = terminated | truncated  # if it is set, gymnax has already started a new episode
         running = running + reward
         finished = jnp.where(done, running, 0.0).sum(), done.sum()
         step = Step(obs, action, log_prob, value, reward, done)
@@ -144,7 +142,7 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Over the training episodes of the last tenth of the updates."""
+    """Mean return of the training episodes of the last tenth of the updates."""
     returns, episodes = output[1]
     last = slice(-max(1, task.num_updates // 10), None)
     return float(returns[last].sum() / episodes[last].sum())

@@ -1,4 +1,4 @@
-"""rejax's DQN. Its training program prefills."""
+"""rejax's DQN. Its training program includes the prefill."""
 
 from rejax_serving import serve_rejax
 
@@ -12,7 +12,7 @@ def make(task):
         env=task.env,
         num_envs=task.num_envs,
         buffer_size=task.capacity,
-        fill_buffer=task.prefill_steps - task.num_envs,  # compared before the step that is added
+        fill_buffer=task.prefill_steps - task.num_envs,  # compared before the step is added
         batch_size=task.batch_size,
         learning_rate=task.learning_rate,
         num_epochs=1,
@@ -26,7 +26,7 @@ def make(task):
         exploration_fraction=task.exploration_fraction,
         ddqn=False,
     )
-    network = EpsilonGreedyPolicy(DiscreteQNetwork)(  # `create` knows no other sizes than 64x64
+    network = EpsilonGreedyPolicy(DiscreteQNetwork)(  # `create` only supports 64x64
         hidden_layer_sizes=task.hidden,
         action_dim=algo.action_dim,
         activation=getattr(linen, task.activation),

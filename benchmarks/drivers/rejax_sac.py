@@ -1,4 +1,4 @@
-"""rejax's SAC. Its training program prefills."""
+"""rejax's SAC. Its training program includes the prefill."""
 
 from rejax_serving import serve_rejax
 

@@ -1,8 +1,8 @@
-"""What the drivers of rejax share.
+"""Shared by the rejax drivers.
 
-Its training programs evaluate, which is taken out, as no other contender evaluates in the timing.
-The return is that of 128 episodes afterwards, as rejax evaluates: by the stochastic policy, that of
-DQN with an epsilon of 0.005.
+Evaluation is removed from rejax's training programs, since no other contender evaluates while it is
+timed. The return is that of 128 episodes afterwards, evaluated as rejax does: with the stochastic
+policy, and for DQN with an epsilon of 0.005.
 """
 
 from common import jitted, serve
@@ -11,9 +11,7 @@ PACKAGES = ("rejax", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 
 
 def serve_rejax(make, *, gradient_steps=None):
-    """Runs the driver of the algorithm of rejax that `make(task)` makes; `gradient_steps` as for
-    `serve`.
-    """
+    """Runs the driver for rejax's algorithm `make(task)`; `gradient_steps` as in `serve`."""
 
     def build(task):
         import jax

@@ -1,6 +1,4 @@
-"""rlkit on a jittable environment as one program, through the pure core, `rlkit.fit`; prefill
-included, without evaluation.
-"""
+"""rlkit's pure core `rlkit.fit` on a jittable environment as one program, including the prefill."""
 
 import rlkit
 from common import jitted, serve
@@ -17,8 +15,8 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Over the training episodes of the last tenth of the updates."""
-    train = output[1]["train"]  # [10], or [seeds, 10]
+    """Mean return of the training episodes of the last tenth of the updates."""
+    train = output[1]["train"]  # [10] or [seeds, 10]
     return mean_return_of(train["sum/episode_return"][..., -1], train["sum/episodes"][..., -1])
 
 

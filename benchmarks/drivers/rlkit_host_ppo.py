@@ -1,6 +1,4 @@
-"""rlkit's PPO on a host environment through its `Trainer`, without evaluation, logs and
-checkpoints.
-"""
+"""rlkit's PPO on a host environment with a bare `Trainer` (no evaluation, logs or checkpoints)."""
 
 from common import plain, serve
 from rlkit_parts import bare_trainer, parts
@@ -22,7 +20,7 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Of 128 evaluation episodes with the stochastic policy."""
+    """Mean return of 128 evaluation episodes with the stochastic policy."""
     return float(output.evaluate(128)["sampled_return"].mean())
 
 

@@ -1,6 +1,4 @@
-"""rlkit's SAC on a host environment through its `Trainer`, without evaluation, logs and
-checkpoints.
-"""
+"""rlkit's SAC on a host environment with a bare `Trainer` (no evaluation, logs or checkpoints)."""
 
 import jax
 
@@ -12,7 +10,7 @@ def build(task, overlap="none"):
     trainer = bare_trainer(task, *parts(task), overlap=overlap)
 
     def prefill(seed):
-        trainer.state = None  # its memory goes before there is a new one
+        trainer.state = None  # frees its memory before a new one is created
         return jax.block_until_ready(trainer.init(seed))
 
     def train_briefly(state):
@@ -26,7 +24,7 @@ def build(task, overlap="none"):
 
 
 def mean_return(task, output):
-    """Over the training episodes that ended while it learned."""
+    """Mean return of the training episodes that ended while learning."""
     metrics = output[1]
     return (
         float(metrics["sum/episode_return"] / metrics["sum/episodes"])

@@ -1,6 +1,4 @@
-"""rlkit's SAC on a host environment, stepping it while it learns (`overlap="update"`): it acts by a
-policy one update old.
-"""
+"""rlkit's SAC on a host environment with `overlap="update"`: it acts by a policy one update old."""
 
 import functools
 

@@ -1,6 +1,4 @@
-"""rlkit on a jittable environment through its `Trainer`, as its users run it; prefill included,
-without evaluation.
-"""
+"""rlkit's `Trainer` on a jittable environment, including the prefill, without evaluation."""
 
 import jax
 
@@ -13,7 +11,7 @@ def build(task):
     trainer = bare_trainer(task, *parts(task), outer_iterations=outer, num_seeds=task.num_seeds)
 
     def train(seed, outer_iterations=outer):
-        trainer.state = None  # its memory goes before there is a new one
+        trainer.state = None  # frees its memory before a new one is created
         trainer.init(seed)
         for _ in range(outer_iterations):
             metrics = trainer.train_epoch()
@@ -23,7 +21,7 @@ def build(task):
 
 
 def mean_return(task, output):
-    """Over the training episodes of the last tenth of the updates."""
+    """Mean return of the training episodes of the last tenth of the updates."""
     metrics = output[0]
     return mean_return_of(metrics["sum/episode_return"], metrics["sum/episodes"])
 

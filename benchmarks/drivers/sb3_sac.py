@@ -8,7 +8,7 @@ from common import prefilled, serve
 
 
 def settings(task):
-    """What Stable-Baselines3 and SBX have in common, as keyword arguments."""
+    """Keyword arguments that Stable-Baselines3 and SBX share."""
     return {
         "learning_rate": task.learning_rate,
         "buffer_size": task.capacity,
@@ -23,7 +23,7 @@ def settings(task):
 
 
 def learn_prefill(task, model):
-    """The model after the steps before learning, whose episodes are forgotten."""
+    """The model after the prefill, whose episodes are dropped."""
     model.learn(task.prefill_steps, log_interval=None)
     model.ep_info_buffer.clear()
     return model
@@ -35,7 +35,7 @@ def learn_on(model, num_steps):
 
 
 def functions(task, start):
-    """What `build` returns, from the model that `start(seed)` gives."""
+    """The functions that `build` returns, for models created by `start(seed)`."""
 
     def prefill(seed):
         return learn_prefill(task, start(seed))
@@ -43,7 +43,7 @@ def functions(task, start):
     def train_briefly(model):
         return learn_on(
             model, 2 * task.num_envs
-        )  # SBX compiles again for what its first update returns
+        )  # SBX compiles again for the types that its first update returns
 
     return prefill, train_briefly, lambda model: learn_on(model, task.env_steps)
 

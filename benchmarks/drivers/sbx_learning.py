@@ -1,4 +1,4 @@
-"""SBX learns a task of `beside_sbx.py` with one seed; prints its evaluations as JSON."""
+"""Trains SBX on a task of `compare_sbx.py` with one seed; prints its evaluations as JSON."""
 
 import json
 import sys
@@ -11,17 +11,17 @@ from stable_baselines3.common.monitor import Monitor
 
 
 class Evaluate(BaseCallback):
-    """The mean return of whole deterministic episodes, after certain numbers of steps."""
+    """Mean return of whole deterministic episodes, after given numbers of steps."""
 
     def __init__(self, env, episodes, steps):
         super().__init__()
         self.env, self.episodes, self.steps = env, episodes, steps
-        self.found = []
+        self.evaluations = []
 
     def _on_step(self):
         if self.num_timesteps in self.steps:
             mean, _ = evaluate_policy(self.model, self.env, self.episodes, deterministic=True)
-            self.found.append([self.num_timesteps, float(mean)])
+            self.evaluations.append([self.num_timesteps, float(mean)])
             print(self.num_timesteps, mean, file=sys.stderr, flush=True)
         return True
 
@@ -46,7 +46,7 @@ def main():
         "MlpPolicy", gymnasium.make(task["env"]), seed=seed, policy_kwargs=network, **settings
     )
     model.learn(task["total_steps"], callback=evaluate)
-    print("RESULT", json.dumps(evaluate.found), flush=True)
+    print("RESULT", json.dumps(evaluate.evaluations), flush=True)
 
 
 if __name__ == "__main__":

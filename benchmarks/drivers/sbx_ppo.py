@@ -1,4 +1,4 @@
-"""SBX's PPO: Stable-Baselines3 with networks and updates in JAX, same environments."""
+"""SBX's PPO: Stable-Baselines3 with networks and updates in JAX."""
 
 import flax.linen
 from sb3_ppo import make_env, mean_return, settings
@@ -18,7 +18,7 @@ def build(task):
     start = model.policy.actor_state, model.policy.vf_state
 
     def train(seed, num_updates=task.num_updates):
-        """From the same weights each time: a new model would compile again."""
+        """Starts from the same weights each time, because a new model would compile again."""
         model.set_random_seed(seed)
         model.policy.actor_state, model.policy.vf_state = start
         return model.learn(task.num_envs * task.num_steps * num_updates, log_interval=None)

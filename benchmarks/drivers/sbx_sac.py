@@ -15,7 +15,7 @@ def build(task):
     begun = model.policy.actor_state, model.policy.qf_state, model.ent_coef_state
 
     def start(seed):
-        """The same weights each time: a new model would compile again."""
+        """The same weights each time, because a new model would compile again."""
         model.set_random_seed(seed)
         model.policy.actor_state, model.policy.qf_state, model.ent_coef_state = begun
         model.replay_buffer.reset()

@@ -1,4 +1,4 @@
-"""`rlkit check-env`: what is wrong with an environment, why it matters and what to do about it."""
+"""`rlkit check-env`: reports an environment's mistakes, why they matter and how to fix them."""
 
 import dataclasses
 import json
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rlkit.envs import CheckReport
 
 COMMAND = "rlkit check-env"
-USAGE = f"""Plays ENV at random and reports its mistakes: what, why it matters, what to do.
-Trains nothing.
+USAGE = f"""Runs ENV with random actions and reports its mistakes and how to fix them.
 
-ENV is what `rlkit train` takes: an id such as gymnasium/Hopper-v5, or a class of your own,
-my_package.my_module:MyEnv. On environments of Gymnasium its own checker runs too.
+ENV is an id such as gymnasium/Hopper-v5, or your own class,
+my_package.my_module:MyEnv. Gymnasium environments also run through Gymnasium's checker.
+
 Exit code 0: no errors (warnings may be intended); 1: errors, which break training;
 2: no such environment, or wrong arguments.
 
@@ -31,22 +31,22 @@ Exit code 0: no errors (warnings may be intended); 1: errors, which break traini
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckEnvFlags:
-    """What to check, and how long."""
+    """What to check, and for how long."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Environment to check (`rlkit list envs`)."""
     num_steps: PositiveInt = 200
-    """Random steps to play; past a time limit of up to 1000 steps in any case."""
+    """Number of random steps; more to reach a time limit of up to 1000 steps."""
     seed: Seed = 0
-    """Seed of the episodes and actions; a rare mistake may show with another one."""
+    """Seed of the episodes and actions; another seed may reveal a rare mistake."""
     env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, such as '{"max_episode_steps": 500}'."""
+    """Keyword arguments of the environment as JSON, for example '{"max_episode_steps": 500}'."""
     json: bool = False
-    """Print one JSON object."""
+    """Print the report as a JSON object."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Checks as `arguments` say; returns the exit code."""
+    """Runs the check and returns the exit code."""
     chosen = validation.validate(
         flags.parse(CheckEnvFlags, arguments, command=COMMAND, description=USAGE)
     )

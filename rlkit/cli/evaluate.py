@@ -1,4 +1,4 @@
-"""`rlkit evaluate`: plays episodes with the policy of a run."""
+"""`rlkit evaluate`: evaluates the trained policy of a run."""
 
 import dataclasses
 import json
@@ -23,36 +23,32 @@ COMMAND = "rlkit evaluate"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Plays episodes with the policy of the run in RUN_DIR, by its most likely actions and again by
-    sampled ones.
-    """
+    """Evaluates the policy of the run in RUN_DIR, with its most likely and with sampled actions."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
     checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] | None = None
-    """Which policy: best, latest or the step of a checkpoint; None: the best one, of a run without
-    evaluations the latest.
+    """Which policy: best, latest or the step of a checkpoint.
+    None: the best one, or the latest if the run was never evaluated.
     """
     episodes: PositiveInt = 100
-    """Episodes to play each way."""
+    """Number of episodes with each kind of action."""
     seed_index: Annotated[int, Ge(0)] | None = None
-    """Which seed of a run with several, counted from 0; None: the best one."""
+    """Which of several parallel seeds, counted from 0; None: the best one."""
     seed: Seed | None = None
-    """Seed of the episodes; None: always the same ones, others than those that the training
-    evaluated on.
-    """
+    """Seed of the episodes; None: fixed episodes that differ from those during training."""
     num_envs: PositiveInt | None = None
-    """Environments that run side by side; None: as the policy sees fit."""
+    """Number of parallel environments; None: chosen automatically."""
     env: str | None = None
-    """The run's environment, once more, where it is a class of your own (module:Class): no file
-    alone has code imported.
+    """The run's environment again, if it is your own class (module:Class):
+    rlkit never imports code that is named in a file.
     """
     json: bool = False
-    """Print one JSON object, with the value of every episode."""
+    """Print a JSON object with the values of every episode."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Evaluates as `arguments` say; returns the exit code."""
+    """Runs the evaluation and returns the exit code."""
     chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
     own_env.check_run(
         own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
@@ -74,7 +70,7 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
     lines = [
         (
             f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps;"
-            f" {len(result['return'])} episodes each way"
+            f" {len(result['return'])} episodes per kind of action"
         ),
         "actions           return              length",
     ]
@@ -82,10 +78,14 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
         lines.append(
             f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}"
         )
-    told: dict[str, Any] = result.get("done_info", {})
-    lines += ["", "what the environment says at the end, on average"] if told else []
+    done_info: dict[str, Any] = result.get("done_info", {})
+    lines += (
+        ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
+    )
     lines += [
-        f"{name:<28}{float(value):10.4g}" for name, value in told.items() if np.ndim(value) == 0
+        f"{name:<28}{float(value):10.4g}"
+        for name, value in done_info.items()
+        if np.ndim(value) == 0
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -95,6 +95,8 @@ def _as_json(policy: "Policy", result: dict[str, Any]) -> str:
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }
     averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
-    told = {name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()}
+    done_info = {
+        name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()
+    }
     about = {"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps}
-    return json.dumps({**about, **averages, **episodes, "done_info": told})
+    return json.dumps({**about, **averages, **episodes, "done_info": done_info})

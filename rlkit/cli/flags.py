@@ -1,6 +1,4 @@
-"""Flags from dataclasses: every field is one, its docstring the help. Mistakes become a
-`ConfigError` of one line.
-"""
+"""Command-line flags from dataclasses: each field is a flag, and its docstring is the help text."""
 
 import contextlib
 import dataclasses
@@ -29,15 +27,16 @@ def parse(
     description: str | None = None,
     default: F | None = None,
 ) -> F:
-    """Builds a `kind` from `arguments`; nested fields are flags without a prefix, the values of
-    `default` those not given.
+    """Builds a `kind` from `arguments`; fields of nested dataclasses become flags without a prefix.
 
-    `command` is how the user called it, for the help. `--help` prints it and raises `SystemExit`.
+    Flags that are not given keep the values of `default`. `command` is the command as typed, for
+    the help. `--help` prints the help and raises `SystemExit`. Raises `ConfigError` in one line for
+    mistakes.
     """
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
-            found, unknown = tyro.cli(
+            parsed, unknown = tyro.cli(
                 kind,
                 args=arguments,
                 prog=command,
@@ -53,17 +52,17 @@ def parse(
             f"{_first_paragraph(message.getvalue())}; see `{command} --help`"
         ) from None
     if unknown:
-        cure = (
+        fix = (
             did_you_mean(unknown[0], flags(kind))
             if unknown[0].startswith("-")
             else f"see `{command} --help`"
         )
-        raise ConfigError(f"unknown argument {unknown[0]!r}; {cure}")
-    return found
+        raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
+    return parsed
 
 
 def flags(kind: type) -> Iterator[str]:
-    """The flags that the fields of `kind` become."""
+    """The flags for the fields of `kind`."""
     for name, annotation in field_annotations(kind).items():
         if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             yield from flags(annotation)
@@ -73,9 +72,7 @@ def flags(kind: type) -> Iterator[str]:
 
 
 def peek(arguments: Sequence[str], flag: str) -> str | None:
-    """The value of `flag`, looked up before the rest can be parsed because it decides what the
-    other flags are.
-    """
+    """The value of `flag`, needed before parsing because the other flags depend on it."""
     for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument == flag:
             return following
@@ -85,29 +82,27 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
 
 
 def json_object(flag: str, text: str) -> dict[str, Any]:
-    """The dict that the value of `flag` is in JSON. Raises `ConfigError` for anything else."""
+    """Parses the JSON object given for `flag`. Raises `ConfigError` for anything else."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError as error:
         raise ConfigError(
             f"{flag} is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'"
         ) from None
     require(
-        isinstance(found, dict),
+        isinstance(parsed, dict),
         f"{flag} must be a JSON object, got {text!r}",
         "write '{\"name\": value}'",
     )
-    return found
+    return parsed
 
 
 def _first_paragraph(message: str) -> str:
-    """What tyro's message says: it has a title, a frame or (where the terminal has none) a rule,
-    and hints further down.
-    """
+    """The error inside tyro's message, without its title, frame and hints."""
     rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
     below_title = itertools.dropwhile(_is_rule, rows[1:])
-    said = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
-    return re.sub(r"^Error parsing (--\S+):", r"\1:", said).removesuffix(".")
+    text = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
+    return re.sub(r"^Error parsing (--\S+):", r"\1:", text).removesuffix(".")
 
 
 def _is_rule(row: str) -> bool:

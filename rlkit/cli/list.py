@@ -1,4 +1,4 @@
-"""`rlkit list`: names of what can be trained, one a line. Imports no JAX."""
+"""`rlkit list`: the names of environments, agents, algorithms or presets. Imports no JAX."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,13 +8,13 @@ COMMAND = "rlkit list"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Lists what `arguments` say; returns the exit code."""
+    """Prints the list and returns the exit code."""
     if {"-h", "--help"} & set(arguments):
-        print(f"usage: {COMMAND} {'|'.join(KINDS)}\n\nNames of what can be trained, one a line.")
+        print(f"usage: {COMMAND} {'|'.join(KINDS)}\n\nPrints the available names, one per line.")
         return 0
     if len(arguments) != 1:
         raise ConfigError(
-            f"{COMMAND} needs one word, got {' '.join(arguments) or 'none'}; write one of"
+            f"{COMMAND} needs one argument, got {' '.join(arguments) or 'none'}; use one of"
             f" {', '.join(KINDS)}"
         )
     if arguments[0] not in KINDS:
@@ -50,7 +50,9 @@ def _table(summaries: dict[str, str]) -> Iterator[str]:
 def _presets() -> Iterator[str]:
     from rlkit.training.run_config import preset_names
 
-    yield from (name.replace("/", " ", 1) for name in preset_names())  # as `rlkit train` takes them
+    yield from (
+        name.replace("/", " ", 1) for name in preset_names()
+    )  # in the form that `rlkit train` takes
 
 
 KINDS: dict[str, Callable[[], Iterator[str]]] = {

@@ -1,6 +1,4 @@
-"""The command `rlkit`. Imports no JAX: each command imports what it needs once its arguments are
-known to be right.
-"""
+"""The `rlkit` command. Imports no JAX: each command does so once its arguments are checked."""
 
 import os
 import sys
@@ -14,9 +12,9 @@ from rlkit.xla_cpu.process import raise_gc_thresholds
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "resume": "continue a run that was stopped, or extend a finished one",
-    "evaluate": "play episodes with a trained policy",
-    "plot": "draw the learning curves of one or several runs",
-    "check-env": "find the mistakes in an environment, with the cures",
+    "evaluate": "evaluate a trained policy",
+    "plot": "plot the learning curves of one or several runs",
+    "check-env": "find mistakes in an environment and how to fix them",
     "list": "list environments, agents, algorithms, presets",
 }
 
@@ -31,43 +29,41 @@ commands:
 examples:
   rlkit train ppo gymnax/CartPole-v1                      tuned settings, results in runs/
   rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --learning-rate 1e-3 --run-dir runs/fast
-  rlkit train ppo gymnasium/Hopper-v5                     any environment of Gymnasium
-  rlkit train ppo my_package.my_module:MyEnv --total-steps 100000    a class of your own
-  rlkit train ppo gymnax/CartPole-v1 --help               every setting, what it means, its value
+  rlkit train ppo gymnasium/Hopper-v5                     any Gymnasium environment
+  rlkit train ppo my_package.my_module:MyEnv --total-steps 100000    your own class
+  rlkit train ppo gymnax/CartPole-v1 --help               all settings with their defaults
   rlkit resume runs/fast --total-steps 1000000
   rlkit evaluate runs/fast --episodes 100
   rlkit plot runs/fast runs/slow --output both.png
-  rlkit check-env my_package.my_module:MyEnv              what is wrong with it, and what to do
+  rlkit check-env my_package.my_module:MyEnv              its mistakes and how to fix them
   rlkit list envs
 
-`rlkit COMMAND --help` tells more; `rlkit --version` tells the version.
+`rlkit COMMAND --help` explains a command; `rlkit --version` prints the version.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command in `argv` (None: of this process) and returns its exit code.
+    """Runs the command in `argv` (`None`: `sys.argv`) and returns its exit code.
 
-    0: done; 1: training diverged or an environment failed, which its message tells with the
-    traceback (a bug shows its own, which also exits with 1); 2: a mistake in the input, told in one
-    line; 128 + n: stopped by signal n.
+    0: success. 1: training diverged, an environment failed (printed with its traceback), or a bug.
+    2: invalid input; errors are reported in one line. 128 + n: stopped by signal n.
     """
     try:
-        if argv is None:  # the process is ours
+        if argv is None:  # this process belongs to the command
             raise_gc_thresholds()
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:
-        lines = isinstance(error, EnvFailedError)  # with the traceback of the environment
+        lines = isinstance(error, EnvFailedError)  # printed with the environment's traceback
         print("rlkit: error:", error if lines else " ".join(str(error).split()), file=sys.stderr)
         return 1 if isinstance(error, (EnvFailedError, NonFiniteError)) else 2
     except KeyboardInterrupt:
         print("rlkit: interrupted", file=sys.stderr)
         return 130
-    except (
-        BrokenPipeError
-    ):  # the reader left, as `head` does; the interpreter would complain once more when it flushes
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        # Otherwise the interpreter would raise again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SystemExit as done:  # of `--help`
+    except SystemExit as done:  # from `--help`
         return int(done.code or 0)
 
 

@@ -1,5 +1,6 @@
-"""Environments of the user's own, written `module:Class`. Importing one runs code, so the user
-types the id each time.
+"""The user's own environments, given as `module:Class`.
+
+Importing one runs code, so the user has to type the id each time.
 """
 
 import importlib
@@ -14,34 +15,29 @@ from rlkit.errors import ConfigError, did_you_mean, require
 
 
 def check_typed(env_id: str) -> None:
-    """Raises what is wrong with an id that the user typed, as far as that is known without
-    importing anything slow.
-    """
+    """Raises errors about an id that can be detected without slow imports."""
     if ":" in env_id and "/" not in env_id:
-        cure = "write module:Class as Python imports them, such as my_package.my_module:MyEnv"
-        require(is_class_id(env_id), f"{env_id!r} names no class of an environment", cure)
+        fix = "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
+        require(is_class_id(env_id), f"{env_id!r} is not a valid environment class", fix)
     else:
         check_id(env_id)
 
 
 def check_run(env_id: Any, *, typed: str | None, run_dir: str) -> None:
-    """Raises unless the user `typed` the `env_id` of a run where that is needed, and only
-    that one.
-    """
+    """Raises unless the user typed the run's `env_id`, or did not need to."""
     if typed is not None:
         require(
             typed == env_id,
-            f"{run_dir} was trained on {env_id}, not on {typed}",
-            "leave out --env, or type that id",
+            f"{run_dir} was trained on {env_id}, got --env {typed}",
+            "leave out --env, or use that id",
         )
     elif is_class_id(env_id):
-        cure = f"which is imported only if you say so: add `{flag(env_id).strip()}`"
-        raise ConfigError(f"{run_dir} was trained on a class of your own, {cure}")
+        fix = f"which is only imported if you ask for it: add `{flag(env_id).strip()}`"
+        raise ConfigError(f"{run_dir} was trained on your own class, {fix}")
 
 
 def register(env_id: str | None) -> None:
-    """Imports what an id `module:Class` that the user typed stands for, and registers it so; leaves
-    other ids alone.
+    """Imports and registers an id of the form `module:Class`; ignores other ids.
 
     The current directory comes first on the path, as with `python -m`. Raises `ConfigError`.
     """
@@ -55,20 +51,18 @@ def register(env_id: str | None) -> None:
 
 
 def flag(env_id: Any) -> str:
-    """What `resume` and `evaluate` need besides the directory of a run that was trained on
-    `env_id`, a space before it.
-    """
+    """The flag (after a space) that `resume` and `evaluate` need for a run trained on `env_id`."""
     return f" --env {env_id}" if is_class_id(env_id) else ""
 
 
 def id_in(settings: dict[str, Any]) -> Any:
-    """The id of the environment in the settings of a run, which may hold anything."""
+    """The environment id in the unchecked settings of a run."""
     env = settings.get("env")
     if isinstance(env, dict):
         return env.get("id")
     return (
         env[0] if isinstance(env, list) and env else None
-    )  # of a run with parts built in Python: [id, arguments]
+    )  # runs with parts built in Python store [id, arguments]
 
 
 def _import(module: str) -> Any:
@@ -77,20 +71,21 @@ def _import(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"there is no module {error.name!r} in {sys.path[0] or os.getcwd()} or among the"
-                " installed packages; start rlkit in the directory that holds it, or install it"
+                f"there is no module {error.name!r} in {sys.path[0] or os.getcwd()} or the"
+                " installed packages; start rlkit in the directory that contains it, or install"
+                " it"
             ) from None
         raise ConfigError(
-            f"importing {module} failed: {error}{_place(error)}; install what it needs"
+            f"importing {module} failed: {error}{_place(error)}; install what is missing"
         ) from error
     except SystemExit as error:
-        cure = 'put what is to run only as a script under `if __name__ == "__main__":`'
+        fix = 'move code that should only run as a script under `if __name__ == "__main__":`'
         raise ConfigError(
-            f"importing {module} ended with exit code {error.code}{_place(error)}; {cure}"
+            f"importing {module} ended with exit code {error.code}{_place(error)}; {fix}"
         ) from None
     except Exception as error:
         raise ConfigError(
-            f"importing {module} raised {type(error).__name__}: {error}{_place(error)}; correct it"
+            f"importing {module} raised {type(error).__name__}: {error}{_place(error)}; fix it"
         ) from error
 
 
@@ -106,10 +101,12 @@ def _find(module: Any, name: str) -> Any:
         if not other.startswith("_") and _is_maker(value)
     ]
     require(hasattr(module, name), f"{module.__name__} has no {name!r}", did_you_mean(name, makers))
-    found = getattr(module, name)
-    cure = "name the class of a gymnasium.Env or JaxEnv, or a function that makes one"
-    require(_is_maker(found), f"{module.__name__}:{name} is {type(found).__name__} {found!r}", cure)
-    return found
+    value = getattr(module, name)
+    fix = "name a gymnasium.Env or JaxEnv class, or a function that returns an environment"
+    require(
+        _is_maker(value), f"{module.__name__}:{name} is the {type(value).__name__} {value!r}", fix
+    )
+    return value
 
 
 def _is_maker(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`rlkit plot`: draws the learning curves of one or several runs."""
+"""`rlkit plot`: plots the learning curves of one or several runs."""
 
 import dataclasses
 import itertools
@@ -17,26 +17,26 @@ DEFAULT_OUTPUT = "learning_curve.png"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotFlags:
-    """Draws the learning curves of runs, finished or running, into one picture."""
+    """Plots the learning curves of finished or running runs into one image."""
 
     run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
-    """Directories of the runs."""
+    """Run directories."""
     output: str | None = None
-    """The picture, a PNG file; None: learning_curve.png or, where that exists, learning_curve-2.png
-    and so on.
+    """PNG file to write.
+    None: learning_curve.png or, if that exists, learning_curve-2.png and so on.
     """
     overwrite: bool = False
-    """Replace the picture if it exists."""
+    """Replace the image if it exists."""
     metric: str = "eval/avg_return"
-    """What to draw, by its name in metrics.jsonl."""
+    """Metric to plot, by its name in metrics.jsonl."""
     x: Literal["env_steps", "wall_seconds"] = "env_steps"
-    """What to draw it over."""
+    """Metric of the x-axis."""
     title: str | None = None
-    """Line above the picture."""
+    """Title of the plot."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Draws as `arguments` say; returns the exit code."""
+    """Plots the curves and returns the exit code."""
     chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
     output = (
         _free_name()
@@ -44,9 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         else chosen.output or DEFAULT_OUTPUT
     )
     free = chosen.overwrite or not os.path.lexists(output)
-    require(
-        free, f"{output} exists already", "replace it with --overwrite, or choose another --output"
-    )
+    require(free, f"{output} already exists", "add --overwrite, or choose another --output")
     from rlkit.training.logs.plotting import learning_curve
 
     print(

@@ -1,4 +1,4 @@
-"""What a finished training or evaluation looks like on the terminal."""
+"""The report that `train`, `resume` and `evaluate` print at the end."""
 
 import json
 import pathlib
@@ -11,10 +11,10 @@ from rlkit.training.logs.loggers import human_seconds
 
 
 def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") -> str:
-    """The last evaluation, the speed, and what to do next. `history`: one evaluation of each outer
-    iteration, maybe empty.
+    """The last evaluation, the speed, and the next commands to run.
 
-    `env_flag`: what else the next commands need, a space before it.
+    `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the
+    commands; it starts with a space.
     """
     lines = ["", *_speed(run_dir)]
     evaluated = [evaluation for evaluation in history if "return" in evaluation]
@@ -27,24 +27,22 @@ def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") 
         ]
     lines += ["", f"results      {run_dir}"]
     if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
-        lines.append(f"picture      {run_dir}/learning_curve.png")
+        lines.append(f"plot         {run_dir}/learning_curve.png")
     lines += [
-        f"watch it     rlkit evaluate {run_dir}{env_flag}",
-        f"train on     rlkit resume {run_dir}{env_flag} --total-steps N",
+        f"evaluate     rlkit evaluate {run_dir}{env_flag}",
+        f"continue     rlkit resume {run_dir}{env_flag} --total-steps N",
     ]
     return "\n".join(lines)
 
 
 def mean_and_spread(values: np.ndarray) -> str:
-    """Mean ± standard deviation of the finite values, aligned for a column."""
+    """Mean ± standard deviation of the finite values, padded for a column."""
     finite = values[np.isfinite(values)]
     return f"{finite.mean():9.2f} ± {finite.std():<7.2f}" if finite.size else "      nan          "
 
 
 def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """A row for each seed, over its episodes, and one for all, over the means of the
-    seeds; [S, E].
-    """
+    """A row for each seed (over its episodes) and one for all seeds (over their means); [S, E]."""
     lines = [
         "final evaluation, deterministic actions",
         "seed index        return              length",
@@ -62,9 +60,7 @@ def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
 
 
 def _speed(run_dir: str) -> list[str]:
-    """The size of the run and its speed, compiling included, from its summary; nothing where that
-    is missing.
-    """
+    """The run's size and speed (compilation included) from its summary, if there is one."""
     try:
         summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
         steps, seeds = summary["env_steps"], summary["num_seeds"]
@@ -72,7 +68,7 @@ def _speed(run_dir: str) -> list[str]:
     except (OSError, ValueError, KeyError):
         return []
     size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
-    speed = f"{seeds * steps / max(seconds, 1e-3):,.0f} a second{over}"
+    speed = f"{seeds * steps / max(seconds, 1e-3):,.0f} per second{over}"
     return [
         f"{size} steps in {human_seconds(seconds)} ({speed}; compiling took"
         f" {human_seconds(compiling)} of it)"

@@ -1,4 +1,4 @@
-"""`rlkit resume`: continues a run that was stopped, or extends a finished one."""
+"""`rlkit resume`: continues a stopped run, or extends a finished one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,26 +14,27 @@ COMMAND = "rlkit resume"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumeFlags:
-    """Continues the run in RUN_DIR as if it had never stopped; the rows after the checkpoint are
-    logged again.
+    """Continues the run in RUN_DIR as if it had never stopped.
+
+    Rows that were logged after its last checkpoint are logged again.
     """
 
     run_dir: flags.RunDir
     """Directory of the run."""
     total_steps: PositiveInt | None = None
-    """Environment steps to train for in all, to extend the run; None: as many as it was started
-    for. Those that fill a replay buffer anew, which was not saved, come on top.
+    """Total environment steps, to extend the run; None: as when it was started.
+    Steps that refill an unsaved replay buffer are not counted.
     """
     save_replay: bool | None = None
-    """Save the replay buffer from now on, or do not; None: as the run was started."""
+    """Save the replay buffer from now on, or not; None: as when the run was started."""
     env: str | None = None
-    """The run's environment, once more, where it is a class of your own (module:Class): no file
-    alone has code imported.
+    """The run's environment again, if it is your own class (module:Class):
+    rlkit never imports code that is named in a file.
     """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Continues as `arguments` say; returns the exit code."""
+    """Resumes the run and returns the exit code."""
     chosen = validation.validate(flags.parse(ResumeFlags, arguments, command=COMMAND))
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)

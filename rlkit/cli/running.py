@@ -1,4 +1,4 @@
-"""What `train` and `resume` share: the compilation cache, signals, the report at the end."""
+"""Shared by `train` and `resume`: run-directory checks, compilation cache, signals, report."""
 
 import os
 import signal
@@ -18,34 +18,31 @@ if TYPE_CHECKING:
 
 
 def pin_threads() -> None:
-    """One CPU thread, without which equal runs may differ in the last bits. JAX reads the variable
-    when it starts.
+    """Limits JAX to one CPU thread; with more, equal runs may differ in the last bits.
 
-    Raises `ConfigError` where JAX has been imported already.
+    Raises `ConfigError` if JAX was already imported, since it reads the variable at start.
     """
-    cure = "start the run by the command `rlkit`, or with NPROC=1 in the environment"
+    fix = "start the run with the `rlkit` command, or with NPROC=1 in the environment"
     require(
         "jax" not in sys.modules or os.environ.get("NPROC") == "1",
-        "deterministic comes too late: JAX is imported",
-        cure,
+        "deterministic was set too late: JAX is already imported",
+        fix,
     )
     os.environ["NPROC"] = "1"
 
 
 def check_run_dir(config: TrainerConfig) -> None:
-    """Raises what the trainer would say to the run directory of `config`, but at once; creates and
-    locks nothing.
-    """
+    """Raises the trainer's errors about the run directory early; creates and locks nothing."""
     assert config.run_dir is not None
     path, is_run = run_directory.inspect(config.run_dir)
-    cure = f"go on with `rlkit resume {config.run_dir}`, or choose another --run-dir"
+    fix = f"continue it with `rlkit resume {config.run_dir}`, or choose another --run-dir"
     fresh = config.restore_checkpoint is None
-    require(not (is_run and fresh), f"{path} already holds a run", cure, RunDirectoryError)
-    cure = "name the --run-dir of a run, or leave out --restore-checkpoint"
+    require(not (is_run and fresh), f"{path} already holds a run", fix, RunDirectoryError)
+    fix = "set --run-dir to a run, or leave out --restore-checkpoint"
     require(
         is_run or fresh or config.restore_checkpoint == "auto",
-        f"{path} holds no run",
-        cure,
+        f"{path} does not contain a run",
+        fix,
         RunDirectoryError,
     )
 
@@ -57,9 +54,9 @@ def train_to_end(
     env: str | None = None,
     seed: int | None = None,
 ) -> int:
-    """Trains until the run is over or a signal asks to stop, reports, and returns the exit code.
+    """Trains until the run ends or a signal stops it, prints a report, and returns the exit code.
 
-    `env` is the id of the environment where the user typed one. `seed` None: go on.
+    `env` is the environment id that the user typed, if any. `seed=None` continues a run.
     """
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
 
@@ -73,19 +70,18 @@ def train_to_end(
         return 0
     again = f"rlkit resume {run_dir}{own_env.flag(env)}"
     print(
-        f"rlkit: stopped by {signals.received.name}, all saved; go on with `{again}`",
+        f"rlkit: stopped by {signals.received.name}, everything is saved; continue with `{again}`",
         file=sys.stderr,
     )
     return 128 + signals.received
 
 
 class StopSignals:
-    """While open, the first SIGTERM or SIGINT lets the trainer finish its outer iteration, save and
-    return.
+    """Lets the trainer finish its outer iteration and save on the first SIGTERM or SIGINT.
 
-    The second one ends the process at once; so does the first while there is no trainer, hence
-    nothing to save. A signal that the process ignores (as background jobs of a shell do with
-    SIGINT) stays ignored.
+    The second signal ends the process immediately. So does the first if there is no trainer yet,
+    since there is nothing to save. Signals that the process ignores (as background jobs of a shell
+    do with SIGINT) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -111,28 +107,29 @@ class StopSignals:
             return
         self.received = signal.Signals(number)
         self.trainer.request_stop(self.received.name)
-        said = (
-            f"\nrlkit: {self.received.name}: finishing this outer iteration, then saving; once more"
-            " ends at once\n"
+        message = (
+            f"\nrlkit: {self.received.name}: finishing this outer iteration and saving; send it"
+            " again to quit immediately\n"
         )
         os.write(
-            2, said.encode()
-        )  # print is not safe here: the signal may have come in the middle of another one
+            2, message.encode()
+        )  # print is not reentrant: the signal may interrupt another print
 
 
 def read_settings(run_dir: str) -> dict[str, Any]:
-    """The settings in the config.yaml of a run, unchecked. Raises `ConfigError` where there is no
-    run. Imports no JAX.
+    """The unchecked settings in a run's config.yaml. Imports no JAX.
+
+    Raises `ConfigError` if there is no run.
     """
     from rlkit.training.run_config import read_yaml
 
     path = os.path.join(run_dir, "config.yaml")
     require(
         os.path.isfile(path),
-        f"{run_dir} holds no run",
-        "name a directory with a config.yaml, as `rlkit train` makes them",
+        f"{run_dir} does not contain a run",
+        "pass a directory with a config.yaml, as created by `rlkit train`",
     )
     settings = read_yaml(path)
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path} holds no settings; put back the file that `rlkit train` wrote")
+        raise ConfigError(f"{path} contains no settings; restore the file that `rlkit train` wrote")
     return settings

@@ -1,6 +1,4 @@
-"""`rlkit train`: settings from a preset or a file, flags above them, then training to the end or to
-a signal.
-"""
+"""`rlkit train`: settings from a preset or file, overridden by flags, then training."""
 
 import dataclasses
 import json
@@ -26,25 +24,23 @@ COMMAND = "rlkit train"
 
 
 def usage() -> str:
-    """What `rlkit train --help` says; the help of one algorithm and environment lists their
-    settings.
-    """
+    """The text of `rlkit train --help` without an algorithm and environment."""
     summaries = list_algorithms()
     width = max(map(len, summaries))
     algorithms = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
     return f"""usage: {COMMAND} ALGORITHM ENV [--setting value ...]
 
-Algorithm and environment choose the tuned preset, or the algorithm's defaults where there is none;
-flags change single settings.
+The algorithm and environment select a tuned preset, or the algorithm's defaults if there is none;
+flags override single settings.
 
 algorithms:
 {algorithms}
 
 environments (`rlkit list envs`):
-  gymnax/NAME       JAX environments: the whole run is one compiled program
-  gymnasium/NAME    what Gymnasium has, or a package registered with it: simulators on the host
+  gymnax/NAME       JAX environments, compiled together with training
+  gymnasium/NAME    Gymnasium environments, including those of other packages
   envpool/NAME      EnvPool's C++ simulators
-  module:Class      a gymnasium.Env or JaxEnv class of your own, importable from here
+  module:Class      your own gymnasium.Env or JaxEnv class, importable from here
 
 presets: `rlkit list presets`
 
@@ -55,35 +51,36 @@ examples:
   {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --env-arguments '{{"vectorization": "async"}}'
   {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100000 --env-arguments '{{"size": 5}}'
   {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
-  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml     the settings as a file for --config
-  {COMMAND} ppo gymnax/CartPole-v1 --help                    every setting, what it means, its value
+  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml     write the settings to a file
+  {COMMAND} ppo gymnax/CartPole-v1 --help                    all settings with their values
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFlags:
-    """The run as a whole."""
+    """Settings of the whole run."""
 
     config: str | None = None
-    """YAML file of settings, such as the config.yaml of a run, in place of the preset; its run_dir
-    and restore_checkpoint are left out.
+    """YAML file of settings to use instead of the preset, such as a run's config.yaml;
+    its run_dir and restore_checkpoint are ignored.
     """
     agent: str = "actor_critic"
     """Name of the agent."""
     seed: int = 0
-    """Seed of the first run; several seeds count up from it."""
+    """Seed of the run; parallel seeds count up from it."""
     num_envs: int = 4
-    """Environments that run side by side."""
+    """Number of parallel environments."""
     env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, such as '{"params": {"max_steps_in_episode":
-    200}}' for Gymnax or '{"vectorization": "async"}' for Gymnasium.
+    """Keyword arguments of the environment as JSON, for example
+    '{"params": {"max_steps_in_episode": 200}}' for Gymnax
+    or '{"vectorization": "async"}' for Gymnasium.
     """
     dry_run: bool = False
-    """Print the settings as YAML and stop."""
+    """Print the settings as YAML and exit."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains as `arguments` say; returns the exit code."""
+    """Trains and returns the exit code."""
     names = _positionals(arguments)
     file = flags.peek(arguments, "--config")
     if len(names) < 2 and file is None and {"-h", "--help"} & set(arguments):
@@ -93,8 +90,8 @@ def run(arguments: Sequence[str]) -> int:
     has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
     require(
         has_seed,
-        f"{file} is of a run that was started from a key, not from a seed",
-        "choose one with --seed N",
+        f"{file} belongs to a run that was started from a key, not from a seed",
+        "choose a seed with --seed N",
     )
     config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
@@ -118,13 +115,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _check_sizes(config: RunConfig) -> None:
-    """Raises what can be told of a run without importing JAX."""
+    """Raises errors about sizes that can be detected without importing JAX."""
     trainer, num_envs = config.trainer, config.env.num_envs
     length = (trainer.total_steps, trainer.num_checkpoints, trainer.epochs_per_checkpoint)
     require(
         length != (None, None, None),
         "the length of training is not set",
-        "add --total-steps 500000, for instance",
+        "add for example --total-steps 500000",
     )
     require(
         trainer.overlap != "acting" or num_envs % 2 == 0,
@@ -149,17 +146,18 @@ def _positionals(arguments: Sequence[str]) -> list[str]:
 
 
 def _base_config(names: list[str], file: str | None, agent: str | None) -> RunConfig:
-    """The settings below the flags; `names` are algorithm and environment, which a file may name
-    instead.
+    """The settings to which the flags apply.
+
+    `names` are the algorithm and environment, or empty if the file names them.
     """
     if len(names) != 2 and (names or file is None):
-        cure = (
-            f"write `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms:"
+        fix = (
+            f"use `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms:"
             f" {', '.join(list_algorithms())})"
         )
         raise ConfigError(
-            f"{COMMAND} needs an algorithm and an environment first, got"
-            f" {' '.join(names) or 'none'}; {cure}"
+            f"{COMMAND} needs an algorithm and an environment, got {' '.join(names) or 'none'};"
+            f" {fix}"
         )
     if names:
         algorithm_entry(names[0])
@@ -171,15 +169,15 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
     )
     if names and config.algorithm != names[0]:
         raise ConfigError(
-            f"{file} is for {config.algorithm}, not for {names[0]}; write `{COMMAND}"
+            f"{file} is for {config.algorithm}, not for {names[0]}; use `{COMMAND}"
             f" {config.algorithm} ...`"
         )
     if names and config.env.id != names[1]:
         config = dataclasses.replace(config, env=dataclasses.replace(config.env, id=names[1]))
     if not names and is_class_id(config.env.id):
-        cure = f"type it: `{COMMAND} {config.algorithm} {config.env.id} --config {file}`"
+        fix = f"use `{COMMAND} {config.algorithm} {config.env.id} --config {file}`"
         raise ConfigError(
-            f"{file} is for a class of your own, which is imported only if you say so; {cure}"
+            f"{file} is for your own class, which is only imported if you ask for it; {fix}"
         )
     _check_env(config.env.id)
     if agent is not None and agent != config.agent:
@@ -193,15 +191,13 @@ def _typed_env(names: list[str]) -> str | None:
 
 
 def _check_env(env_id: str) -> None:
-    """Raises for an id that needs the network, and what the registry says to one that nobody knows,
-    before any slow import.
-    """
+    """Raises errors about an environment id before any slow import."""
     suite, _, name = env_id.partition("/")
     offline = suite != "gymnax" or name not in NEEDS_NETWORK
     require(
         offline,
         f"{env_id} cannot run offline ({NEEDS_NETWORK.get(name)})",
-        "use another id, see `rlkit list envs`",
+        "use another id (see `rlkit list envs`)",
     )
     own_env.check_typed(env_id)
 
@@ -209,9 +205,7 @@ def _check_env(env_id: str) -> None:
 def _override(
     config: RunConfig, arguments: Sequence[str], *, command: str
 ) -> tuple[RunConfig, bool]:
-    """`config` with the settings in `arguments` in place of its own, checked; and whether this is a
-    dry run.
-    """
+    """Applies the flags in `arguments` to `config`; returns the checked config and `dry_run`."""
     parts = {
         "hyperparameters": config.hyperparameters,
         "network": config.network,
@@ -229,10 +223,10 @@ def _override(
         env_arguments=json.dumps(config.env.arguments),
     )
     description = (
-        f"Trains {config.algorithm} on {config.env.id}. Defaults below are those of the preset or"
+        f"Trains {config.algorithm} on {config.env.id}. The defaults below come from the preset or"
         " file."
     )
-    found: Any = flags.parse(
+    parsed: Any = flags.parse(
         kind,
         arguments,
         command=command,
@@ -240,23 +234,23 @@ def _override(
         default=kind(run=run_flags, **parts),
     )
     require(
-        found.run.num_envs >= 1,
-        f"--num-envs must be positive, got {found.run.num_envs}",
-        "use --num-envs 8, for instance",
+        parsed.run.num_envs >= 1,
+        f"--num-envs must be positive, got {parsed.run.num_envs}",
+        "use for example --num-envs 8",
     )
     env = EnvConfig(
         id=config.env.id,
-        num_envs=found.run.num_envs,
-        arguments=flags.json_object("--env-arguments", found.run.env_arguments),
+        num_envs=parsed.run.num_envs,
+        arguments=flags.json_object("--env-arguments", parsed.run.env_arguments),
     )
     changed = dataclasses.replace(
-        config, env=env, seed=found.run.seed, **{name: getattr(found, name) for name in parts}
+        config, env=env, seed=parsed.run.seed, **{name: getattr(parsed, name) for name in parts}
     )
-    return validation.validate(changed), found.run.dry_run
+    return validation.validate(changed), parsed.run.dry_run
 
 
 def _run_name(config: RunConfig) -> str:
-    """A name of its own for every run, also for two that start in the same second."""
+    """A unique name, even for runs that start in the same second."""
     env = re.sub(r"[^A-Za-z0-9._-]+", "-", re.split("[/:]", config.env.id, maxsplit=1)[-1])
     moment = time.strftime("%Y%m%d-%H%M%S")
     return f"{config.algorithm}-{env[:60]}-s{config.seed}-{moment}-{secrets.token_hex(2)}"

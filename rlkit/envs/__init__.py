@@ -1,5 +1,7 @@
-"""Environments: any JAX environment, batched and resetting itself. Names load on first use;
-importing this imports no JAX.
+"""Environments of all kinds, as batches that reset themselves.
+
+Names are loaded on first use, so importing this package does not import JAX. May import `ops`,
+`types` and `spaces`, but nothing of agents, algorithms or training.
 """
 
 import lazy_loader

@@ -1,6 +1,4 @@
-"""The two contracts of environments: `EnvAdapter`, what algorithms train on, and `JaxEnv`, what
-users write.
-"""
+"""Environment protocols: algorithms train on an `EnvAdapter`, users write a `JaxEnv`."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,12 +14,12 @@ class EnvAdapter(Protocol):
 
     Jittable adapters are pure: all state is in `EnvState`, `reset` and `step` may be traced. Host
     adapters (`is_jittable = False`) are called from Python. Actions in a Box are clipped to its
-    bounds by the adapter, so agents may hand over unbounded samples.
+    bounds by the adapter, so agents may pass unbounded samples.
     """
 
     @property
     def num_envs(self) -> int:
-        """How many environments step together."""
+        """Number of environments that step together."""
         ...
 
     @property
@@ -31,80 +29,73 @@ class EnvAdapter(Protocol):
 
     @property
     def observation_space(self) -> Space:
-        """Of ONE environment."""
+        """Of a single environment."""
         ...
 
     @property
     def action_space(self) -> Space:
-        """Of ONE environment."""
+        """Of a single environment."""
         ...
 
     @property
     def max_episode_steps(self) -> int | None:
-        """Time limit that the environment enforces; `None`: there is none."""
+        """Time limit that the environment enforces; `None` if there is none."""
         ...
 
     @property
     def spec(self) -> tuple[str, dict[str, Any]] | None:
-        """(registry id, keyword arguments) that rebuild it with `make_env`; `None`: built from
-        Python objects.
-        """
+        """(registry id, keyword arguments) for `make_env` to rebuild it; `None` without an id."""
         ...
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """New episodes everywhere: (state, observations [N, ...]); the key is consumed."""
+        """Starts episodes in all environments: (state, observations [N, ...]). Consumes the key."""
         ...
 
     def step(self, key: Key, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
-        """One step of every environment, resets included; the key is consumed. `action` is [N,
-        ...].
-        """
+        """Steps every environment, resets included; `action` is [N, ...]. Consumes the key."""
         ...
 
     def close(self) -> None:
-        """Frees what the adapter holds outside its state."""
+        """Frees the resources that the adapter holds outside its state."""
         ...
 
 
 @runtime_checkable
 class JaxEnv(Protocol):
-    """ONE jittable environment without batching and without resetting itself; `vectorize` makes an
-    `EnvAdapter` of it.
+    """A single jittable environment, without batching or resets; `vectorize` adds both.
 
     Optional attributes:
 
-    - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (to add one,
-      wrap in `TimeLimit`).
+    - `max_episode_steps: int`: the time limit that `step` enforces through `truncated` (`TimeLimit`
+      adds one).
     - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves
-      of the environment state, so that changing them recompiles nothing. `params` without
-      `replace_params` is the environment's own affair.
-    - `auto_reset = True`: `step` resets by itself; then `info["final_observation"]` must hold the
-      true successor.
+      of the environment state, so that changing them does not recompile. `params` without
+      `replace_params` is ignored.
+    - `auto_reset = True`: `step` resets by itself, and `info["final_observation"]` holds the true
+      successor.
     """
 
     @property
     def observation_space(self) -> Space:
-        """A gymnasium space; the values of a Dict are a dict, those of a Tuple a tuple."""
+        """A gymnasium space; observations of a Dict are dicts, those of a Tuple are tuples."""
         ...
 
     @property
     def action_space(self) -> Space:
-        """Discrete, MultiDiscrete or a Box of floats."""
+        """Discrete, MultiDiscrete or a floating-point Box."""
         ...
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """(state, observation) of a new episode; the key is consumed."""
+        """Starts an episode: (state, observation). Consumes the key."""
         ...
 
     def step(
         self, key: Key, state: Any, action: Array
     ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
-        """(state, observation, reward, terminated, truncated, info) after `action`; the key is
-        consumed.
-        """
+        """One step: (state, observation, reward, terminated, truncated, info). Consumes the key."""
         ...
 
 
 def traced_params(env: Any) -> PyTree:
-    """The `params` of an environment that also has `replace_params`, `()` of any other."""
+    """The `params` of an environment that has `replace_params`, otherwise `()`."""
     return getattr(env, "params", ()) if callable(getattr(env, "replace_params", None)) else ()

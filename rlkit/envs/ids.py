@@ -1,7 +1,6 @@
-"""Ids of the built-in environments as static tables: listing and mistyping them imports neither JAX
-nor gymnax (seconds).
+"""Static tables of the built-in environment ids, used without importing JAX or gymnax.
 
-Tests compare the tables with what they stand for.
+Tests compare the tables with the packages that they describe.
 """
 
 GYMNAX_IDS = (
@@ -32,9 +31,9 @@ GYMNAX_IDS = (
     "Swimmer-misc",
     "UmbrellaChain-bsuite",
 )
-NEEDS_NETWORK = {"MNISTBandit-bsuite": "it downloads the MNIST images when it is made"}
+NEEDS_NETWORK = {"MNISTBandit-bsuite": "it downloads the MNIST images when it is created"}
 
-# Names of the classes in rlkit.envs.probes.value_probes.
+# Class names in rlkit.envs.probes.value_probes.
 PROBE_IDS = (
     "ActionChoice",
     "ContinuousAction",
@@ -48,8 +47,8 @@ PROBE_IDS = (
     "ValueOnly",
 )
 
-# Of gymnasium, by what they need to run. Left out, though they can be made: CartPole-v0, whose
-# successor is v1, and what packages register with gymnasium; and Pusher-v4, which needs mujoco < 3.
+# Gymnasium's ids by the package that they need. Left out on purpose: CartPole-v0, which v1
+# replaces; ids that other packages register; and Pusher-v4, which needs mujoco < 3.
 CLASSIC_IDS = (
     "Acrobot-v1",
     "CartPole-v1",
@@ -204,6 +203,5 @@ ATARI_GAMES = (
 ATARI_IDS = tuple(f"ALE/{game}-v5" for game in ATARI_GAMES)
 GYMNASIUM_IDS = (*CLASSIC_IDS, *TOY_TEXT_IDS, *BOX2D_IDS, *MUJOCO_IDS)
 
-# Of EnvPool those with a namesake above; it has many others, which can be made without being
-# listed.
+# EnvPool's ids that also exist above; its many others work without being listed.
 ENVPOOL_IDS = tuple(name for name in GYMNASIUM_IDS if name != "Taxi-v4")

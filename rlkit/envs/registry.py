@@ -1,14 +1,13 @@
-"""Environments by name: `make_env("suite/name", num_envs)`, and how third parties add theirs.
+"""Environments by name: `make_env("suite/name", num_envs)`, `register_env` and entry points.
 
-The suite is the text before the first "/". Three sources, the first that knows an id makes it:
-`register_env`, the suites that come with rlkit, installed packages with an entry point in the group
-`rlkit.envs`:
+The suite is the text before the first "/". Ids are looked up in `register_env`'s table, then in the
+suites that come with rlkit, then in the entry points of installed packages:
 
     [project.entry-points."rlkit.envs"]
     "mine/Maze-v0" = "my_package.maze:Maze"
 
-Nothing is imported to list ids: not JAX, not a suite, not a package of a third party. And no id has
-a module imported that it names itself: ids come out of files.
+Listing ids imports nothing: neither JAX nor a suite nor a third-party package. An id never imports
+a module that it names, because ids are read from files.
 """
 
 import dataclasses
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "rlkit.envs"
 CLASS_ID = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*"
-)  # module:Class, once the command line has registered it
+)  # module:Class ids that the command line registered
 
 Factory = Callable[..., "JaxEnv | gymnasium.Env[Any, Any] | EnvAdapter"]
 
@@ -49,18 +48,18 @@ _registered: dict[str, _Entry] = {}
 def make_env(
     env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: int, **kwargs: Any
 ) -> "EnvAdapter":
-    """`num_envs` copies of `env`, stepping together and resetting themselves.
+    """`num_envs` copies of `env` that step together and reset themselves.
 
-    `env` is an id such as `gymnax/CartPole-v1` or `gymnasium/Ant-v5`; or what `register_env` takes,
-    a class or function; or ONE environment itself, of which there can be only one where it is a
-    `gymnasium.Env`. `kwargs` go to what makes the environment. Where that is a `gymnasium.Env`,
-    those which its maker does not name and `GymnasiumAdapter` does (vectorization, step_timeout,
+    `env` is an id such as `gymnax/CartPole-v1` or `gymnasium/Ant-v5`, a class or function as in
+    `register_env`, or an environment object (a `gymnasium.Env` object only with `num_envs=1`).
+    `kwargs` go to the environment's constructor. For a `gymnasium.Env`, arguments that the
+    constructor does not name but `GymnasiumAdapter` does (vectorization, step_timeout,
     max_episode_steps, ...) go to the adapter.
 
-    The result's `spec` is `(id, kwargs)`; `None` without an id, and then a run's config.yaml cannot
+    The result's `spec` is `(id, kwargs)`, or `None` without an id; a run's config.yaml can then not
     rebuild it. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
-    environment does not take or a package that is missing or fails to load, `EnvContractError` for
-    an environment that breaks the contract.
+    environment does not take or a package that is missing or fails to load, and `EnvContractError`
+    for an environment that breaks the contract.
     """
     if isinstance(env, str):
         _check_id(env)
@@ -70,7 +69,7 @@ def make_env(
     factory: Any = env
     require(
         callable(factory),
-        f"environment id is {env!r}",
+        f"env must be an id, a class, a function or an environment, got {env!r}",
         "pass a string such as 'gymnax/CartPole-v1', or a class",
     )
     return _build(
@@ -85,60 +84,56 @@ def make_env(
 def register_env(
     env_id: str, factory: Factory, *, max_episode_steps: int | None = None, overwrite: bool = False
 ) -> None:
-    """Makes `make_env(env_id, ...)` call `factory`.
+    """Registers `factory` under `env_id` for `make_env`.
 
-    `factory(**kwargs)` returns ONE environment, a `JaxEnv` or a `gymnasium.Env`; its class will do.
-    A function is called once to see which of the two it returns. A factory with a parameter named
-    `num_envs` is called `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`.
+    `factory(**kwargs)` returns a single environment, a `JaxEnv` or a `gymnasium.Env`; it may be the
+    class itself. A function is called once to see which kind it returns. A factory with a parameter
+    `num_envs` is called as `factory(num_envs=..., **kwargs)` and returns an `EnvAdapter`.
     `max_episode_steps` truncates the episodes of single environments. Registering an id twice is an
-    error unless `overwrite` says otherwise.
+    error unless `overwrite` is set.
     """
     _check_id(env_id)
     require(
         callable(factory),
-        f"factory of {env_id!r} is {factory!r}",
-        "pass the environment's class, or a function making one",
+        f"the factory of {env_id!r} must be callable, got {factory!r}",
+        "pass the environment's class, or a function that returns one",
     )
     taken = env_id in _registered or env_id in BUILT_IN
     require(
         overwrite or not taken,
-        f"{env_id!r} is registered already",
+        f"{env_id!r} is already registered",
         "choose another id, or pass overwrite=True",
     )
     _registered[env_id] = _Entry(factory, max_episode_steps)
 
 
 def list_envs() -> list[str]:
-    """The ids that `make_env` knows without asking the suites for more, sorted; imports no suite
-    and loads no package.
-    """
+    """The sorted ids that `make_env` knows without loading any package or suite."""
     return sorted(BUILT_IN | _registered.keys() | _entry_points().keys())
 
 
 def check_id(env_id: str) -> None:
-    """Raises what `make_env` would say to an id, as far as that is known without JAX, and makes
-    nothing.
-    """
+    """Raises what `make_env` would raise for an id, as far as known without importing JAX."""
     _check_id(env_id)
-    if env_id not in _entry_points():  # whose packages may import JAX
+    if env_id not in _entry_points():  # their packages may import JAX
         _find(env_id)
 
 
 def is_class_id(env_id: object) -> bool:
-    """Whether `env_id` is written `module:Class`; only the command line imports such a module, when
-    the user types the id.
-    """
+    """Whether `env_id` has the form `module:Class`, which only the command line imports."""
     return isinstance(env_id, str) and CLASS_ID.fullmatch(env_id) is not None
 
 
 def _check_id(env_id: str) -> None:
     require(
         isinstance(env_id, str),
-        f"environment id is {env_id!r}",
+        f"an environment id must be a string, got {env_id!r}",
         "pass a string such as 'gymnax/CartPole-v1'",
     )
     require(
-        bool(env_id.strip()), "the environment id is empty", "pass one such as 'gymnax/CartPole-v1'"
+        bool(env_id.strip()),
+        "the environment id is empty",
+        "pass an id such as 'gymnax/CartPole-v1'",
     )
     if is_class_id(env_id):
         return
@@ -150,7 +145,7 @@ def _check_id(env_id: str) -> None:
     require(
         bool(suite and name),
         f"environment id {env_id!r} is incomplete",
-        "write it suite/name, as in gymnax/CartPole-v1",
+        "use suite/name, as in gymnax/CartPole-v1",
     )
 
 
@@ -159,9 +154,8 @@ def _find(env_id: str) -> _Entry:
         return _registered[env_id]
     if is_class_id(env_id):
         raise UnknownNameError(
-            f"{env_id!r} names a class, and ids have nothing imported; pass the class itself to"
-            " make_env, register it with register_env, or type the id where the command line asks"
-            " for an environment"
+            f"{env_id!r} names a class, but ids never import modules; pass the class itself to"
+            " make_env, register it with register_env, or use the id on the command line"
         )
     factory = suites.find(env_id)
     if factory is not None:
@@ -194,7 +188,7 @@ def _build(
     *,
     spec: tuple[str, dict[str, Any]] | None,
 ) -> "EnvAdapter":
-    """`name` is for messages. `spec` None: there is no id."""
+    """`name` is used in messages. `spec` is `None` without an id."""
     import gymnasium
 
     from rlkit.envs.base import EnvAdapter
@@ -216,7 +210,7 @@ def _build(
         return _build_on_host(name, entry, num_envs, kwargs, spec)
     if not batched and len(arguments) < len(
         kwargs
-    ):  # what looked like a setting of the host adapter is none
+    ):  # a JaxEnv factory: the adapter settings are its own arguments
         _check_arguments(name, entry.factory, kwargs)
         made = entry.factory(**kwargs)
     if not isinstance(made, EnvAdapter):
@@ -227,14 +221,14 @@ def _build(
         )
         return vectorize(made, num_envs, spec=spec)
     if made.num_envs != num_envs:
-        cure = (
-            "pass num_envs on"
+        fix = (
+            "pass num_envs to the adapter"
             if batched
-            else "give the factory a parameter num_envs, or return one environment"
+            else "give the factory a parameter num_envs, or return a single environment"
         )
         raise EnvContractError(
             f"the factory of {name!r} made {made.num_envs} environments instead of {num_envs};"
-            f" {cure}"
+            f" {fix}"
         )
     if entry.max_episode_steps is not None:
         raise EnvContractError(
@@ -246,8 +240,8 @@ def _build(
             return dataclasses.replace(made, spec=spec)  # pyright: ignore[reportArgumentType, reportCallIssue]
         if made.is_jittable:
             raise EnvContractError(
-                f"{name!r} was made with spec {made.spec!r}; make it a dataclass, or set spec to"
-                f" {spec!r}"
+                f"{name!r} was made with spec {made.spec!r}; turn it into a dataclass, or set spec"
+                f" to {spec!r}"
             )
         made.spec = spec  # pyright: ignore[reportAttributeAccessIssue]  # read-only in the protocol, not in host adapters
     return made
@@ -260,7 +254,7 @@ def _build_on_host(
     kwargs: dict[str, Any],
     spec: tuple[str, dict[str, Any]] | None,
 ) -> "EnvAdapter":
-    """Copies of what `entry.factory` makes, which is a `gymnasium.Env`."""
+    """Copies of the `gymnasium.Env` that `entry.factory` creates."""
     from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
     settings, arguments = _split(entry.factory, kwargs)
@@ -278,7 +272,7 @@ def _build_on_host(
 
 
 def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
-    """An adapter of ONE environment that exists already."""
+    """An adapter of an existing environment object."""
     import gymnasium
 
     from rlkit.envs.base import EnvAdapter
@@ -287,14 +281,14 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
     kind = type(env).__name__
     require(
         not isinstance(env, EnvAdapter),
-        f"{kind} is a batch of environments already",
+        f"{kind} is already a batch of environments",
         "use it as it is",
     )
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     require(
         not vector,
-        f"{kind} is a batch of Gymnasium's own",
-        "pass the class or the id of one environment; rlkit batches it",
+        f"{kind} is one of Gymnasium's own batches",
+        "pass the class or id of a single environment; rlkit batches it",
     )
     if isinstance(env, gymnasium.Env):
         from rlkit.envs.host.gymnasium import GymnasiumAdapter
@@ -302,16 +296,14 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
         return GymnasiumAdapter(env, num_envs, **kwargs)
     require(
         not kwargs,
-        f"{kind} takes no arguments any more, got {', '.join(kwargs)}",
-        "pass its class with them",
+        f"{kind} is already constructed and takes no arguments, got {', '.join(kwargs)}",
+        "pass its class with these arguments",
     )
     return vectorize(env, num_envs)
 
 
 def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(settings of the host adapter, arguments of the factory): a name that both take is the
-    factory's.
-    """
+    """Splits into (adapter settings, factory arguments); names that both take go to the factory."""
     if not kwargs:
         return {}, {}
     from rlkit.envs.host.gymnasium import GymnasiumAdapter
@@ -330,7 +322,7 @@ def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], di
 def _signature(factory: Factory) -> inspect.Signature | None:
     try:
         return inspect.signature(factory)
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return None
 
 
@@ -346,10 +338,11 @@ def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -
 
 
 def _entry_points() -> dict[str, list[plugins.EntryPoint]]:
-    found = plugins.entry_points(ENTRY_POINT_GROUP)
-    for name in [name for name in found if not all(name.partition("/")[::2])]:
-        origin = plugins.package(found.pop(name)[0])
+    factories = plugins.entry_points(ENTRY_POINT_GROUP)
+    for name in [name for name in factories if not all(name.partition("/")[::2])]:
+        origin = plugins.package(factories.pop(name)[0])
         warnings.warn(
-            f"{origin} names an environment {name!r}, not suite/name: ignored", stacklevel=3
+            f"{origin} names an environment {name!r}, which is not suite/name: ignored",
+            stacklevel=3,
         )
-    return found
+    return factories

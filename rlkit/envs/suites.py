@@ -1,6 +1,4 @@
-"""The suites that come with rlkit: what makes an id of each, and what is said to an id that it
-lacks. Imports no JAX.
-"""
+"""The suites that come with rlkit: who creates an id, and hints for unknown ids. Imports no JAX."""
 
 import difflib
 import importlib
@@ -23,15 +21,15 @@ TABLES = {
     "probe": PROBE_IDS,
 }
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
-SUGGESTED_FIRST = ("gymnax", "gymnasium")  # of environments that several suites have
+SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
 
 
 def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
-    """What makes `env_id`; `None`: no suite here has it. An unlisted id of EnvPool is found, and
-    checked when it is made: only its import, which brings JAX, tells.
+    """The function that creates `env_id`, or `None` if no suite has it.
 
-    Raises `ConfigError` where a package is missing, and for an id that would have gymnasium import
-    a module.
+    EnvPool ids that are not listed are accepted and checked later, because checking needs EnvPool's
+    import, which imports JAX. Raises `ConfigError` if a package is missing, or if the id would make
+    gymnasium import a module.
     """
     suite, _, name = env_id.partition("/")
     if suite == "gymnax" and (env_id in BUILT_IN or name in _own_gymnax_ids()):
@@ -41,15 +39,13 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
     if suite == "gymnasium" and _is_gymnasium(name):
         return _gymnasium(name)
     if suite == "envpool":
-        _need("envpool", "envpool", env_id)
+        _require_package("envpool", "envpool", env_id)
         return _envpool(name)
     return None
 
 
 def suggest(env_id: str, known: Iterable[str]) -> str:
-    """A cure for an `env_id` that no suite has: those of `known` that have its name or nearly so,
-    jittable ones first.
-    """
+    """A hint for an unknown `env_id`: the `known` ids with similar names, jittable ones first."""
     known = sorted({*known, *_registered_with_gymnasium()}, key=lambda other: (_rank(other), other))
     suite, _, name = env_id.lower().rpartition("/")
     known = [other for other in known if other.lower().startswith(f"{suite}/")] or known
@@ -58,11 +54,7 @@ def suggest(env_id: str, known: Iterable[str]) -> str:
         names.setdefault(other.lower().rpartition("/")[2], []).append(other)
     nearest = [name] if name in names else difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     hits = [repr(other) for match in nearest for other in names[match]][:3]
-    return (
-        f"did you mean {' or '.join(hits)}?"
-        if hits
-        else "`rlkit list envs` names those that there are"
-    )
+    return f"did you mean {' or '.join(hits)}?" if hits else "run `rlkit list envs` to see all ids"
 
 
 def _rank(env_id: str) -> int:
@@ -80,9 +72,7 @@ def _gymnax(name: str) -> "Callable[..., JaxEnv]":
 
 
 def _own_gymnax_ids() -> list[str]:
-    """What the user registered with gymnax itself; looked up only if gymnax has been imported
-    anyway.
-    """
+    """Ids that the user registered with gymnax, if gymnax is already imported."""
     return list(getattr(sys.modules.get("gymnax"), "registered_envs", ()))
 
 
@@ -104,41 +94,38 @@ def _gymnasium(name: str) -> "Callable[..., EnvAdapter]":
 
 
 def _is_gymnasium(name: str) -> bool:
-    """Whether gymnasium, or a package that registered with it, has `name`; raises `ConfigError` if
-    not what it needs.
+    """Whether gymnasium, or a package registered with it, has `name`.
+
+    Raises `ConfigError` if a package that it needs is missing.
     """
     if ":" in name:
         module, _, rest = name.partition(":")
         raise ConfigError(
-            f"'gymnasium/{name}' would import the module {module!r}, which an id never does; "
-            f"import it in your program, then use 'gymnasium/{rest}'"
+            f"'gymnasium/{name}' would import the module {module!r}, which ids never do; import it"
+            f" in your program, then use 'gymnasium/{rest}'"
         )
     import gymnasium
 
     spec = gymnasium.registry.get(name)
-    if spec is None and name in ATARI_IDS:  # ale_py registers them when one is made
+    if spec is None and name in ATARI_IDS:  # ale_py registers these when one is created
         for package in ("ale_py", "cv2"):
-            _need(package, "atari", f"gymnasium/{name}")
+            _require_package(package, "atari", f"gymnasium/{name}")
         return True
     if spec is None or _only_raises(spec.entry_point):
         return False
     for package, extra in (("mujoco", "mujoco"), ("Box2D", "box2d")):
         if str(spec.entry_point).startswith(f"gymnasium.envs.{extra}."):
-            _need(package, extra, f"gymnasium/{name}")
+            _require_package(package, extra, f"gymnasium/{name}")
     return True
 
 
 def _only_raises(entry_point: Any) -> bool:
-    """Whether it is one of the functions that gymnasium has for versions which it lacks, such as
-    `HalfCheetah-v2`.
-    """
+    """Whether it is one of gymnasium's entries for removed versions, such as `HalfCheetah-v2`."""
     return inspect.isfunction(entry_point) and entry_point.__module__ == "gymnasium.envs"
 
 
 def _registered_with_gymnasium() -> list[str]:
-    """What others registered with gymnasium; looked up only if gymnasium has been
-    imported anyway.
-    """
+    """Ids that others registered with gymnasium, if gymnasium is already imported."""
     registry = getattr(sys.modules.get("gymnasium"), "registry", {})
     others = [
         name
@@ -157,10 +144,10 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
-def _need(package: str, extra: str, env_id: str) -> None:
-    found = importlib.util.find_spec(package) is not None
+def _require_package(package: str, extra: str, env_id: str) -> None:
+    installed = importlib.util.find_spec(package) is not None
     require(
-        found,
+        installed,
         f"{env_id} needs the package {package!r}, which is not installed",
         f'pip install "rlkit[{extra}]"',
     )

@@ -1,4 +1,7 @@
-"""Pure maths without state. `__init__.pyi` lists the public names."""
+"""Stateless maths: returns, sampling, counters, statistics. `__init__.pyi` lists the public names.
+
+May import only the lowest floor (`errors` and its neighbours); knows no agents or environments.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A counter that stays exact past 2³¹ although JAX has no 64-bit integers by default."""
+"""A counter that stays exact beyond 2³¹, although JAX has no 64-bit integers by default."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +7,7 @@ from jax import Array
 
 
 class StepCounter(struct.PyTreeNode):
-    """A 64-bit count as two 32-bit words, so that long runs neither wrap nor lose steps to float32
-    rounding.
-    """
+    """A 64-bit count in two 32-bit words: long runs neither overflow nor lose steps to rounding."""
 
     high: Array  # [] uint32
     low: Array  # [] uint32
@@ -20,13 +18,12 @@ class StepCounter(struct.PyTreeNode):
         return cls(high=jnp.uint32(value >> 32), low=jnp.uint32(value & 0xFFFFFFFF))
 
     def add(self, amount: Array | int) -> "StepCounter":
-        """The counter `amount` further on; 0 <= amount < 2**32."""
+        """The counter plus `amount`; 0 <= amount < 2**32."""
         low = self.low + jnp.uint32(amount)
         return StepCounter(high=self.high + (low < self.low).astype(jnp.uint32), low=low)
 
     def remainder(self, divisor: int) -> Array:
-        """What is left of the exact count when divided by `divisor`, [] uint32; 1 <= divisor <=
-        2**16.
+        """The exact count modulo `divisor`, [] uint32; 1 <= divisor <= 2**16.
 
         With larger divisors the products of remainders would not fit into a word.
         """
@@ -39,8 +36,6 @@ class StepCounter(struct.PyTreeNode):
         return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)
 
     def to_int(self) -> int:
-        """The exact count as a Python integer, on the host; of several seeds, which all count
-        alike, the first.
-        """
+        """The exact count as a Python integer, on the host; the first one of parallel seeds."""
         high, low = np.ravel(np.asarray(self.high)), np.ravel(np.asarray(self.low))
         return (int(high[0]) << 32) + int(low[0])

@@ -1,4 +1,4 @@
-"""Uniform integers from one block of random bits, without a division."""
+"""Uniform integers and floats from random bits, without a division."""
 
 import jax
 import jax.numpy as jnp
@@ -6,16 +6,16 @@ from jax import Array
 
 
 def uniform_integers(key: Array, shape: tuple[int, ...], limit: Array | int) -> Array:
-    """Integers [*shape] int32 in [0, limit), 1 <= limit < 2^31; the key is consumed.
+    """Random integers [*shape] int32 in [0, limit), 1 <= limit < 2^31. Consumes the key.
 
-    `jax.random.randint` draws two blocks and divides three times by `limit`: 256 of them take 12.8
-    µs on a CPU, these 4.7.
+    `jax.random.randint` draws two blocks of bits and divides three times by `limit`: 256 integers
+    take 12.8 µs on a CPU, these 4.7 µs.
     """
     return as_integers(jax.random.bits(key, (2, *shape)), limit)
 
 
 def as_integers(bits: Array, limit: Array | int) -> Array:
-    """From random bits [2, ...] uint32, integers [...] int32 in [0, limit), 1 <= limit < 2^31.
+    """Random bits [2, ...] uint32 as integers [...] int32 in [0, limit), 1 <= limit < 2^31.
 
     floor(x · limit / 2^64) of 64 bits x, so that no integer is likelier than another by more than
     limit / 2^64.
@@ -29,11 +29,11 @@ def as_integers(bits: Array, limit: Array | int) -> Array:
     carry, _ = _multiply(low, limit)
     return (whole + (fraction + carry < fraction)).astype(
         jnp.int32
-    )  # unsigned sums that wrap are less than their parts
+    )  # unsigned sums that overflow are smaller than their parts
 
 
 def as_uniform(bits: Array) -> Array:
-    """From random bits uint32, multiples of 2^-24 in [0, 1), float32.
+    """Converts random uint32 bits to multiples of 2^-24 in [0, 1), float32.
 
     >>> as_uniform(jnp.array([0, 2**31, 2**32 - 1], jnp.uint32)).tolist()
     [0.0, 0.5, 0.9999999403953552]
@@ -42,7 +42,7 @@ def as_uniform(bits: Array) -> Array:
 
 
 def _multiply(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both halves, uint32, of the product of uint32 arrays; none of the partial sums overflows."""
+    """High and low words (uint32) of the product of uint32 arrays; no partial sum overflows."""
     mask = jnp.uint32(0xFFFF)
     x_high, x_low, y_high, y_low = x >> 16, x & mask, y >> 16, y & mask
     middle = x_high * y_low + (x_low * y_low >> 16)

@@ -1,9 +1,9 @@
-"""Returns and advantages over rollouts [T, ...]; `terminated` and `truncated` kept apart."""
+"""Returns and advantages over rollouts [T, ...]; `terminated` and `truncated` are kept apart."""
 
 import jax.numpy as jnp
 from jax import Array
 
-# with 8 PPO with 512 environments is slower, and with 2, for XLA computes sums again and again
+# 8 slows down PPO with 512 environments; with 2, XLA recomputes sums repeatedly
 RADIX = 4
 
 
@@ -17,11 +17,11 @@ def gae(
     gamma: float | Array,
     gae_lambda: float | Array,
 ) -> Array:
-    """Generalised advantage estimates, [T, ...] (Schulman et al. 2016, eq. 16; time limits: Pardo
-    et al. 2018).
+    """Generalized advantage estimation, [T, ...] (Schulman et al. 2016, eq. 16).
 
-    `next_value` [T, ...] is the value of the true successor of every step (of the final observation
-    at the end of an episode). Termination stops bootstrapping, either end cuts the sum:
+    `next_value` [T, ...] is the value of the true successor of every step (of the last observation
+    at the end of an episode). Termination stops bootstrapping (Pardo et al. 2018). Both kinds of
+    episode end cut the sum:
 
         δ_t = r_t + γ V(s_{t+1}) (1 - terminated_t) - V(s_t)
         A_t = δ_t + γ λ (1 - done_t) A_{t+1}
@@ -44,11 +44,10 @@ def lambda_returns(
     gamma: float | Array,
     td_lambda: float | Array,
 ) -> Array:
-    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20); the last step and both kinds of end
-    bootstrap as in `gae`.
+    """λ-returns, [T, ...] (Sutton & Barto 2018, eq. 12.20).
 
     G_t = r_t + γ (1 - terminated_t) ((1 - λ_t) V(s_{t+1}) + λ_t G_{t+1}), with λ_t = 0 where the
-    episode ends and at t = T - 1.
+    episode ends and at t = T - 1, which both bootstrap as in `gae`.
     """
     mix = td_lambda * (1.0 - truncated)
     mix = mix.at[-1].set(0.0)
@@ -57,23 +56,22 @@ def lambda_returns(
 
 
 def discounted_sum(x: Array, discount: Array) -> Array:
-    """y_t = x_t + discount_t · y_{t+1} with y_T = 0, [T, ...] as x; `discount` broadcasts to x and
-    lies within ±1.
+    """y_t = x_t + discount_t · y_{t+1} with y_T = 0, [T, ...] as x.
 
-    Not step by step: what k steps add up to, for every t at once, is put together to what `RADIX` ·
-    k steps do. That takes log T rounds of two kernels, where a loop starts some for every step, and
-    memory for up to three times T rows (after Hillis & Steele 1986, "Data parallel algorithms", who
-    double).
+    `discount` broadcasts to x and lies in [-1, 1]. Instead of looping over time, sums over k steps
+    are combined into sums over `RADIX` · k steps, for all t at once. That takes log T rounds of two
+    kernels, where a loop starts several kernels per step, and memory for up to three times T rows
+    (after Hillis & Steele 1986, "Data parallel algorithms", who double).
 
     >>> discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.full(3, 0.5)).tolist()
     [3.0, 4.0, 4.0]
     """
     length = x.shape[0]
-    span = 1 << (length - 1).bit_length()  # the least power of two that is no less than T
+    span = 1 << (length - 1).bit_length()  # the smallest power of two >= T
     beyond = jnp.zeros((span - 1, *x.shape[1:]), x.dtype)
     sums = jnp.concatenate(
         [x, beyond]
-    )  # of k steps from t on, k = 1; what lies beyond T adds nothing
+    )  # sums over k steps from t, starting with k = 1; nothing is added beyond T
     factors = jnp.concatenate(
         [jnp.broadcast_to(discount, x.shape), beyond]
     )  # discount_t · … · discount_{t+k-1}

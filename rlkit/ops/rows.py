@@ -1,4 +1,4 @@
-"""Rows of batches."""
+"""Selects rows of batches."""
 
 from typing import Any
 
@@ -8,9 +8,7 @@ from jax import Array
 
 
 def where_rows(condition: Array, yes: Any, no: Any) -> Any:
-    """Of two trees of batches, leaves [N, ...], the rows of `yes` where `condition` [N] holds and
-    those of `no` elsewhere.
-    """
+    """`jnp.where` for rows of trees [N, ...]: `yes` where `condition` [N] holds, else `no`."""
 
     def chosen(yes: Array, no: Array) -> Array:
         return jnp.where(

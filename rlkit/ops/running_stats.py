@@ -1,4 +1,4 @@
-"""Running mean and variance of pytrees, and normalisation by them."""
+"""Running mean and variance of pytrees, and normalization with them."""
 
 from typing import Any
 
@@ -11,11 +11,10 @@ PyTree = Any
 
 
 class RunningStats(struct.PyTreeNode, kw_only=True):
-    """Mean and variance of everything folded in so far; `mean` and `m2` have the shape of one
-    example.
+    """Mean and variance of all values so far; `mean` and `m2` have the shape of one example.
 
-    `m2` is the sum of squared distances from the mean, so `variance = m2 / count` (Welford; Chan et
-    al. 1979).
+    `m2` is the sum of squared deviations from the mean, so `variance = m2 / count` (Welford; Chan
+    et al. 1979).
     """
 
     count: Array  # [] float32
@@ -24,7 +23,7 @@ class RunningStats(struct.PyTreeNode, kw_only=True):
 
     @property
     def variance(self) -> PyTree:
-        """Population variance, 1 before anything was folded in."""
+        """Population variance; 1 while empty."""
         return jax.tree.map(
             lambda m2: jnp.where(self.count > 0, m2 / jnp.maximum(self.count, 1.0), 1.0), self.m2
         )
@@ -37,10 +36,10 @@ def init_stats(example: PyTree) -> RunningStats:
 
 
 def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> RunningStats:
-    """Folds a batch into the statistics; every axis that `stats.mean` lacks is a batch axis.
+    """Adds a batch to the statistics; every axis that `stats.mean` lacks is a batch axis.
 
-    With `axis_name`, the batches of all devices are folded at once and every device gets the same
-    result. Two batches folded one after the other give the same as both joined, up to rounding.
+    With `axis_name`, the batches of all devices are added at once, and every device gets the same
+    result. Adding two batches in turn equals adding their concatenation, up to rounding.
     """
     example, leaf = jax.tree.leaves(stats.mean)[0], jax.tree.leaves(batch)[0]
     batch_shape = leaf.shape[: leaf.ndim - example.ndim]
@@ -77,10 +76,9 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
 def normalize(
     stats: RunningStats | None, values: PyTree, clip: float = 10.0, epsilon: float = 1e-8
 ) -> PyTree:
-    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; `values` as they are where
-    `stats` is None.
+    """`(values - mean) / sqrt(variance + epsilon)`, clipped to ±clip; unchanged if `stats` is None.
 
-    Leaves of integers (categories, frames) always pass as they are: networks encode them.
+    Integer leaves (categories, images) are always left unchanged: networks encode them.
     """
     if stats is None:
         return values

@@ -1,23 +1,21 @@
-"""Pseudo-random permutations without a sort: several hundred times cheaper on a CPU than
-`jax.random.permutation`.
-"""
+"""Pseudo-random permutations without sorting, hundreds of times faster on CPU than JAX's."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 ROUNDS = 6
-SMALL = 32  # below this a sort costs next to nothing, and so few bits mix badly
+SMALL = 32  # below this, sorting is cheap and so few bits mix badly
 
 
 def shuffled_indices(key: Array, n: int) -> Array:
-    """A pseudo-random permutation of 0 … n-1, [n] int32; the key is consumed.
+    """A pseudo-random permutation of 0 … n-1, [n] int32. Consumes the key.
 
-    A keyed bijection on the b-bit integers (b the least with 2**b >= n) is iterated until it lands
-    below n (cycle walking, Black & Rogaway 2002), which makes it a bijection on 0 … n-1. Each round
-    multiplies by an odd number, adds a key and mixes high bits into low ones: every operation is
-    invertible modulo 2**b. Good enough to draw minibatches (tests hold positions and pairs against
-    chi-square bounds); no cryptography.
+    A keyed bijection on the b-bit integers (b the smallest with 2**b >= n) is iterated until it
+    lands below n (cycle walking, Black & Rogaway 2002), which makes it a bijection on 0 … n-1. Each
+    round multiplies by an odd number, adds a key and mixes high bits into low ones; all of these
+    are invertible modulo 2**b. Good enough for drawing minibatches (tests hold positions and pairs
+    against chi-square bounds), but not cryptographic.
     """
     if n <= SMALL:
         return jax.random.permutation(key, n).astype(jnp.int32)
@@ -31,7 +29,7 @@ def shuffled_indices(key: Array, n: int) -> Array:
             x = (x * factors[i] + offsets[i]) & mask
             x = x ^ (
                 x >> (bits // 2 + (i % 2))
-            )  # invertible: the highest bits stay, the others follow from them
+            )  # invertible: the highest bits stay and determine the others
         return x
 
     def walk(x: Array) -> Array:

@@ -1,9 +1,9 @@
-"""A tree of sums, to draw indices in proportion to priorities that change.
+"""A sum tree, for sampling indices in proportion to changing priorities.
 
-Every sum is computed anew from its children whenever one of them changes, never by adding a
-difference: after any number of updates the tree is, bit for bit, the one that would be built from
-its leaves. A draw descends from the root and takes a random number of its own on each level, so
-that small priorities among millions are not lost in the rounding of one number.
+Every sum is recomputed from its children when one of them changes, instead of adding a difference:
+after any number of updates the tree is bit for bit the one built from its leaves. Sampling descends
+from the root with a new random number on each level, so that small priorities among millions are
+not lost to rounding.
 """
 
 import itertools
@@ -18,13 +18,13 @@ FAN_OUT = 16
 
 
 class SumTree(struct.PyTreeNode, kw_only=True):
-    """Each level is padded with zeros to whole groups of `FAN_OUT` siblings."""
+    """Each level is padded with zeros to full groups of `FAN_OUT` siblings."""
 
-    levels: tuple[Array, ...]  # float32, leaves first; the last one is a single group
+    levels: tuple[Array, ...]  # float32, leaves first; the last level is a single group
 
     @classmethod
     def create(cls, num_leaves: int) -> "SumTree":
-        """All zero."""
+        """A tree of zeros."""
         sizes = [-(-num_leaves // FAN_OUT)]  # groups
         while sizes[-1] > 1:
             sizes.append(-(-sizes[-1] // FAN_OUT))
@@ -32,7 +32,7 @@ class SumTree(struct.PyTreeNode, kw_only=True):
 
     @property
     def leaves(self) -> Array:
-        """The priorities, zeros at the end included."""
+        """The priorities, including the zeros at the end."""
         return self.levels[0]
 
     @property
@@ -41,9 +41,7 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         return _partial_sums(self.levels[-1])[-1]
 
     def set(self, index: Array, value: Array) -> "SumTree":
-        """With leaves `index` [K] set to `value` [K], non-negative; of an index that occurs twice,
-        either value.
-        """
+        """Sets leaves `index` [K] to `value` [K], non-negative; for duplicates, either value."""
         levels = [self.levels[0].at[index].set(value, mode="promise_in_bounds")]
         for level in self.levels[1:]:
             index = index // FAN_OUT
@@ -52,25 +50,23 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         return self.replace(levels=tuple(levels))
 
     def draw(self, key: Array, num: int) -> Array:
-        """Leaves [num] int32, each with probability priority / total, which must not be 0; the key
-        is consumed.
-        """
+        """Samples [num] int32 leaves with probability priority / total (> 0). Consumes the key."""
         index = jnp.zeros(num, jnp.int32)
         uniform = jax.random.uniform(key, (len(self.levels), num))
         for level, u in zip(reversed(self.levels), uniform, strict=True):
             sums = _partial_sums(_group(level, index))
             below = sum(
                 (x <= u * sums[-1]).astype(jnp.int32) for x in sums
-            )  # what has no priority is never the first above
+            )  # leaves without priority are never the first above
             index = index * FAN_OUT + below
         return index
 
 
 def _group(level: Array, index: Array) -> Array:
-    """The siblings under nodes `index` [K], [K, FAN_OUT]."""
+    """The siblings below the nodes `index` [K], [K, FAN_OUT]."""
     return level.reshape(-1, FAN_OUT)[index]
 
 
 def _partial_sums(siblings: Array) -> list[Any]:
-    """[..., FAN_OUT] -> FAN_OUT arrays [...], added up from the left, so that they never fall."""
+    """Cumulative sums over the last axis, as FAN_OUT arrays [...] that never decrease."""
     return list(itertools.accumulate(siblings[..., i] for i in range(FAN_OUT)))

@@ -1,6 +1,4 @@
-"""Settings of a training run. Imports no JAX, so that `--help` and mistakes in the arguments answer
-at once.
-"""
+"""Settings of a training run. Imports no JAX, so that `--help` and errors are quick."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -10,7 +8,9 @@ from annotated_types import Ge, Gt
 from rlkit.errors import require
 
 DEFAULT_CHECKPOINTS = 20
-REPLAY_LIMIT = 2 * 1024**3  # bytes of replay memory, over all seeds, that checkpoints hold unasked
+REPLAY_LIMIT = (
+    2 * 1024**3
+)  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
 PositiveInt = Annotated[int, Gt(0)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
@@ -18,139 +18,134 @@ WandbMode = Literal["online", "offline", "disabled"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoggerConfig:
-    """Where the records of a run go. The JSONL file is the source of truth; all others are copies
-    of it.
+    """Where the records of a run are logged. The JSONL file is the source of truth, the others are
+    copies.
     """
 
     jsonl: str | None = None
-    """File that receives one JSON record a row; None with a run directory:
-    `<run_dir>/metrics.jsonl`, else no file.
+    """JSONL file for the records, one per row.
+    None: `<run_dir>/metrics.jsonl`, or no file without a run directory.
     """
     console: bool = True
-    """Print a line for each evaluation."""
+    """Print a line per evaluation."""
     wandb: WandbMode | None = None
-    """Also log to Weights & Biases: online, offline or disabled; None: do not import it."""
+    """Also log to Weights & Biases: online, offline or disabled; None: wandb is not imported."""
     wandb_project: str = "rlkit"
-    """Project that the run is filed under."""
+    """W&B project of the run."""
     wandb_entity: str | None = None
-    """Team or user; None: the account's default."""
+    """W&B team or user; None: the account's default."""
     wandb_name: str | None = None
-    """Name of the run; None: the name of the run directory."""
+    """W&B name of the run; None: the name of the run directory."""
     wandb_group: str | None = None
-    """Group of the run."""
+    """W&B group of the run."""
     wandb_tags: tuple[str, ...] = ()
-    """Tags of the run."""
+    """W&B tags of the run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointerConfig:
-    """Where checkpoints go and which are kept: always the newest ones and, beside them, the best
-    one.
-    """
+    """Where checkpoints are saved and which are kept: the newest ones and, optionally, the best."""
 
     directory: str | None = None
-    """Directory of the checkpoints; None with a run directory: `<run_dir>/checkpoints`, else none
-    are written.
+    """Directory of the checkpoints.
+    None: `<run_dir>/checkpoints`, or no checkpoints without a run directory.
     """
     max_to_keep: Annotated[int, Ge(1)] = 2
-    """How many of the newest checkpoints stay."""
+    """Number of newest checkpoints to keep."""
     keep_best: bool = True
-    """Also keep the checkpoint with the highest evaluation return, the newest of equals."""
+    """Also keep the checkpoint with the highest evaluation return (the newest if tied)."""
     save_replay: bool | None = None
-    """Save the replay buffer too; a run that is resumed without fills it anew by its policy. None:
-    where it takes at most 2 GiB over all seeds.
+    """Save the replay buffer too; otherwise a resumed run refills it with its policy.
+    None: if it takes at most 2 GiB over all seeds.
     """
     save_timeout: Annotated[float, Gt(0)] = 600.0
-    """Seconds to wait for a write to finish before it counts as failed."""
+    """Seconds after which an unfinished write counts as failed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
-    """How long to train, and what happens between outer iterations.
+    """Length of training, and what happens between outer iterations.
 
-    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update) compiled as one
-    program; after each the trainer evaluates, saves and logs. Give `total_steps`, or
+    An outer iteration is `epochs_per_checkpoint` iterations (collect, then update), compiled as one
+    program. After each, the trainer evaluates, saves and logs. Set `total_steps`, or
     `num_checkpoints` and `epochs_per_checkpoint`.
     """
 
     total_steps: PositiveInt | None = None
-    """Environment steps to train for, random ones before learning included, rounded up to whole
-    outer iterations; None: num_checkpoints x epochs_per_checkpoint. Steps that fill a replay buffer
-    anew, which was not saved, come on top.
+    """Environment steps to train for, with warm-up steps, rounded up to whole outer iterations.
+    None: num_checkpoints x epochs_per_checkpoint iterations.
+    Steps that refill an unsaved replay buffer after a resume are not counted.
     """
     num_checkpoints: PositiveInt | None = None
-    """Outer iterations; None: 20, or what total_steps and epochs_per_checkpoint leave."""
+    """Number of outer iterations; None: 20, or derived from the other two."""
     epochs_per_checkpoint: PositiveInt | None = None
-    """Iterations (collect, then update) in an outer iteration; None: what total_steps and
-    num_checkpoints leave.
-    """
+    """Iterations (collect, then update) per outer iteration; None: derived from the other two."""
     num_seeds: PositiveInt = 1
-    """Seeds trained side by side; with several, results have a leading axis of seeds."""
+    """Number of parallel seeds; with several, results have a leading seed axis."""
     enable_evaluation: bool = True
     """Evaluate after outer iterations."""
     evaluation_episodes: PositiveInt = 16
-    """Episodes of each evaluation, played deterministically and again with sampled actions."""
+    """Episodes per evaluation, with deterministic actions and again with sampled ones."""
     max_evaluation_steps: PositiveInt | None = None
-    """Longest evaluation episode; None: the environment's own time limit."""
+    """Maximum length of evaluation episodes; None: the environment's time limit."""
     skip_initial_evaluation: bool = False
-    """Do not evaluate before the first outer iteration."""
+    """Skip the evaluation before the first outer iteration."""
     eval_every: PositiveInt = 1
-    """Outer iterations from one evaluation to the next; the last one is always evaluated."""
+    """Evaluate every this many outer iterations, and after the last one."""
     log_every: PositiveInt = 1
-    """Outer iterations from one training record to the next."""
+    """Log training metrics every this many outer iterations."""
     checkpoint_every: PositiveInt = 1
-    """Outer iterations from one checkpoint to the next; the last one is always saved."""
+    """Save a checkpoint every this many outer iterations, and after the last one."""
     run_dir: str | None = None
-    """Directory that receives config, metrics, checkpoints, learning curve and summary of the run.
-    """
+    """Directory for config, metrics, checkpoints, learning curve and summary of the run."""
     restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
-    """Start from a checkpoint: a step (0 is one), latest, best, or auto: the latest if there is
-    any, else afresh.
+    """Checkpoint to start from: a step (0 is one), latest, best,
+    or auto: the latest if there is one, else start anew.
     """
     replay_buffer_capacity: PositiveInt | None = None
-    """Transitions that the replay buffer holds; None: the algorithm's own. Off-policy algorithms
-    only.
+    """Capacity of the replay buffer in transitions, for off-policy algorithms.
+    None: the algorithm's default.
     """
     warmup_steps: Annotated[int, Ge(0)] | None = None
-    """Environment steps of random actions before learning, rounded up to whole rollouts; None: the
-    algorithm's own.
+    """Environment steps of random actions before learning, rounded up to whole rollouts.
+    None: the algorithm's default.
     """
     max_queued: PositiveInt = 2
-    """Outer iterations that may wait on the device before the host catches up."""
+    """Number of outer iterations queued on the device before the host waits for results."""
     overlap: Overlap = "none"
-    """On the host, what happens at the same time. none: act, step, learn in that order; acting:
-    half of the environments act while the others step; update: the next rollout is collected while
-    the last one is learned from, by a policy one update old.
+    """What overlaps on host environments. none: act, step and learn in turn;
+    acting: half of the environments act while the others step;
+    update: collect the next rollout during the update, by a policy that is one update old.
     """
     compile_host_loop: bool = True
-    """On the host, where a rollout is a single step, as off policy: compile a whole outer
-    iteration, which asks for each step; False: call one program after the other. Results agree to
-    rounding. Without effect on a GPU and where JAX lacks `buffer_callback`.
+    """On the host, if a rollout is a single step (as off policy): compile whole outer iterations,
+    which ask Python for each step. False: one call per step. Results agree to rounding.
+    No effect on GPUs, or if JAX lacks `buffer_callback`.
     """
     deterministic: bool = False
-    """Equal runs, also resumed ones, end with equal bits: the command line pins the CPU threads
-    (NPROC=1) before JAX starts.
+    """Make equal runs, resumed ones too, end with equal bits.
+    The command line then limits JAX to one CPU thread (NPROC=1).
     """
     debug: bool = True
     """Show a progress bar."""
     logger_config: LoggerConfig = LoggerConfig()
-    """Where records go."""
+    """Where records are logged."""
     checkpointer_config: CheckpointerConfig = CheckpointerConfig()
-    """Where checkpoints go."""
+    """Where checkpoints are saved."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run in numbers: what `TrainerConfig` asks for, rounded to whole outer iterations."""
+    """The size of a run: `TrainerConfig`'s request, rounded up to whole outer iterations."""
 
     num_checkpoints: int  # outer iterations
-    epochs_per_checkpoint: int  # iterations in each
-    env_steps_per_iteration: int  # environment steps in an iteration, over all environments
-    prefill_steps: int  # environment steps of random actions before the first iteration
+    epochs_per_checkpoint: int  # iterations per outer iteration
+    env_steps_per_iteration: int  # environment steps per iteration, over all environments
+    prefill_steps: int  # environment steps with random actions before the first iteration
 
     @property
     def steps_per_checkpoint(self) -> int:
-        """Environment steps in an outer iteration."""
+        """Environment steps per outer iteration."""
         return self.epochs_per_checkpoint * self.env_steps_per_iteration
 
     @property
@@ -162,28 +157,27 @@ class Plan:
 def make_plan(
     config: TrainerConfig, *, env_steps_per_iteration: int, prefill_steps: int = 0
 ) -> Plan:
-    """Rounds `config` up to whole outer iterations. Raises `ConfigError` for settings that
-    contradict each other.
+    """Rounds `config` up to whole outer iterations. Raises `ConfigError` if settings contradict
+    each other.
     """
     total, outer, epochs = config.total_steps, config.num_checkpoints, config.epochs_per_checkpoint
     if total is None:
         require(
             outer is not None or epochs is not None,
             "the length of training is not set",
-            "give total_steps=500_000, or num_checkpoints and epochs_per_checkpoint",
+            "set total_steps=500_000, or num_checkpoints and epochs_per_checkpoint",
         )
         outer, epochs = outer or DEFAULT_CHECKPOINTS, epochs or 1
     else:
         require(
             outer is None or epochs is None,
-            f"total_steps={total}, num_checkpoints={outer} and epochs_per_checkpoint={epochs} say"
-            " the same thing twice",
+            f"total_steps={total}, num_checkpoints={outer} and epochs_per_checkpoint={epochs} are"
+            " redundant",
             "leave out one of the three",
         )
         require(
             total > prefill_steps,
-            f"total_steps={total} does not go beyond the {prefill_steps} random steps before"
-            " learning",
+            f"total_steps={total} does not exceed the {prefill_steps} random steps before learning",
             "raise total_steps or lower warmup_steps",
         )
         iterations = -(-(total - prefill_steps) // env_steps_per_iteration)

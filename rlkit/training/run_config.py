@@ -1,6 +1,4 @@
-"""`RunConfig`: a whole run as plain data, YAML in and out, with presets below it. Imports
-no JAX.
-"""
+"""`RunConfig`: a whole run as plain data, read from and written to YAML, with presets. No JAX."""
 
 import dataclasses
 import os
@@ -23,37 +21,34 @@ Seed = Annotated[int, Ge(0), Lt(2**32)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnvConfig:
-    """Which environments to train on."""
+    """The training environments."""
 
     id: str
     """Registry id, such as gymnax/CartPole-v1."""
     num_envs: PositiveInt = 4
-    """Environments that run side by side."""
+    """Number of parallel environments."""
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}} for
-    Gymnax.
-    """
+    """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}}."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that a run is made of; `rlkit.build(run_config)` makes the Trainer."""
+    """All settings of a run; `rlkit.build(run_config)` creates the Trainer."""
 
     algorithm: str
     """Name of the algorithm."""
     env: EnvConfig
-    """Training environments; evaluation makes its own of the same id."""
+    """Training environments; evaluation creates its own from the same id."""
     hyperparameters: Any = None
-    """Config of the algorithm; None: its defaults."""
+    """Settings of the algorithm; None: its defaults."""
     agent: str | None = None
-    """Name of the agent; None: the one that the algorithm learns by default."""
+    """Name of the agent; None: the algorithm's default."""
     network: Any = None
-    """Config of the agent; None: its defaults."""
+    """Settings of the agent; None: its defaults."""
     trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
-    """Length of training, evaluation, checkpoints, logs."""
+    """Settings of training, evaluation, checkpoints and logs."""
     seed: Seed | None = 0
-    """Seed of the first run; several seeds count up from it. None: the run was started from a key.
-    """
+    """Seed of the run; parallel seeds count up from it. None: the run was started from a key."""
 
     def __post_init__(self) -> None:
         entry = algorithm_entry(self.algorithm)
@@ -79,13 +74,14 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Any) -> RunConfig:
-    """The config that `to_dict` wrote, or that a user did; what is left out takes its default.
-    Raises `ConfigError`.
+    """Builds a config from plain data, as from `to_dict`; missing fields take their defaults.
+
+    Raises `ConfigError` for invalid data.
     """
     if not isinstance(values, dict) or "algorithm" not in values or "env" not in values:
         raise ConfigError(
             "a run config needs at least `algorithm: ppo` and `env: {id: gymnax/CartPole-v1}`; add"
-            " them"
+            " both"
         )
     values = dict(values)
     for name in ("algorithm", "agent"):
@@ -93,7 +89,7 @@ def from_dict(values: Any) -> RunConfig:
         require(
             value is None or isinstance(value, str),
             f"{name} must be a name, got {value!r}",
-            f"write `{name}: name`",
+            f"use `{name}: name`",
         )
     entry = algorithm_entry(values["algorithm"])
     kinds = {
@@ -111,13 +107,13 @@ def from_dict(values: Any) -> RunConfig:
 
 
 def save(config: RunConfig, path: str | pathlib.Path) -> None:
-    """Writes YAML; never over an existing file (`ConfigError`)."""
+    """Writes the config as YAML. Raises `ConfigError` instead of overwriting a file."""
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(dump(config))
     except FileExistsError:
         raise ConfigError(
-            f"{path} exists already; choose another name, nothing was overwritten"
+            f"{path} already exists; choose another name (nothing was overwritten)"
         ) from None
 
 
@@ -127,14 +123,12 @@ def dump(config: RunConfig) -> str:
 
 
 def load(path: str | pathlib.Path) -> RunConfig:
-    """Reads YAML or JSON. Raises `ConfigError` that names the file."""
+    """Reads YAML or JSON. Raises `ConfigError`, naming the file."""
     return from_dict(read_yaml(path))
 
 
 def for_another_run(config: RunConfig) -> RunConfig:
-    """The settings without the places of their own run: its directory, files that lie in there,
-    where it went on from.
-    """
+    """The settings without those of a single run: its directory, files inside it, its parent."""
     trainer = config.trainer
     jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
     if trainer.run_dir is not None:
@@ -164,12 +158,12 @@ def read_yaml(path: str | pathlib.Path) -> Any:
         return _parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(
-            f"cannot read {path}: {error}; give a YAML file such as a run's config.yaml"
+            f"cannot read {path}: {error}; pass a YAML file such as a run's config.yaml"
         ) from None
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that ship with rlkit, as `algorithm/suite/env`."""
+    """Names of rlkit's presets, as `algorithm/suite/env`."""
     root = resources.files("rlkit.presets")
     return sorted(
         f"{folder.name}/{file.name.removesuffix('.yaml').replace('--', '/')}"
@@ -181,10 +175,9 @@ def preset_names() -> list[str]:
 
 
 def preset(algorithm: str, env_id: str) -> RunConfig:
-    """The tuned settings for an algorithm on an environment; the algorithm's defaults where there
-    is no preset.
+    """The tuned settings for an algorithm and environment, or the algorithm's defaults.
 
-    Presets lie in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
+    Presets are stored in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
     """
     algorithm_entry(algorithm)
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
@@ -196,7 +189,7 @@ def preset(algorithm: str, env_id: str) -> RunConfig:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only; and 3e-4 is a number, as in YAML 1.2, where PyYAML would read it as text."""
+    """Loads plain data only, and reads 3e-4 as a number (as in YAML 1.2; PyYAML reads text)."""
 
 
 _Loader.add_implicit_resolver(
@@ -213,9 +206,7 @@ def _parse_yaml(text: str) -> Any:
 
 
 def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Settings as one flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a config dataclass or of
-    nested dicts.
-    """
+    """Settings as a flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a dataclass or dicts."""
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
     flat: dict[str, Any] = {}
     for name, value in values.items():

@@ -137,7 +137,8 @@ def test_a_package_that_claims_one_of_our_names_is_named_where_it_is_used(instal
     with pytest.raises(
         ConfigError,
         match=(
-            rf"{chosen.kind} '{ours}' is registered .* 'other' \(other.module:ENTRY\) claims .*; un"
+            rf"{chosen.kind} '{ours}' is already registered, .* 'other' \(other.module:ENTRY\)"
+            " claims .*; uninstall"
         ),
     ):
         chosen.entry(ours)
@@ -159,7 +160,7 @@ def test_packages_that_are_broken_are_named(installed):
     with pytest.raises(
         ConfigError,
         match=(
-            rf"{chosen.kind} 'table' of package 'other' .* does not load: ImportError: no jaxx;"
+            rf"{chosen.kind} 'table' of package 'other' .* cannot be loaded: ImportError: no jaxx;"
             r" repair"
         ),
     ):
@@ -170,7 +171,7 @@ def test_packages_that_are_broken_are_named(installed):
         installed(chosen.row, times=2).entry("table")
     with pytest.raises(
         ConfigError,
-        match=r"'table' of package 'other' \(other.module:ENTRY\) is a int; let the .* an rlkit A",
+        match=r"'table' of package 'other' \(other.module:ENTRY\) is of type int, not an rlkit A",
     ):
         installed(3).entry("table")
 

@@ -88,7 +88,7 @@ def test_agents_of_other_parts_are_refused_before_compiling(make_env, name, kind
             )
             check_compatible(algorithm, agent, env)
         except ConfigError as error:
-            assert "; " in str(error)  # the cure
+            assert "; " in str(error)  # the fix
             continue
         module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
         jax.eval_shape(

@@ -1,6 +1,4 @@
-"""Every algorithm of the registry from the command line: trained, evaluated, its settings
-as flags.
-"""
+"""Every registered algorithm from the command line: training, evaluation, settings as flags."""
 
 import json
 from pathlib import Path

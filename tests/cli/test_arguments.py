@@ -1,6 +1,4 @@
-"""Every mistake on the command line: exit code 2 and one line that says the cure, before JAX is
-imported.
-"""
+"""Command-line errors: exit code 2 and one line with a fix, before JAX is imported."""
 
 import subprocess
 import sys
@@ -13,11 +11,11 @@ from rlkit.cli.main import main
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
 MISTAKES = {
     "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
-    "nothing to train": (["train"], "needs an algorithm and an environment first"),
-    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment first, got ppo"),
+    "nothing to train": (["train"], "needs an algorithm and an environment"),
+    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment, got ppo"),
     "flags before names": (
         ["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"],
-        "first, got none",
+        "environment, got none",
     ),
     "unknown algorithm": (
         ["train", "pppo", "gymnax/CartPole-v1"],
@@ -57,7 +55,7 @@ MISTAKES = {
     ),
     "environment of no run": (
         ["resume", "runs/absent", "--env", "os:system"],
-        "runs/absent holds no run",
+        "runs/absent does not contain a run",
     ),
     "empty environment": (["train", "ppo", ""], "environment id is empty"),
     "path as environment": (["train", "ppo", "../../etc/passwd"], "environment"),
@@ -122,19 +120,19 @@ MISTAKES = {
     ),
     "nothing to restore": (
         [*TRAIN, "--run-dir", "runs/absent", "--restore-checkpoint", "best"],
-        "absent holds no run; name the",
+        "absent does not contain a run; set --run-dir",
     ),
     "unknown agent": ([*TRAIN, "--agent", "actorcritic"], "did you mean 'actor_critic' or"),
     "no length": (
         ["train", "ppo", "gymnasium/Acrobot-v1"],
-        "the length of training is not set; add --total-steps",
+        "the length of training is not set; add for example --total-steps",
     ),
     "odd number": ([*TRAIN, "--overlap", "acting", "--num-envs", "3"], "use --num-envs 4"),
     "no environments": ([*TRAIN, "--num-envs", "0"], "--num-envs must be positive, got 0"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
     "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
     "resume nothing": (["resume"], "RUN_DIR"),
-    "resume an absent run": (["resume", "runs/absent"], "runs/absent holds no run"),
+    "resume an absent run": (["resume", "runs/absent"], "runs/absent does not contain a run"),
     "resume towards less than nothing": (
         ["resume", "runs/absent", "--total-steps", "0"],
         "ResumeFlags.total_steps",
@@ -144,22 +142,22 @@ MISTAKES = {
         "unknown argument '--checkpoint'",
     ),
     "evaluate nothing": (["evaluate"], "RUN_DIR"),
-    "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent holds no run"),
+    "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
     "evaluate no episodes": (
         ["evaluate", "runs/absent", "--episodes", "0"],
         "EvaluateFlags.episodes",
     ),
-    "plot nothing": (["plot"], "no run to draw"),
+    "plot nothing": (["plot"], "no run to plot"),
     "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
     "plot over a file": (
         ["plot", "runs/absent", "--output", "/dev/null"],
-        "/dev/null exists already; replace it with --overwrite",
+        "/dev/null already exists; add --overwrite",
     ),
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],
         "invalid choice 'time' for argument '--x'",
     ),
-    "list nothing": (["list"], "write one of envs, agents"),
+    "list nothing": (["list"], "use one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
 }
 
@@ -171,7 +169,7 @@ def in_an_empty_directory(tmp_path, monkeypatch):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_in_one_line(mistake, capsys, tmp_path):
+def test_errors_are_reported_in_one_line(mistake, capsys, tmp_path):
     arguments, said = MISTAKES[mistake]
     assert main(arguments) == 2
     out, err = capsys.readouterr()
@@ -212,7 +210,7 @@ def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
 
 @pytest.mark.process
 def test_mistakes_and_help_import_no_jax():
-    """In a process of their own, where nothing else has imported it."""
+    """In a separate process, where nothing else has imported JAX."""
     calls = [arguments for arguments, _ in MISTAKES.values()]
     calls += [
         [],
@@ -259,7 +257,7 @@ def test_the_installed_command_answers(tmp_path):
         (["--env-arguments", '{"params": {"max_stps": 3}}'], "max_stps"),
     ],
 )
-def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said, capsys, tmp_path):
+def test_misfits_are_refused_before_anything_compiles(arguments, said, capsys, tmp_path):
     assert main([*TRAIN, "--run-dir", "run", *arguments]) == 2
     err = capsys.readouterr().err
     assert said in err
@@ -269,7 +267,7 @@ def test_parts_that_do_not_fit_are_told_before_anything_compiles(arguments, said
 
 @pytest.fixture
 def started(monkeypatch):
-    """Where `rlkit train` would have started a run; it starts none."""
+    """In a directory where `rlkit train` would have started a run; it starts none."""
     found = []
     monkeypatch.setattr(
         train, "train_to_end", lambda make, **arguments: found.append(arguments["run_dir"]) or 0
@@ -279,11 +277,11 @@ def started(monkeypatch):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("there", ["config.yaml", "thesis.tex"])
-def test_nothing_existing_is_overwritten(there, started, capsys, tmp_path):
+def test_existing_files_are_not_overwritten(there, started, capsys, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / there).write_text("mine")
     assert main([*TRAIN, "--run-dir", "run"]) == 2
-    said = "already holds a run; go on with `rlkit resume run`, or choose another --run-dir"
+    said = "already holds a run; continue it with `rlkit resume run`, or choose another --run-dir"
     assert (said if there == "config.yaml" else "is foreign") in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "run").iterdir()] == [there]
     assert (tmp_path / "run" / there).read_text() == "mine"

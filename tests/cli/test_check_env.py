@@ -1,4 +1,4 @@
-"""`rlkit check-env`: the report, the exit code, and mistakes in the arguments."""
+"""`rlkit check-env`: the report, the exit code, and wrong arguments."""
 
 import json
 import sys
@@ -46,16 +46,16 @@ def module(tmp_path, monkeypatch):
 
 def test_a_sound_environment_exits_with_0(capsys):
     assert main(["check-env", "gymnasium/CartPole-v1", "--num-steps", "50"]) == 0
-    assert capsys.readouterr().out.startswith("gymnasium/CartPole-v1: no mistakes found\n  steps ")
+    assert capsys.readouterr().out.startswith("gymnasium/CartPole-v1: no problems found\n  steps ")
 
 
-def test_warnings_are_told_and_exit_with_0(capsys):
+def test_warnings_exit_with_0(capsys):
     assert main(["check-env", "gymnasium/CliffWalking-v1"]) == 0
     out = capsys.readouterr().out
     assert (
         "0 error(s), 1 warning(s)\n  warning " in out
-        and "why: evaluation plays" in out
-        and "cure: pass max_ep" in out
+        and "why: evaluation runs" in out
+        and "fix: pass max_ep" in out
     )
     assert (
         main(
@@ -73,12 +73,12 @@ def test_warnings_are_told_and_exit_with_0(capsys):
 
 def test_errors_in_a_class_of_the_users_exit_with_1(module, capsys):
     assert main(["check-env", module, "--seed", "3"]) == 0
-    assert f"{module}: no mistakes found" in capsys.readouterr().out
+    assert f"{module}: no problems found" in capsys.readouterr().out
     assert main(["check-env", module, "--env-arguments", '{"values": 4}']) == 1
     out = capsys.readouterr().out
     assert (
         f"{module}.step returned 4 values instead of five" in out
-        and "cure: return obs, reward, terminated" in out
+        and "fix: return obs, reward, terminated" in out
     )
 
 
@@ -87,7 +87,7 @@ def test_one_json_object(module, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["env"] == module and found["ok"] is False and found["measured"]["steps"] == 1
     assert [finding["severity"] for finding in found["findings"]] == ["error"]
-    assert set(found["findings"][0]) == {"severity", "what", "why", "cure"}
+    assert set(found["findings"][0]) == {"severity", "what", "why", "fix"}
 
 
 MISTAKES = {
@@ -111,10 +111,10 @@ MISTAKES = {
 def test_mistakes_exit_with_2_and_one_line(mistake, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    arguments, cure = MISTAKES[mistake]
+    arguments, fix = MISTAKES[mistake]
     assert main(["check-env", *arguments]) == 2
     out, err = capsys.readouterr()
-    assert not out and err.startswith("rlkit: error: ") and err.count("\n") == 1 and cure in err
+    assert not out and err.startswith("rlkit: error: ") and err.count("\n") == 1 and fix in err
 
 
 def test_help_teaches(capsys):
@@ -125,7 +125,7 @@ def test_help_teaches(capsys):
         "my_module:Maze --env-arguments",
         "--num-steps",
         "--json",
-        "its own checker",
+        "Gymnasium's checker",
     ):
         assert part in out
     assert main(["--help"]) == 0

@@ -1,5 +1,4 @@
-"""The commands as a user types them, on a tiny budget: train, resume, evaluate, plot; and a signal
-in the middle.
+"""The commands as a user types them, with tiny runs: train, resume, evaluate, plot, signals.
 
 What needs a process of its own (signals, pinned threads) has one; the rest shares this one, which
 has imported JAX.
@@ -65,7 +64,7 @@ def rows(run_dir):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A directory with a finished run `run` of two seeds; and what the command said."""
+    """A directory with a finished run `run` of two seeds, and the output of the command."""
     directory = tmp_path_factory.mktemp("trained")
     length = ["--total-steps", "128", "--num-checkpoints", "2", "--num-seeds", "2"]
     out, _ = rlkit(*TRAIN, *length, "--run-dir", "run", "--deterministic", cwd=directory)
@@ -95,7 +94,7 @@ def test_train_ends_with_scores_and_what_to_do_next(trained):
     assert [line.split()[0] for line in out.splitlines() if "±" in line] == ["0", "1", "all"]
     for said in (
         "2 x 128 steps in",
-        "a second over all seeds",
+        "per second over all seeds",
         "run/learning_curve.png",
         "rlkit evaluate run",
         "rlkit resume run",
@@ -118,7 +117,7 @@ def test_evaluate(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained[0])
     assert main(["evaluate", "run", "--episodes", "3", "--seed-index", "1"]) == 0
     out = capsys.readouterr().out
-    assert "3 episodes each way" in out
+    assert "3 episodes per kind of action" in out
     assert out.count("±") == 4
     assert main(["evaluate", "run", "--episodes", "3", "--checkpoint", "latest", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -147,7 +146,7 @@ def test_plot(trained, monkeypatch, capsys):
     assert (directory / "both.png").read_bytes().startswith(PNG)
 
 
-def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, capsys):
+def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = str(trained[0] / "run")
     for name in ("learning_curve.png", "learning_curve-2.png", "learning_curve-3.png"):
@@ -157,7 +156,7 @@ def test_plot_replaces_only_what_it_is_told_to(trained, tmp_path, monkeypatch, c
     notes.write_text("mine")
     assert main(["plot", run, "--output", "notes.txt"]) == 2
     assert (
-        "notes.txt exists already; replace it with --overwrite, or choose another --output"
+        "notes.txt already exists; add --overwrite, or choose another --output"
         in capsys.readouterr().err
     )
     assert notes.read_text() == "mine"
@@ -209,7 +208,7 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
         process.kill()
     assert process.returncode == 143, err[-3000:]
     assert "stopped by SIGTERM" in err
-    assert "go on with `rlkit resume run`" in err
+    assert "continue with `rlkit resume run`" in err
     assert "Traceback" not in err
     reached = [row["env_steps"] for row in rows(tmp_path / "run") if row["kind"] == "train"]
     assert len(reached) < ITERATIONS

@@ -1,6 +1,4 @@
-"""The help teaches: examples, every setting with its meaning and its value, what there is
-to train.
-"""
+"""The help texts: examples, every setting with its meaning and default, the available names."""
 
 import dataclasses
 import gc
@@ -115,7 +113,7 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
 
 
 def test_settings_have_names_of_their_own():
-    """Flags carry no prefix, so two of one name would be one."""
+    """Flags have no prefix, so two with the same name would collide."""
     for entry in ALGORITHMS.values():
         kinds = [
             entry.config,

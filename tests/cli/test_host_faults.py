@@ -1,5 +1,4 @@
-"""A whole run as a user starts it, in which one environment raises, dies or hangs: told once, in
-time, and resumed after it.
+"""A complete run in which one environment raises, dies or hangs: one error, in time, and a resume.
 
 The run that fails is a process with children of its own; it is resumed, where nothing fails, in
 this one, which has JAX.
@@ -88,8 +87,8 @@ def misbehave(fault):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is to be seen of a fault: the exit code, what starts the one message on stderr, and what
-    else stands there once.
+    """What a fault shows: exit code, start of the only message on stderr, and what else appears
+    once.
     """
 
     fault: str
@@ -145,7 +144,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """Where all commands are typed; it holds the module with the environment."""
+    """The directory of all commands; it holds the environment's module."""
     path = tmp_path_factory.mktemp("host_faults")
     (path / "walks.py").write_text(MODULE)
     return path
@@ -153,7 +152,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture
 def as_at_first(monkeypatch):
-    """Forgets afterwards what a command in this process has imported and registered."""
+    """Removes what a command in this process imported and registered."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(registry, "_registered", {})
     yield
@@ -240,9 +239,7 @@ def train(case, run_dir):
 
 
 def rlkit(*arguments, cwd, **variables):
-    """(exit code, stderr, time of the end) of a command in a session of its own, of which no
-    process is left afterwards.
-    """
+    """(exit code, stderr, end time) of a command in its own session, which leaves no process."""
     command = [sys.executable, "-m", "rlkit.cli.main", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
     environment |= {name: str(value) for name, value in variables.items()}
@@ -268,9 +265,7 @@ def rlkit(*arguments, cwd, **variables):
 
 
 def orphans(session, patience=3.0):
-    """Command lines of the processes of a session that are still there after `patience` seconds;
-    helpers leave on their own.
-    """
+    """Command lines of a session's processes that remain after `patience` seconds."""
     deadline = time.monotonic() + patience
     while (left := members(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -278,7 +273,7 @@ def orphans(session, patience=3.0):
 
 
 def members(session):
-    """The processes of a session, zombies not counted."""
+    """The processes of a session, without zombies."""
     return [process for process in psutil.process_iter(["status"]) if belongs(process, session)]
 
 
@@ -290,7 +285,7 @@ def belongs(process, session):
 
 
 def checkpoints(run_dir):
-    """By number of outer iterations. Their directories get these names when they are complete."""
+    """By outer iteration; directories get these names when they are complete."""
     return sorted(
         int(path.name) for path in (run_dir / "checkpoints").iterdir() if path.name.isdigit()
     )

@@ -1,6 +1,4 @@
-"""Environments written `module:Class`: imported when the user types them, never because a file says
-so.
-"""
+"""Environments given as `module:Class`: imported if the user types them, never from a file."""
 
 import importlib
 import os
@@ -89,7 +87,7 @@ class Stairs(Counter):
 
 @pytest.fixture(autouse=True)
 def own_directory(tmp_path, monkeypatch):
-    """An empty current directory; modules in it are forgotten afterwards."""
+    """An empty current directory; modules in it are removed afterwards."""
     before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -109,7 +107,7 @@ def walks(tmp_path):
 
 
 def failure(capsys, *arguments):
-    """The one line that a mistake is told in."""
+    """The one-line error of a command."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("rlkit: error: ") and err.count("\n") == 1
@@ -146,32 +144,32 @@ def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
         (
             "my_package.walks:SIZE",
             (
-                "my_package.walks:SIZE is int 3; name the class of a gymnasium.Env or JaxEnv, or a"
+                "my_package.walks:SIZE is the int 3; name a gymnasium.Env or JaxEnv class, or a"
                 " function"
             ),
         ),
-        ("my_package.walks:np", "is module"),
-        ("os:system", "os:system is builtin_function_or_method"),
+        ("my_package.walks:np", "is the module"),
+        ("os:system", "os:system is the builtin_function_or_method"),
         (
             "my_package.walk:Walk5",
             (
-                "there is no module 'my_package.walk' in {here} or among the installed packages;"
+                "there is no module 'my_package.walk' in {here} or the installed packages;"
                 " start rlkit"
             ),
         ),
         ("my_pakage.walks:Walk5", "there is no module 'my_pakage' in {here}"),
         (
             "my_package.walks:",
-            "'my_package.walks:' names no class of an environment; write module:Class",
+            "'my_package.walks:' is not a valid environment class; use module:Class",
         ),
         ("my_package/walks.py:Walk5", "no environment suite 'my_package'"),
-        ("my_package.walks:Walk5-v0", "names no class of an environment; write module:Class"),
-        ("..walks:Walk5", "names no class"),
+        ("my_package.walks:Walk5-v0", "is not a valid environment class; use module:Class"),
+        ("..walks:Walk5", "is not a valid environment class"),
         (
             "raises:Env",
             (
                 "importing raises raised ZeroDivisionError: division by zero ({here}/raises.py,"
-                " line 2); correct it"
+                " line 2); fix it"
             ),
         ),
         ("wrong:Env", "importing wrong raised SyntaxError: "),
@@ -185,13 +183,13 @@ def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
         (
             "leaves:Env",
             (
-                "importing leaves ended with exit code 3 ({here}/leaves.py, line 1); put what is to"
-                " run only as a script"
+                "importing leaves ended with exit code 3 ({here}/leaves.py, line 1); move code that"
+                " should only run as a script"
             ),
         ),
     ],
 )
-def test_what_cannot_be_imported_is_told_in_one_line(env_id, said, walks, capsys, tmp_path):
+def test_import_errors_are_reported_in_one_line(env_id, said, walks, capsys, tmp_path):
     modules = {
         "raises": "x = 1\nx / 0",
         "wrong": "def (",
@@ -206,7 +204,7 @@ def test_what_cannot_be_imported_is_told_in_one_line(env_id, said, walks, capsys
 
 @pytest.fixture
 def hostile_run(walks, tmp_path):
-    """A run directory whose config.yaml names a module that leaves a trace when it is imported."""
+    """A run whose config.yaml names a module that leaves a trace when imported."""
     (tmp_path / "run").mkdir()
     settings = {
         "algorithm": "ppo",
@@ -226,18 +224,18 @@ COMMANDS = {
     ),
     "resume another": (
         ["resume", "run", "--env", "os:system"],
-        "trained on my_package.walks:Walk5, not on os:system",
+        "trained on my_package.walks:Walk5, got --env os:system",
     ),
     "evaluate another": (
         ["evaluate", "run", "--env", "gymnax/CartPole-v1"],
-        "walks:Walk5, not on gymnax/CartPole-v1; leave",
+        "walks:Walk5, got --env gymnax/CartPole-v1; leave",
     ),
 }
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_file_has_code_imported(command, hostile_run, capsys, tmp_path, monkeypatch):
+def test_files_never_import_code(command, hostile_run, capsys, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)  # so that it could be imported
     arguments, said = COMMANDS[command]
     assert said in failure(capsys, *arguments)
@@ -273,16 +271,14 @@ def test_nor_does_any_other_id_in_a_file(
 def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     said = failure(capsys, "train", "ppo", "gymnasium/my_package.walks:Walk-v0", *TINY)
-    assert "would import the module 'my_package.walks', which an id never does" in said
+    assert "would import the module 'my_package.walks', which ids never do" in said
     assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
-    """In processes of its own, as a user has it: workers import the module from the current
-    directory themselves.
-    """
+    """In separate processes, like a user: workers import it from the current directory."""
     env = "my_package.walks:Walk5"
     arguments = ["--env-arguments", f'{{"vectorization": "{vectorization}", "size": 4}}']
     out = rlkit("train", "ppo", env, *TINY, *arguments)

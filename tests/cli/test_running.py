@@ -1,4 +1,4 @@
-"""Signals, threads, exit codes and the report at the end."""
+"""Signals, threads, exit codes and the final report."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_signal_that_the_process_ignores_stays_ignored():
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("has_trainer", [True, False])
 def test_the_signal_that_ends_at_once(number, has_trainer):
-    """The second one; the first while there is nothing to save."""
+    """The second signal, or the first while there is nothing to save."""
     program = f"""
 import os
 from rlkit.cli.running import StopSignals
@@ -159,20 +159,20 @@ class TestReport:
         assert "5.00 ±" in report([evaluation(5, 5), {}], str(tmp_path))
 
     @pytest.mark.parametrize("history", [[], [{}]])
-    def test_without_evaluations_tells_what_to_do_next(self, history, tmp_path):
+    def test_without_evaluations_the_next_commands_are_shown(self, history, tmp_path):
         said = report(history, str(tmp_path))
         assert "±" not in said
         assert f"rlkit evaluate {tmp_path}" in said
-        assert "picture" not in said
+        assert "learning_curve" not in said
 
     @pytest.mark.parametrize(
         ("num_seeds", "speed"),
         [
-            (1, "512,000 steps in 1m04s (8,000 a second"),
-            (4, "4 x 512,000 steps in 1m04s (32,000 a second over all seeds"),
+            (1, "512,000 steps in 1m04s (8,000 per second"),
+            (4, "4 x 512,000 steps in 1m04s (32,000 per second over all seeds"),
         ],
     )
-    def test_tells_speed_and_picture(self, num_seeds, speed, tmp_path):
+    def test_speed_and_plot(self, num_seeds, speed, tmp_path):
         summary = {
             "env_steps": 512_000,
             "num_seeds": num_seeds,
@@ -190,7 +190,7 @@ class TestReport:
         assert mean_and_spread(np.array([np.nan])).split() == ["nan"]
 
 
-def test_evaluations_with_reports_of_the_environment_are_told_in_both_forms():
+def test_done_info_is_shown_in_both_forms():
     from types import SimpleNamespace
 
     from rlkit.cli.evaluate import _as_json, _as_table

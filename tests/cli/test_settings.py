@@ -1,6 +1,4 @@
-"""Which settings `rlkit train` ends up with: preset or file below, flags above. Told by
-`--dry-run`.
-"""
+"""The settings of `rlkit train`: a preset or file, overridden by flags, shown by `--dry-run`."""
 
 import os
 
@@ -19,7 +17,7 @@ ACROBOT = ["train", "ppo", "gymnax/Acrobot-v1"]
 
 @pytest.fixture
 def settings(capsys, tmp_path, monkeypatch):
-    """The settings that arguments lead to."""
+    """The settings that the arguments lead to."""
     monkeypatch.chdir(tmp_path)
 
     def resolve(*arguments):
@@ -127,7 +125,7 @@ def test_a_file_of_a_run_from_a_key_needs_a_seed(settings, tmp_path, capsys):
         "algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null"
     )
     assert main(["train", "--config", "mine.yaml", "--dry-run"]) == 2
-    assert "choose one with --seed N" in capsys.readouterr().err
+    assert "choose a seed with --seed N" in capsys.readouterr().err
     assert settings("train", "--config", "mine.yaml", "--seed", "3").seed == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 @dataclasses.dataclass
 class Counted:
-    """A jitted function that counts how often Python ran it: once a trace."""
+    """A jitted function that counts its traces."""
 
     function: Callable[..., Any]
     traces: int = 0

@@ -1,5 +1,5 @@
-"""Small Gymnasium environments for the tests of host adapters. Worker processes import this by
-name, so no JAX here.
+"""Small Gymnasium environments for the host adapter tests. Worker processes import them: no JAX
+here.
 """
 
 import copy
@@ -14,10 +14,9 @@ from gymnasium import spaces
 
 
 class Clock(gymnasium.Env):
-    """Counts its steps: observation [t, 10 t], reward t. Terminates after `length` steps, or is cut
-    by `max_episode_steps`.
+    """Counts its steps: observation [t, 10 t], reward t; terminates after `length` steps.
 
-    It returns the same array in every step and overwrites it in the next one, resets included.
+    `max_episode_steps` truncates it.
     """
 
     def __init__(
@@ -57,9 +56,7 @@ class Clock(gymnasium.Env):
 
 
 class Echo(gymnasium.Env):
-    """Shows the last action it was given, and ends by chance with probability 0.1. Any spaces;
-    observations are random.
-    """
+    """Observes the last action and random values, in any spaces; ends with probability 0.1."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space):
         self.observation_space, self.action_space = (
@@ -102,10 +99,9 @@ class NestedEcho(Echo):
 
 
 class Faulty(gymnasium.Env):
-    """Misbehaves in the way `fault` names in the step whose action is 1; with `where` in a reset,
-    in building, in closing.
+    """Fails as `fault` says in the step whose action is 1, or in what `where` names.
 
-    `parent` is the id of the process in which building and resetting work.
+    `where` is a reset, the constructor or close.
     """
 
     observation_space = spaces.Box(-10.0, 10.0, (2,), np.float32)
@@ -172,13 +168,11 @@ class Faulty(gymnasium.Env):
 
 
 class Unpicklable(Exception):
-    """An exception that no pipe takes."""
+    """An exception that cannot be pickled."""
 
 
 class LateShape(gymnasium.Env):
-    """From its third step on it returns observations of another shape, which broadcasting would
-    accept.
-    """
+    """From its third step on, returns another shape, which broadcasting would accept."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = spaces.Discrete(2)

@@ -1,8 +1,4 @@
-"""One battery for every environment that ships: a new environment is a new row.
-
-Every row takes twelve steps with a time limit of five, so that each environment ends and restarts
-at least twice.
-"""
+"""The same tests for every built-in environment: a new environment is a new row."""
 
 import functools
 
@@ -79,7 +75,7 @@ SLOW_EAGERLY = [
 
 
 class Run:
-    """Twelve random steps of one row, from compiled reset and step."""
+    """Twelve random steps of one row, with compiled reset and step."""
 
     def __init__(self, name, counted):
         self.env = ROWS[name]()
@@ -116,7 +112,7 @@ small_rows = pytest.mark.parametrize("run", SMALL_ROWS, indirect=True)
 
 
 def assert_equal(a, b, **tolerance):
-    """Integers and booleans bit-equal; floats too, unless a tolerance is given."""
+    """Integers and booleans are equal in every bit; floats too, unless a tolerance is given."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
         x, y = (
@@ -157,7 +153,7 @@ def test_one_trace_whatever_the_state(run):
 
 @every_row
 def test_time_limit_is_the_declared_one(run):
-    """Episodes never outlast the limit, and the step that reaches it is truncated, also where it
+    """Episodes never exceed the limit; the step that reaches it is truncated, even if it
     terminates.
     """
     age = np.zeros(NUM_ENVS, int)
@@ -181,9 +177,7 @@ def test_obs_and_next_obs_differ_only_where_an_episode_ends(run):
 
 @small_rows
 def test_batch_is_a_loop_over_single_environments(run):
-    """The whole adapter recomputed by hand: single steps with the same keys, the true successor,
-    resets where it ended.
-    """
+    """Recomputes the adapter from single steps with the same keys, true successors, and resets."""
     env = run.env.env
     reset, step, before = jax.jit(env.reset), jax.jit(env.step), run.start[0]
     for key, action, after, timestep in zip(

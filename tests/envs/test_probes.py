@@ -1,4 +1,4 @@
-"""The answers that probes document, recomputed from their dynamics."""
+"""The documented answers of the probes, recomputed from their dynamics."""
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +34,8 @@ def test_the_table_lists_every_probe():
 
 
 def discounted(env, key, action, limit=200):
-    """(first observation, discounted return, return of the first episode); truncation goes on where
-    it stopped.
+    """(first observation, discounted return, return of the first episode); continues after
+    truncation.
     """
     state, first = env.reset(key)
     obs, total, plain, discount, over = first, 0.0, 0.0, 1.0, False
@@ -74,8 +74,8 @@ def test_documented_values_and_actions_are_right(name):
 
 
 def test_a_learner_that_takes_the_limit_for_death_is_off_by_a_factor():
-    """What makes the time limit probe bite: with gamma 0.9 the value is 10, and 4.1 for those who
-    stop at five steps.
+    """Why the time limit probe fails a wrong agent: with gamma 0.9 the value is 10, but 4.1 if it
+    stops at five steps.
     """
     env = probes.TimeLimitProbe()
     assert env.expected_value(0.9)[0] == pytest.approx(10.0)

@@ -39,7 +39,7 @@ def clean_registry(monkeypatch):
 
 
 def install(monkeypatch, **plugins):
-    """Pretends that packages with these entry points (name=value, `__` for `/`) are installed."""
+    """Pretends that packages with these entry points are installed (name=value, `__` for `/`)."""
     found = [
         importlib.metadata.EntryPoint(name.replace("__", "/"), value, "rlkit.envs")
         for name, value in plugins.items()
@@ -94,12 +94,12 @@ IDS = [
     (
         "gymnasium/zzzzz",
         UnknownNameError,
-        "no environment 'gymnasium/zzzzz'; `rlkit list envs` names",
+        "no environment 'gymnasium/zzzzz'; run `rlkit list envs`",
     ),
     (
         "gymnasium/antigravity:Foo-v0",
         ConfigError,
-        "would import the module 'antigravity', which an id never does; import it",
+        "would import the module 'antigravity', which ids never do; import it",
     ),
     (
         "envpool/CartPole-v7",
@@ -109,28 +109,28 @@ IDS = [
     (
         "antigravity:Foo",
         UnknownNameError,
-        "'antigravity:Foo' names a class, and ids have nothing imported; pass the class",
+        "'antigravity:Foo' names a class, but ids never import modules; pass the class",
     ),
     ("antigravity:Foo-v0", UnknownNameError, "'antigravity:Foo-v0' has no suite"),
-    ("zzzzz", UnknownNameError, "'zzzzz' has no suite; `rlkit list envs` names"),
+    ("zzzzz", UnknownNameError, "'zzzzz' has no suite; run `rlkit list envs`"),
     ("probe/ValueOnli", UnknownNameError, "did you mean 'probe/ValueOnly'"),
-    ("", ConfigError, "the environment id is empty; pass one such as"),
+    ("", ConfigError, "the environment id is empty; pass an id such as"),
     ("  ", ConfigError, "the environment id is empty"),
-    ("gymnax/", ConfigError, "incomplete; write it suite/name"),
+    ("gymnax/", ConfigError, "incomplete; use suite/name"),
     ("/CartPole-v1", ConfigError, "incomplete"),
-    (None, ConfigError, "environment id is None; pass a string"),
-    (5, ConfigError, "environment id is 5"),
+    (None, ConfigError, "an id, a class, a function or an environment, got None; pass a string"),
+    (5, ConfigError, "a function or an environment, got 5"),
 ]
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize(("env_id", "error", "message"), IDS)
-def test_wrong_ids_get_a_cure(env_id, error, message):
+def test_wrong_ids_get_a_hint(env_id, error, message):
     with pytest.raises(error, match=message):
         make_env(env_id, 2)
 
 
-def test_wrong_arguments_get_a_cure():
+def test_wrong_arguments_get_a_hint():
     with pytest.raises(
         ConfigError,
         match=r"probe/Counter: got an unexpected keyword argument 'gaol'; it takes goal, max_epis",
@@ -174,10 +174,10 @@ def test_an_id_is_registered_once():
     register_env("mine/Counter", Counter)
     with pytest.raises(
         ConfigError,
-        match="'mine/Counter' is registered already; choose another id, or pass overwrite=True",
+        match="'mine/Counter' is already registered; choose another id, or pass overwrite=True",
     ):
         register_env("mine/Counter", Counter)
-    with pytest.raises(ConfigError, match="registered already"):
+    with pytest.raises(ConfigError, match="already registered"):
         register_env("gymnax/CartPole-v1", Counter)
     register_env("mine/Counter", lambda: Counter(goal=2), overwrite=True)
     assert make_env("mine/Counter", 2).env.goal == 2
@@ -220,7 +220,7 @@ def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
         plug__Empty="rlkit.envs.probes.space_probes:Nothing",
     )
     message = re.escape(
-        "environment 'plug/Gone' of an unnamed package (no_such_module:Env) does not load:"
+        "environment 'plug/Gone' of an unnamed package (no_such_module:Env) cannot be loaded:"
         " ModuleNotFoundError"
     )
     with pytest.raises(ConfigError, match=message + ".*; repair, upgrade or uninstall"):
@@ -241,7 +241,7 @@ def test_badly_named_and_doubled_plugins(monkeypatch):
         make_env("plug/Counter", 2)
     install(monkeypatch, Nameless="rlkit.envs.probes.space_probes:Counter")
     with pytest.warns(
-        UserWarning, match="names an environment 'Nameless', not suite/name: ignored"
+        UserWarning, match="names an environment 'Nameless', which is not suite/name: ignored"
     ):
         assert "Nameless" not in registry.list_envs()
 
@@ -309,7 +309,7 @@ def test_every_public_name_loads():
 
 
 class Walk(gymnasium.Env):
-    """Counts up to `goal`; each class of it made is remembered."""
+    """Counts up to `goal`; all instances are remembered."""
 
     observation_space = gymnasium.spaces.Box(0.0, 100.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -370,7 +370,7 @@ def test_atari_ids_are_preprocessed():
     env = make_env("gymnasium/ALE/Breakout-v5", 1, frame_stack=2, max_episode_steps=5)
     assert env.observation_space.shape == (84, 84, 2)
     assert env.max_episode_steps == 5 and env.spec[1] == {"frame_stack": 2, "max_episode_steps": 5}
-    with pytest.raises(ConfigError, match="takes no 'frame_stak'; did you mean 'frame_stack'"):
+    with pytest.raises(ConfigError, match="does not take 'frame_stak'; did you mean 'frame_stack'"):
         make_env("gymnasium/ALE/Breakout-v5", 1, frame_stak=2)
 
 
@@ -449,14 +449,14 @@ def test_names_that_the_environment_takes_itself_are_its_own():
             {"gaol": 3},
             r"mine/Walk: got an unexpected keyword argument 'gaol'; it takes goal, render_mode",
         ),
-        ({"vectorization": "asink"}, "vectorization is 'asink'; did you mean 'async'"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        ({"vectorization": "asink"}, "unknown vectorization 'asink'; did you mean 'async'"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be a positive integer or None, got 0"),
     ],
 )
 @pytest.mark.parametrize(
     "factory", [Walk, lambda goal=3, render_mode=None: Walk(goal)], ids=["class", "function"]
 )
-def test_wrong_arguments_of_gymnasium_environments_get_a_cure(factory, arguments, message):
+def test_wrong_arguments_of_gymnasium_environments_get_a_hint(factory, arguments, message):
     register_env("mine/Walk", factory)
     with pytest.raises(ConfigError, match=message):
         make_env("mine/Walk", 2, **arguments)
@@ -483,11 +483,12 @@ def test_environments_in_place_of_an_id():
     with pytest.raises(ConfigError, match=r"cannot be copied or changed; pass its class"):
         make_env(Walk(), 2)
     with pytest.raises(
-        ConfigError, match="Counter takes no arguments any more, got goal; pass its class"
+        ConfigError,
+        match="Counter is already constructed and takes no arguments, got goal; pass its class",
     ):
         make_env(Counter(), 2, goal=3)
     with pytest.raises(
-        ConfigError, match="VectorizedEnv is a batch of environments already; use it as it is"
+        ConfigError, match="VectorizedEnv is already a batch of environments; use it as it is"
     ):
         make_env(vectorize(Counter(), 2), 2)
 
@@ -552,8 +553,8 @@ def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
 
 
 def test_the_tables_name_what_there_is():
-    """Of gymnasium all that it has and can make, but for what ids.py says is left out; of Atari and
-    EnvPool too.
+    """The tables hold all that gymnasium, Atari and EnvPool can create, except what ids.py
+    excludes.
     """
     gymnasium.register_envs(ale_py)
     own = {

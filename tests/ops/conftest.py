@@ -1,6 +1,4 @@
-"""The maths is tested under strict settings; flax and gymnax break under them, so elsewhere they
-are off.
-"""
+"""The maths is tested under strict settings, which flax and gymnax do not support."""
 
 import jax
 import pytest

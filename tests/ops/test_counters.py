@@ -1,4 +1,4 @@
-"""Counts stay exact past 2³¹ and 2³²."""
+"""Counts stay exact beyond 2³¹ and 2³²."""
 
 import jax
 import jax.numpy as jnp

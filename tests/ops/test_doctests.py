@@ -1,4 +1,4 @@
-"""The examples in the docstrings of `rlkit.ops` are true."""
+"""The examples in the docstrings of `rlkit.ops`."""
 
 import doctest
 import importlib

@@ -1,6 +1,4 @@
-"""Advantages and λ-returns: constants checked by hand, then a plain Python loop on random
-episodes.
-"""
+"""Advantages and λ-returns: hand-checked constants, then a Python loop on random episodes."""
 
 import jax
 import jax.numpy as jnp
@@ -41,9 +39,7 @@ def test_gae_by_hand(case):
 
 
 def test_only_a_truncation_cuts_the_sum_and_keeps_the_bootstrap():
-    """With A_2 = 4 (last reward 5): a cut episode must not see it, an uncut one adds a quarter of
-    it.
-    """
+    """With A_2 = 4 (last reward 5): a cut episode must not see it, an uncut one adds a quarter."""
     reward = jnp.array([1.0, 1.0, 5.0])
     no, cut = flags([0, 0, 0]), flags([0, 1, 0])
     uncut = gae(reward, VALUE, NEXT_VALUE, no, no, gamma=0.5, gae_lambda=0.5)
@@ -162,7 +158,7 @@ def test_equal_to_a_python_loop(seed):
 
 
 def test_lambda_returns_are_gae_plus_value():
-    """λ-return = A + V when the successor's value is the next row's, as within an episode."""
+    """λ-return = A + V if the successor's value is the next row's, as within an episode."""
     reward, value, next_value, terminated, _ = random_rollout(7)
     consistent = np.concatenate([value[1:], next_value[-1:]])
     arrays = (
@@ -177,7 +173,7 @@ def test_lambda_returns_are_gae_plus_value():
 
 
 def test_traced_gamma_and_lambda():
-    """γ and λ may be traced, one of each per member of a sweep."""
+    """γ and λ may be traced, with one of each per member of a sweep."""
     no = flags([0, 0, 0])
     gammas, lambdas = jnp.array([0.5, 1.0]), jnp.array([0.5, 1.0])
     found = jax.vmap(
@@ -229,7 +225,7 @@ def test_discounted_sums_side_by_side(key):
 
 
 def test_discounted_sum_is_a_few_kernels():
-    """And no loop, which a GPU would start anew for each step."""
+    """And no loop, which would launch kernels for each step on a GPU."""
     text = jax.jit(discounted_sum).lower(jnp.ones((128, 4)), jnp.ones((128, 4))).compile().as_text()
     assert " while(" not in text
     assert text.split("ENTRY")[1].count(" fusion(") <= 10

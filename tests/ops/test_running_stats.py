@@ -1,4 +1,4 @@
-"""Running statistics: equal to numpy on everything seen so far, however it was cut into batches."""
+"""Running statistics equal NumPy's on all values so far, however they were batched."""
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +102,7 @@ def test_normalize_without_statistics_is_the_identity():
 
 
 def test_integers_pass_unchanged():
-    """Categories and frames are encoded by networks: standardising a category would destroy it."""
+    """Networks encode categories and images: normalizing a category would destroy it."""
     data = {"category": jnp.array([0, 1, 2]), "x": jnp.array([0.0, 1.0, 2.0])}
     stats = fold(init_stats(jax.tree.map(lambda x: x[0], data)), data)
     found = normalize(stats, data)

@@ -1,6 +1,4 @@
-"""The sort-free shuffle: always a permutation, and as even as chance, against bounds from the
-statistic's own spread.
-"""
+"""The sort-free shuffle: always a permutation, and uniform by the statistics' own spread."""
 
 from types import SimpleNamespace
 
@@ -27,12 +25,8 @@ def permutations(n: int, num: int) -> np.ndarray:
 
 
 def position_excess(found: np.ndarray) -> float:
-    """Standard deviations by which Σ (count - K/n)² / (K/n), over values × positions, leaves its
+    """Standard deviations between Σ (count - K/n)² / (K/n), over values × positions, and its
     expectation.
-
-    K permutation matrices: every cell has variance K (n-1)/n², hence the mean n(n-1); their
-    covariance lives on (n-1)² dimensions of equal variance, hence n/(n-1) χ² with (n-1)² degrees of
-    freedom and the standard deviation n√2.
     """
     num, n = found.shape
     count = np.bincount((np.arange(n) * n + found).ravel(), minlength=n * n)
@@ -53,9 +47,7 @@ def neighbour_excess(found: np.ndarray) -> float:
 
 
 def in_numpy(monkeypatch):
-    """Lets the body of `shuffled_indices` run on NumPy: 300 sizes would be 300 compilations (a
-    minute).
-    """
+    """Runs the body of `shuffled_indices` on NumPy, since 300 sizes would compile for a minute."""
 
     def while_loop(condition, body, x):
         while condition(x):
@@ -114,7 +106,7 @@ def test_positions_and_neighbours_are_even(n):
 
 
 def test_the_statistics_are_calibrated():
-    """On NumPy's shuffles both statistics stay near their expectation, and their spread near 1."""
+    """On NumPy's shuffles both statistics are near their expectation, with a spread near 1."""
     rng = np.random.default_rng(0)
     z = np.array(
         [
@@ -129,7 +121,7 @@ def test_the_statistics_are_calibrated():
 
 
 def test_the_bounds_can_fail(monkeypatch):
-    """One round of mixing is a bijection but a poor shuffle: the same bounds must say so."""
+    """One round of mixing is a bijection but a poor shuffle; the same bounds must detect it."""
     monkeypatch.setattr(shuffle, "ROUNDS", 1)
     found = permutations(64, 20_000)
     np.testing.assert_array_equal(np.sort(found, axis=1), np.tile(np.arange(64), (20_000, 1)))
@@ -137,9 +129,7 @@ def test_the_bounds_can_fail(monkeypatch):
 
 
 def test_minibatches_are_not_contiguous_blocks():
-    """What minibatches need: of two samples that lie side by side, about 1/4 share one of 4
-    minibatches.
-    """
+    """For minibatches: of two neighbouring samples, about 1/4 share one of 4 minibatches."""
     n, num = 512, 400
     found = permutations(n, num)
     where = np.argsort(found, axis=1) // (n // 4)  # the minibatch of every sample

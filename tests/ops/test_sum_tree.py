@@ -1,4 +1,4 @@
-"""The tree of sums: what it draws, and that it never drifts."""
+"""The sum tree: what it draws, and that it never drifts."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def test_sums_by_hand():
 
 
 def test_draws_are_proportional():
-    """Chi-square against the priorities, with leaves of none among them, which are never drawn."""
+    """Chi-square against the priorities; leaves without priority are never drawn."""
     rng = np.random.default_rng(0)
     priorities = np.where(rng.random(300) < 0.3, 0.0, rng.random(300) ** 3).astype(np.float32)
     tree = SumTree.create(300).set(jnp.arange(300), jnp.asarray(priorities))
@@ -43,13 +43,13 @@ def test_draws_are_proportional():
 
 
 def test_a_lonely_priority_among_a_million_is_always_found():
-    """However small: one random number for the whole way down would miss it by rounding."""
+    """However small: a single random number for all levels would miss it by rounding."""
     tree = SumTree.create(1_000_000).set(jnp.array([123_456]), jnp.array([1e-30]))
     assert (np.asarray(tree.draw(jax.random.key(0), 100)) == 123_456).all()
 
 
-def test_small_priorities_beside_large_ones_keep_their_share():
-    """A quarter of the mass lies in 250,000 leaves of 1e-6 beside one of 0.75."""
+def test_small_priorities_next_to_large_ones_keep_their_share():
+    """A quarter of the mass is in 250,000 leaves of 1e-6, next to one of 0.75."""
     index = jnp.arange(250_001)
     tree = SumTree.create(250_001).set(index, jnp.where(index == 0, 0.75, 1e-6))
     drawn = np.asarray(tree.draw(jax.random.key(0), 40_000))
@@ -59,7 +59,7 @@ def test_small_priorities_beside_large_ones_keep_their_share():
 
 
 def updated(num_rounds, size=1000, batch=256):
-    """A tree after so many rounds of priorities that span nine orders of magnitude."""
+    """A tree after several rounds of priorities that span nine orders of magnitude."""
 
     def once(tree, key):
         index_key, value_key = jax.random.split(key)

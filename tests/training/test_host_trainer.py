@@ -501,7 +501,7 @@ def test_two_runs_cannot_share_an_adapter(tiny):
     one.init(0)
     other.init(1)
     other.train_step()
-    with pytest.raises(EnvContractError, match="make one adapter for each"):
+    with pytest.raises(EnvContractError, match="create one adapter for each"):
         one.train_step()
     env.close()
 

@@ -48,12 +48,12 @@ def test_prefill_counts_into_total_steps():
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({}, "length of training is not set; give total_steps"),
+        ({}, "length of training is not set; set total_steps"),
         (
             {"total_steps": 10, "num_checkpoints": 2, "epochs_per_checkpoint": 2},
             "leave out one of the three",
         ),
-        ({"total_steps": 30}, "does not go beyond the 30 random steps"),
+        ({"total_steps": 30}, "does not exceed the 30 random steps"),
     ],
 )
 def test_contradictions(settings, match):

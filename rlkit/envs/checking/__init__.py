@@ -1,6 +1,5 @@
-"""All of `check_env`: whether an environment keeps the contract, and what to mend where it does
-not.
+"""`check_env` and its checks: reports contract violations and how to fix them.
 
-May import every other room of `envs`; nothing in rlkit but `envs/__init__.pyi` and the command line
-imports it.
+May import every other folder of `envs`. Nothing else in rlkit imports it, except
+`envs/__init__.pyi` and the command line.
 """

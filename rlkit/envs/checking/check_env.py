@@ -1,4 +1,4 @@
-"""`check_env`: finds the mistakes in an environment and says what to do about each."""
+"""`check_env`: reports the mistakes in an environment and how to fix each one."""
 
 import dataclasses
 import inspect
@@ -11,16 +11,16 @@ import numpy as np
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.checking.gymnasium_env import host_findings
-from rlkit.envs.checking.gymnasium_rollout import raised
+from rlkit.envs.checking.gymnasium_rollout import LONGEST_LIMIT, exception_finding
 from rlkit.envs.checking.host_batch import host_adapter_findings
 from rlkit.envs.checking.jax_rollout import (
     limit_findings,
-    plain,
-    record,
-    record_adapter,
+    random_adapter_rollout,
+    random_rollout,
     reset_findings,
     same,
     value_findings,
+    without_typed_keys,
 )
 from rlkit.envs.jittable.contract import (
     Finding,
@@ -43,30 +43,32 @@ from rlkit.errors import (
 from rlkit.spaces import abstract, example
 from rlkit.types import Key, PyTree, TimeStep
 
-LONGEST_LIMIT = 1000  # time limits up to here are run into, whatever num_steps says
-
-OF_GYM = "import gymnasium as gym instead of gym; reset then returns (obs, info), step five values"
-PURE = "draw all randomness from the key (jax.random), and keep all memory in the state"
+USE_GYMNASIUM = (
+    "import gymnasium as gym instead of gym; reset must return (obs, info), step five values"
+)
+BE_PURE = (
+    "draw all randomness from the key (jax.random) and keep everything that changes in the state"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckReport:
-    """What `check_env` found; printing it tells the story."""
+    """The findings of `check_env`; `print` it for the whole report."""
 
     name: str
     findings: tuple[Finding, ...]
     measured: dict[str, float] = dataclasses.field(
         default_factory=dict
-    )  # of host environments: steps, episodes, speed
+    )  # steps, episodes and speed of host environments
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings that break training."""
+        """Mistakes that break training."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """Findings that may be meant."""
+        """Likely mistakes that may be intended."""
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     @property
@@ -85,11 +87,11 @@ class CheckReport:
             if self.errors or self.warnings
             else ""
         )
-        lines = [f"{self.name}: {mistakes or 'no mistakes found'}"]
+        lines = [f"{self.name}: {mistakes or 'no problems found'}"]
         for finding in (*self.errors, *self.warnings, *self.infos):
             lines.append(f"  {finding.severity:7} {finding.what}")
             lines += [f"          why: {finding.why}"] if finding.why else []
-            lines.append(f"          cure: {finding.cure}")
+            lines.append(f"          fix: {finding.fix}")
         if self.measured:
             lines.append(
                 "  "
@@ -108,21 +110,23 @@ def check_env(
     seed: int = 0,
     env_arguments: Mapping[str, Any] | None = None,
 ) -> CheckReport:
-    """Runs `env` for `num_steps` random steps (past a declared time limit of up to 1000), and
-    reports mistakes.
+    """Runs `env` for `num_steps` random steps and reports mistakes.
 
-    Takes what `make_env` does, an id, a class or a function, called with `env_arguments`; or an
-    object: a `JaxEnv`, which is traced too, a `gymnasium.Env`, on which Gymnasium's own checker
-    runs as well, or an adapter (of one made by `vectorize` the environment inside is checked). What
-    runs on the host is closed afterwards, so train on another one. With `raise_on_error` raises
-    `EnvContractError` with the whole report if there is an error; warnings and infos never raise.
-    Raises `ConfigError` for an unknown id or arguments that it does not take.
+    `env` is anything that `make_env` takes (an id, a class or a function, called with
+    `env_arguments`) or an object: a `JaxEnv`, which is also traced; a `gymnasium.Env`, which is
+    also run through Gymnasium's own checker; or an adapter (for one made by `vectorize`, the
+    environment inside is checked). Time limits of up to 1000 steps are reached even if `num_steps`
+    is smaller. Host environments are closed afterwards, so train on a new one.
+
+    Raises `EnvContractError` with the whole report if `raise_on_error` is set and there is an
+    error; warnings and infos never raise. Raises `ConfigError` for an unknown id or unknown
+    arguments.
     """
     require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
-    made = _made(env, dict(env_arguments or {}))
-    name = _name(env if isinstance(made, Finding) else made)
+    built = _build(env, dict(env_arguments or {}))
+    name = _name(env if isinstance(built, Finding) else built)
     findings, measured = (
-        ([made], {}) if isinstance(made, Finding) else _check(made, name, num_steps, seed)
+        ([built], {}) if isinstance(built, Finding) else _check(built, name, num_steps, seed)
     )
     report = CheckReport(name, tuple(findings), measured)
     if raise_on_error and not report.ok:
@@ -130,32 +134,30 @@ def check_env(
     return report
 
 
-def _made(env: Any, arguments: dict[str, Any]) -> Any:
-    """The object to check of an id, a class or an object; a `Finding` where making it fails by its
-    own fault.
-    """
+def _build(env: Any, arguments: dict[str, Any]) -> Any:
+    """The object to check, or a `Finding` if the environment's own code fails to build it."""
     maker: Any = env
     is_function = callable(env) and not hasattr(env, "step")
     is_class = isinstance(env, type) and issubclass(env, gymnasium.Env)
     if isinstance(env, type) and not is_class:
         raise EnvContractError(
-            f"{env.__name__} is a class; pass an object: check_env({env.__name__}(...))"
+            f"{env.__name__} is a class; pass an instance: check_env({env.__name__}(...))"
         )
     if not (is_class or is_function or isinstance(env, str)):
         require(
             not arguments,
-            f"env_arguments are for an id or a class, got {_name(env)} made already",
-            "leave them out",
+            f"env_arguments need an id or a class, got an instance of {_name(env)}",
+            "leave env_arguments out",
         )
         return env
     try:
-        for_the_batch = (
+        has_batch_arguments = (
             not isinstance(env, str)
             and arguments.keys() - inspect.signature(maker).parameters.keys()
         )
         return (
             make_env(maker, 2, **arguments)
-            if isinstance(env, str) or for_the_batch
+            if isinstance(env, str) or has_batch_arguments
             else maker(**arguments)
         )
     except (SpaceError, EnvContractError, EnvFailedError) as error:
@@ -167,16 +169,16 @@ def _made(env: Any, arguments: dict[str, Any]) -> Any:
             ", ".join(f"{name}={value!r}" for name, value in arguments.items()),
             _name(env),
         )
-        found = raised(f"{called}({given})", error)
-        cure = (
-            f"correct it, or pass what it needs: check_env({called}, env_arguments={{...}}) or"
-            f" {called}(...)"
+        failure = exception_finding(f"{called}({given})", error)
+        fix = (
+            f"fix it, or pass the arguments that it needs: check_env({called},"
+            f" env_arguments={{...}}) or {called}(...)"
         )
-        return Finding("error", found.what, cure)
+        return Finding("error", failure.what, fix)
 
 
 def _name(env: Any) -> str:
-    """The id where there is one, else the class."""
+    """The id if there is one, otherwise the class name."""
     if isinstance(env, str):
         return env
     if isinstance(env, type) or inspect.isfunction(env):
@@ -196,13 +198,15 @@ def _name(env: Any) -> str:
 def _check(
     env: Any, name: str, num_steps: int, seed: int
 ) -> tuple[list[Finding], dict[str, float]]:
-    """(findings, what was measured) of an object."""
+    """Returns (findings, measurements) of an environment object."""
     if isinstance(env, gymnasium.Env):
         return host_findings(env, name, num_steps, seed)
     inner = env.env if isinstance(env, VectorizedEnv) else env
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(inner).__mro__):
-        why = "Gym is its unmaintained ancestor, with other results of reset and step"
-        return [Finding("error", f"{name} is an environment of the package gym", OF_GYM, why)], {}
+        why = "gym is Gymnasium's unmaintained predecessor; its reset and step return other values"
+        return [
+            Finding("error", f"{name} is an environment of the old gym package", USE_GYMNASIUM, why)
+        ], {}
     if isinstance(inner, EnvAdapter) and not inner.is_jittable:
         return host_adapter_findings(inner, name, num_steps, seed)
     key = jax.random.key(seed)
@@ -212,32 +216,32 @@ def _check(
 
 
 def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
-    """Each stage needs what the one before it found in order."""
+    """Each stage runs only if the previous ones found no errors."""
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
-    found = [
-        Finding("error", f"{type(env).__name__} has no method {name}", "write it (see JaxEnv)")
+    findings = [
+        Finding("error", f"{type(env).__name__} has no method {name}", "add it (see JaxEnv)")
         for name in missing
     ]
-    found += space_findings(env)
+    findings += space_findings(env)
     for stage in (_trace_findings, _run_findings):
-        if any(finding.severity == "error" for finding in found):
+        if any(finding.severity == "error" for finding in findings):
             break
-        found += stage(env, key, num_steps)
-    return found
+        findings += stage(env, key, num_steps)
+    return findings
 
 
 def _trace_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
     before = _attributes(env)
-    found = list(trace_findings(env))
-    yield from found
+    findings = list(trace_findings(env))
+    yield from findings
     changed = [name for name, value in _attributes(env).items() if before.get(name) != value]
     if changed:
         what = (
-            f"{type(env).__name__} writes to itself in reset or step ({', '.join(changed)});"
-            " compiled code does so only once"
+            f"{type(env).__name__} sets its own attributes in reset or step"
+            f" ({', '.join(changed)}); compiled code does this only once, while tracing"
         )
-        yield Finding("error", what, "keep what changes in the state that step returns")
-    elif all(finding.severity == "warning" for finding in found):
+        yield Finding("error", what, "keep everything that changes in the state that step returns")
+    elif all(finding.severity == "warning" for finding in findings):
         yield from _batch_findings(env)
 
 
@@ -264,25 +268,31 @@ def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
     keys = jax.random.split(key, 8)
     starts, obs = jax.lax.map(env.reset, keys)
     if not same((starts, obs), jax.lax.map(lambda k: env.reset(k), keys)):
-        yield Finding("error", f"{name}.reset gives two results for one key", PURE)
+        yield Finding(
+            "error", f"{name}.reset gives two different results for the same key", BE_PURE
+        )
     if all((x == x[0]).all() for x in map(np.asarray, jax.tree.leaves(obs))):
         what = f"{name}.reset gives the same observation for 8 different keys"
         yield Finding(
-            "warning", what, "draw the start from the key, unless it is meant to be fixed"
+            "warning", what, "draw the initial state from the key, unless a fixed start is intended"
         )
-    seen = record(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
-    if not seen.repeatable.all():
-        yield Finding("error", f"{name}.step gives two results for one key, state and action", PURE)
-    yield from value_findings(name, env.observation_space, seen)
-    yield from limit_findings(name, limit, seen)
-    starts = jax.tree.map(np.asarray, plain(starts))
-    yield from reset_findings(name, getattr(env, "auto_reset", False), seen, starts)
+    rollout = random_rollout(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
+    if not rollout.repeatable.all():
+        yield Finding(
+            "error",
+            f"{name}.step gives two different results for the same key, state and action",
+            BE_PURE,
+        )
+    yield from value_findings(name, env.observation_space, rollout)
+    yield from limit_findings(name, limit, rollout)
+    starts = jax.tree.map(np.asarray, without_typed_keys(starts))
+    yield from reset_findings(name, getattr(env, "auto_reset", False), rollout, starts)
 
 
 def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding]:
-    found = list(space_findings(env))
-    if found:
-        return found
+    findings = list(space_findings(env))
+    if findings:
+        return findings
     name = type(env).__name__
     try:
         state, obs = trace(f"{name}.reset", env.reset, key)
@@ -290,12 +300,12 @@ def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding
         after, step = trace(f"{name}.step", env.step, key, state, action)
     except TraceFailure as failure:
         return [failure.finding]
-    found += _adapter_shapes(env, state, obs, after, step)
-    if not found:
-        seen = record_adapter(env, key, _steps(num_steps, env.max_episode_steps))
-        found += value_findings(name, env.observation_space, seen)
-        found += limit_findings(name, env.max_episode_steps, seen)
-    return found
+    findings += _adapter_shapes(env, state, obs, after, step)
+    if not findings:
+        rollout = random_adapter_rollout(env, key, _steps(num_steps, env.max_episode_steps))
+        findings += value_findings(name, env.observation_space, rollout)
+        findings += limit_findings(name, env.max_episode_steps, rollout)
+    return findings
 
 
 def _adapter_shapes(
@@ -326,8 +336,8 @@ def _adapter_shapes(
     if old != new:
         yield Finding(
             "error",
-            f"{name}.step turns the state from {old} into {new}",
-            "keep structure, shapes and (strong) dtypes",
+            f"{name}.step changes the state from {old} to {new}",
+            "keep its structure, shapes and (strong) dtypes",
         )
 
 

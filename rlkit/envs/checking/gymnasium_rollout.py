@@ -1,6 +1,4 @@
-"""Plays a Gymnasium environment at random for `check_env`: what happened, and mistakes in what it
-returned on the way.
-"""
+"""A random rollout of a Gymnasium environment, and the mistakes found on the way."""
 
 import copy
 import math
@@ -19,15 +17,14 @@ from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problem
 from rlkit.envs.jittable.contract import Finding
 from rlkit.spaces import Space
 
-MANY = 1000  # episodes of this many steps are played to their end, whatever num_steps says
+LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
 
 
-class Play:
-    """Random steps of one environment, with resets: the record of them, and what was wrong with
-    what it returned.
+class EnvRollout:
+    """Random steps of one environment, with resets: statistics, and mistakes in returned values.
 
-    It stops early at what hides the rest: an exception, or a result that is not what Gymnasium
-    defines.
+    Stops at the first exception or result that Gymnasium does not allow, since it would hide
+    others.
     """
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:
@@ -35,22 +32,24 @@ class Play:
         self.findings: dict[str, Finding] = {}
         self.ends: list[
             tuple[int, bool, bool]
-        ] = []  # (length, terminated, truncated) of every episode that ended
-        self.longest = 0  # steps of the longest episode, ended or not
-        self.seconds: list[float] = []  # of every step
-        self.rewards = (math.inf, -math.inf)  # lowest and highest
+        ] = []  # (length, terminated, truncated) of every finished episode
+        self.longest = 0  # steps of the longest episode, finished or not
+        self.seconds: list[float] = []  # of each step
+        self.rewards = (math.inf, -math.inf)  # lowest and highest reward
         self.ranges: dict[
             str, tuple[Space, np.ndarray, np.ndarray]
-        ] = {}  # by path: space, lowest and highest of each element
-        self._held: list[
+        ] = {}  # by path: space, elementwise minimum and maximum
+        self._returned: list[
             tuple[str, np.ndarray, np.ndarray]
-        ] = []  # the last observation: path, the array itself, a copy
+        ] = []  # last observation: path, the array itself, a copy
 
-    def run(self, num_steps: int, limit: int | None, *, seed: int, seconds: float) -> "Play":
-        """`num_steps` steps; past two time limits of up to 1000 steps where that takes no more than
-        `seconds`.
-        """
-        wanted = max(num_steps, 2 * limit + 2) if limit is not None and limit <= MANY else num_steps
+    def run(self, num_steps: int, limit: int | None, *, seed: int, seconds: float) -> "EnvRollout":
+        """Runs `num_steps` steps, or up to `seconds` more to pass a time limit <= 1000 twice."""
+        wanted = (
+            max(num_steps, 2 * limit + 2)
+            if limit is not None and limit <= LONGEST_LIMIT
+            else num_steps
+        )
         deadline = time.perf_counter() + seconds
         age = 0 if self._reset(seed=seed) else None
         for count, action in zip(range(wanted), actions(self.env.action_space, seed), strict=False):
@@ -67,86 +66,87 @@ class Play:
         return self
 
     @property
-    def broken(self) -> bool:
-        """Whether there is an error among the findings."""
+    def has_errors(self) -> bool:
+        """Whether any finding is an error."""
         return any(finding.severity == "error" for finding in self.findings.values())
 
     def _reset(self, **kwargs: Any) -> bool:
-        """Whether the environment can be stepped now."""
+        """Resets; returns whether the environment can be stepped now."""
         result = self._call("reset", lambda: self.env.reset(**kwargs))
         if result is None:
             return False
-        self._compare_held("reset")
-        ok = self._note(reset_problems(self.name, self.env.observation_space, result[0]))
+        self._check_unchanged("reset")
+        ok = self._collect(reset_problems(self.name, self.env.observation_space, result[0]))
         if ok:
-            self._hold(result[0][0])
+            self._remember(result[0][0])
         return ok
 
     def _step(self, action: Any, moment: str) -> tuple[bool, bool] | None:
         given = np.array(action)
         start = time.perf_counter()
         result = self._call(
-            "step", lambda: self.env.step(action), f" with the action {given.tolist()}, {moment}"
+            "step", lambda: self.env.step(action), f" with action {given.tolist()}, {moment}"
         )
         self.seconds.append(time.perf_counter() - start)
         if result is None:
             return None
         if not np.array_equal(given, action):
-            cure = (
+            fix = (
                 "write action = np.clip(action, ...) instead of action[...] = or np.clip(...,"
                 " out=action)"
             )
-            what = f"{self.name}.step changes the array of the action that it is given"
+            what = f"{self.name}.step changes the action array in place"
             why = (
-                "the caller may store that array: the action learned from would not be the one"
-                " chosen"
+                "the caller may store that array and would learn from an action that was not chosen"
             )
-            self._note(iter([("action", Finding("warning", what, cure, why))]))
-        self._compare_held("step")
-        if not self._note(step_problems(self.name, self.env.observation_space, result[0], moment)):
+            self._collect(iter([("action", Finding("warning", what, fix, why))]))
+        self._check_unchanged("step")
+        if not self._collect(
+            step_problems(self.name, self.env.observation_space, result[0], moment)
+        ):
             return None
         obs, reward, terminated, truncated, _ = result[0]
         self.rewards = min(self.rewards[0], float(reward)), max(self.rewards[1], float(reward))
-        self._hold(obs)
+        self._remember(obs)
         return bool(terminated), bool(truncated)
 
     def _call(self, method: str, call: Callable[[], Any], how: str = "") -> tuple[Any] | None:
         try:
             return (call(),)
         except Exception as error:
-            self.findings.setdefault(method, raised(f"{self.name}.{method}", error, how))
+            self.findings.setdefault(method, exception_finding(f"{self.name}.{method}", error, how))
             return None
 
-    def _note(self, problems: Problems) -> bool:
-        """Keeps the first of each kind; whether one can go on after them."""
-        found = list(problems)
-        for key, finding in found:
+    def _collect(self, problems: Problems) -> bool:
+        """Keeps the first finding of each kind; returns whether the rollout can continue."""
+        findings = list(problems)
+        for key, finding in findings:
             self.findings.setdefault(key, finding)
         fatal = ("reset", "step", "info", "reward type", "terminated", "truncated")
         return not any(
             finding.severity == "error" and (key in fatal or key.endswith((" shape", " structure")))
-            for key, finding in found
+            for key, finding in findings
         )
 
-    def _hold(self, obs: Any) -> None:
-        self._held = []
+    def _remember(self, obs: Any) -> None:
+        self._returned = []
         for path, space, value in leaves(self.env.observation_space, obs):
             if isinstance(value, np.ndarray):
-                self._held.append((path, value, value.copy()))
+                self._returned.append((path, value, value.copy()))
             value = np.asarray(value)
             _, low, high = self.ranges.get(path, (space, value, value))
             self.ranges[path] = (space, np.minimum(low, value), np.maximum(high, value))
 
-    def _compare_held(self, method: str) -> None:
-        """Whether the observation from before the call is still what it was."""
-        for path, array, was in self._held:
+    def _check_unchanged(self, method: str) -> None:
+        """Reports an observation of the previous call that has changed since."""
+        for path, array, was in self._returned:
             if not np.array_equal(array, was, equal_nan=array.dtype.kind == "f"):
                 what = (
-                    f"{self.name}.{method} overwrites the observation{path} that the call before it"
+                    f"{self.name}.{method} overwrites the observation{path} that the previous call"
                     " returned"
                 )
                 why = (
-                    "rlkit copies every observation, but whoever stores them finds the same last"
+                    "rlkit copies every observation, but code that stores them would hold the same"
                     " one everywhere"
                 )
                 finding = Finding("warning", what, "return a new array each time: obs.copy()", why)
@@ -154,9 +154,7 @@ class Play:
 
 
 def actions(space: Space, seed: int) -> Iterator[Any]:
-    """Random actions without end; two of three in a bounded Box are on a bound, where agents go
-    often.
-    """
+    """Endless random actions; half of those in a bounded Box are on its bounds."""
     space = copy.deepcopy(space)
     space.seed(seed)
     bounded = isinstance(space, spaces.Box) and space.is_bounded()
@@ -169,10 +167,8 @@ def actions(space: Space, seed: int) -> Iterator[Any]:
             yield space.high.copy()
 
 
-def raised(label: str, error: BaseException, how: str = "") -> Finding:
-    """The finding that a call raised `error`, with the last line of the traceback that is the
-    user's own.
-    """
+def exception_finding(label: str, error: BaseException, how: str = "") -> Finding:
+    """The finding for a call that raised `error`, with the last line of the user's own code."""
     others = (sysconfig.get_path("stdlib"), str(Path(__file__).parent), "<frozen")
     frames = [
         frame
@@ -185,5 +181,5 @@ def raised(label: str, error: BaseException, how: str = "") -> Finding:
     return Finding(
         "error",
         f"{label} raises {type(error).__name__}{at}: {reason}{how and f' ({how.strip()})'}",
-        "correct it",
+        "fix it",
     )

@@ -1,7 +1,7 @@
-"""What one call of a Gymnasium environment returned, compared with its spaces: mistakes as (key,
-`Finding`).
+"""Compares what one call of a Gymnasium environment returned with its spaces.
 
-The key says which mistake it is, so that one made in every step is reported once.
+Mistakes are (key, `Finding`). The key identifies the mistake, so that one made in every step is
+reported once.
 """
 
 import math
@@ -18,11 +18,11 @@ from rlkit.spaces import Space, bounds, jax_dtype
 Problems = Iterator[tuple[str, Finding]]
 
 STEP = "return obs, reward, terminated, truncated, info"
-OLD_STEP = f"{STEP}: terminated where the task is over, truncated where a time limit cut it"
+OLD_STEP = f"{STEP}: terminated when the task ends, truncated when a time limit cuts the episode"
 
 
 def reset_problems(name: str, space: Space, result: Any) -> Problems:
-    """Of what `reset` returned."""
+    """Mistakes in what `reset` returned."""
     if is_pair(result):
         yield from obs_problems(f"{name} observation", space, result[0], "reset()")
         return
@@ -31,7 +31,7 @@ def reset_problems(name: str, space: Space, result: Any) -> Problems:
         yield "reset info", Finding("error", what, "return obs, {}")
         return
     got = f"{len(result)} values" if isinstance(result, tuple) else f"one {type(result).__name__}"
-    got = "the observation alone" if _in(space, result) else got
+    got = "only the observation" if _in(space, result) else got
     what = f"{name}.reset returned {got}, not (observation, info)"
     yield (
         "reset",
@@ -39,13 +39,13 @@ def reset_problems(name: str, space: Space, result: Any) -> Problems:
             "error",
             what,
             "return obs, {}",
-            "that is the interface of old Gym; Gymnasium's has two values",
+            "that is the interface of old Gym; Gymnasium's reset returns two values",
         ),
     )
 
 
 def step_problems(name: str, space: Space, result: Any, moment: str) -> Problems:
-    """Of what `step` returned at `moment`."""
+    """Mistakes in what `step` returned; `moment` names the step."""
     if not (isinstance(result, tuple) and len(result) == 5):
         old = isinstance(result, tuple) and len(result) == 4
         count = (
@@ -55,8 +55,8 @@ def step_problems(name: str, space: Space, result: Any, moment: str) -> Problems
             ": (observation, reward, done, info) of old Gym" if old else ""
         )
         why = (
-            "with done alone a time limit looks like the end of the task, and values are learned"
-            " wrongly"
+            "with done alone, a time limit looks like the end of the task, and agents learn wrong"
+            " values"
             if old
             else ""
         )
@@ -73,7 +73,7 @@ def step_problems(name: str, space: Space, result: Any, moment: str) -> Problems
 
 
 def is_pair(result: Any) -> bool:
-    """Whether it is (observation, info)."""
+    """Whether it is a pair (observation, info)."""
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
 
 
@@ -92,19 +92,20 @@ def _reward_problems(name: str, reward: Any, moment: str) -> Problems:
         if not _is_scalar(reward, "iuf"):
             yield (
                 "reward type",
-                Finding("error", what, "return float(reward), one number for the one environment"),
+                Finding("error", what, "return float(reward), a single number"),
             )
             return
         yield "reward type", Finding("warning", what, "return float(reward)")
     if not math.isfinite(reward):
-        cure = (
-            "look for a division by zero, a log or a root of a negative number, an action on its"
-            " bound"
+        fix = (
+            "look for a division by zero, the log or root of a negative number, or an action on"
+            " its bound"
         )
         why = (
-            "one such reward makes the loss and then all parameters NaN; rlkit stops the run there"
+            "one such reward makes the loss and then all parameters NaN; rlkit would stop the run"
+            " there"
         )
-        yield "reward finite", Finding("error", f"{label} is {float(reward)} ({moment})", cure, why)
+        yield "reward finite", Finding("error", f"{label} is {float(reward)} ({moment})", fix, why)
 
 
 def _flag_problems(name: str, flag: str, value: Any, moment: str) -> Problems:
@@ -116,14 +117,12 @@ def _flag_problems(name: str, flag: str, value: Any, moment: str) -> Problems:
 
 
 def _is_scalar(value: Any, kinds: str) -> bool:
-    """Whether it is one number of these NumPy kinds, or an array [] of any library that
-    holds one.
-    """
+    """Whether it is one number of these NumPy kinds, or an array [] of any library."""
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
 
 
 def obs_problems(label: str, space: Space, obs: Any, moment: str) -> Problems:
-    """Of one observation or a part of it."""
+    """Mistakes in one observation or a part of it."""
     if isinstance(space, spaces.Dict):
         yield from _dict_problems(label, space, obs, moment)
     elif isinstance(space, spaces.Tuple):
@@ -133,7 +132,7 @@ def obs_problems(label: str, space: Space, obs: Any, moment: str) -> Problems:
 
 
 def leaves(space: Space, obs: Any, path: str = "") -> Iterator[tuple[str, Space, Any]]:
-    """(path, space, value) of every leaf of an observation that has the structure of `space`."""
+    """(path, space, value) of every leaf of an observation with the structure of `space`."""
     if isinstance(space, spaces.Dict):
         for name, part in space.spaces.items():
             yield from leaves(part, obs[name], f"{path}[{name!r}]")
@@ -146,7 +145,7 @@ def leaves(space: Space, obs: Any, path: str = "") -> Iterator[tuple[str, Space,
 
 def _dict_problems(label: str, space: spaces.Dict, obs: Any, moment: str) -> Problems:
     if not isinstance(obs, Mapping):
-        what = f"{label} is of type {type(obs).__name__}, its space is a Dict ({moment})"
+        what = f"{label} is of type {type(obs).__name__}, but its space is a Dict ({moment})"
         yield (
             f"{label} structure",
             Finding("error", what, "return a dict with the keys of the space"),
@@ -156,12 +155,10 @@ def _dict_problems(label: str, space: spaces.Dict, obs: Any, moment: str) -> Pro
             sorted(space.spaces.keys() - obs.keys()),
             sorted(map(str, obs.keys() - space.spaces.keys())),
         )
-        what = (
-            f"{label} lacks the keys {missing}, and has {extra} which its space does not ({moment})"
-        )
+        what = f"{label} lacks the keys {missing} and has the unknown keys {extra} ({moment})"
         yield (
             f"{label} structure",
-            Finding("error", what, "return the same keys in every observation, those of the space"),
+            Finding("error", what, "return the keys of the space in every observation"),
         )
     else:
         for name, part in space.spaces.items():
@@ -171,10 +168,10 @@ def _dict_problems(label: str, space: spaces.Dict, obs: Any, moment: str) -> Pro
 def _tuple_problems(label: str, space: spaces.Tuple, obs: Any, moment: str) -> Problems:
     if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
         got = f"{len(obs)} values" if isinstance(obs, tuple) else f"of type {type(obs).__name__}"
-        what = f"{label} is {got}, its space is a Tuple of {len(space.spaces)} ({moment})"
+        what = f"{label} is {got}, but its space is a Tuple of {len(space.spaces)} ({moment})"
         yield (
             f"{label} structure",
-            Finding("error", what, "return a tuple with one value for each part of the space"),
+            Finding("error", what, "return a tuple with one value per part of the space"),
         )
     else:
         for index, part in enumerate(space.spaces):
@@ -199,10 +196,10 @@ def _leaf_problems(label: str, space: Space, value: Any, moment: str) -> Problem
             else array
         )
     if array.shape != space.shape:
-        what = f"{label} has shape {array.shape}, its space says {space.shape} ({moment})"
+        what = f"{label} has shape {array.shape}, but its space has {space.shape} ({moment})"
         yield (
             f"{label} shape",
-            Finding("error", what, "make both agree, in every step and after every reset"),
+            Finding("error", what, "make them agree, in every step and after every reset"),
         )
         return
     yield from _dtype_problems(label, space, array, moment)
@@ -214,18 +211,18 @@ def _dtype_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
     if array.dtype.kind == "f" and wanted.kind != "f":
         lossy = bool((array != np.trunc(array)).any())
         what = (
-            f"{label} is {array.dtype}, its space says"
+            f"{label} is {array.dtype}, but its space has"
             f" {wanted}{': fractions would be cut off' if lossy else ''} ({moment})"
         )
-        cure = f"return np.asarray(obs, np.{wanted}), or declare the space as float32"
-        yield f"{label} dtype", Finding("error" if lossy else "warning", what, cure)
+        fix = f"return np.asarray(obs, np.{wanted}), or declare the space as float32"
+        yield f"{label} dtype", Finding("error" if lossy else "warning", what, fix)
     elif (
         isinstance(space, spaces.Box)
         and array.dtype != wanted
         and not np.can_cast(array.dtype, wanted)
     ):
-        what = f"{label} is {array.dtype}, its space says {wanted} ({moment})"
-        why = "rlkit casts it; Gymnasium's own checker and other libraries refuse it"
+        what = f"{label} is {array.dtype}, but its space has {wanted} ({moment})"
+        why = "rlkit casts it, but Gymnasium's own checker and other libraries refuse it"
         yield (
             f"{label} dtype",
             Finding("warning", what, f"return np.asarray(obs, np.{wanted})", why),
@@ -234,15 +231,15 @@ def _dtype_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
 
 def _range_problems(label: str, space: Space, array: np.ndarray, moment: str) -> Problems:
     if not np.isfinite(array).all():
-        why = "one such value makes all parameters NaN; rlkit stops the run there"
-        cure = "look for the division or root that makes it, or a simulation that became unstable"
+        why = "one such value makes all parameters NaN; rlkit would stop the run there"
+        fix = "look for the division or root that causes it, or for an unstable simulation"
         yield (
             f"{label} finite",
-            Finding("error", f"{label} is NaN or infinite ({moment})", cure, why),
+            Finding("error", f"{label} is NaN or infinite ({moment})", fix, why),
         )
         return
     low, high = bounds(space)
-    # Widened: a bound such as pi is not the same number in float32 and float64.
+    # With some slack, since a bound such as pi differs between float32 and float64.
     soft = np.dtype(space.dtype or np.float32).kind == "f"
     slack = 1e-4 * np.maximum(1.0, np.abs(np.where(np.isfinite(high), high, 0.0))) if soft else 0
     outside = np.argwhere(np.atleast_1d((array < low - slack) | (array > high + slack)))
@@ -254,25 +251,21 @@ def _range_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
         )
         where = f"{list(map(int, index))}" if index else ""
         what = f"{label}{where} is {array[index]}, outside {limits} ({moment})"
-        why = (
-            ""
-            if soft
-            else "integers out of range are lost where they become one-hot vectors or wrap around"
-        )
-        cure = "widen the bounds of observation_space, or clip what is observed"
-        yield f"{label} range", Finding("warning" if soft else "error", what, cure, why)
+        why = "" if soft else "out-of-range integers are lost in one-hot encodings, or wrap around"
+        fix = "widen the bounds of observation_space, or clip the observation"
+        yield f"{label} range", Finding("warning" if soft else "error", what, fix, why)
     elif (
         jax_dtype(space) == np.int32
         and array.size
         and int(np.abs(array).max()) > np.iinfo(np.int32).max
     ):
         what = (
-            f"{label} holds {int(np.abs(array).max())}, which does not fit into the int32 that JAX"
-            f" computes with ({moment})"
+            f"{label} contains {int(np.abs(array).max())}, which does not fit into int32, which"
+            f" JAX uses ({moment})"
         )
         yield (
             f"{label} range",
-            Finding("error", what, "observe it as float32, scaled to about [-1, 1]"),
+            Finding("error", what, "return it as float32, scaled to about [-1, 1]"),
         )
 
 

@@ -1,6 +1,4 @@
-"""`check_env` for a host adapter: the contract of the batch, and that of ONE of its environments
-where it can build one.
-"""
+"""Checks of a host adapter: the batch, and one of its environments if it can build one."""
 
 import time
 from collections.abc import Iterator
@@ -12,8 +10,13 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter
-from rlkit.envs.checking.gymnasium_env import BUDGET, host_findings, limit_findings, space_findings
-from rlkit.envs.checking.gymnasium_rollout import MANY, actions, raised
+from rlkit.envs.checking.gymnasium_env import (
+    EXTRA_SECONDS,
+    host_findings,
+    limit_findings,
+    space_findings,
+)
+from rlkit.envs.checking.gymnasium_rollout import LONGEST_LIMIT, actions, exception_finding
 from rlkit.envs.checking.gymnasium_seeding import UNREPEATABLE
 from rlkit.envs.host.gymnasium_worker import Recipe
 from rlkit.envs.jittable.contract import Finding, finding_of
@@ -21,44 +24,44 @@ from rlkit.errors import EnvContractError, RlkitError
 from rlkit.spaces import bounds, jax_dtype, map_space
 from rlkit.types import Key, PyTree, TimeStep
 
-COURSE = 20  # steps that are played twice
-MIN_STEPS = 10  # of a batch whose environment was played by itself already; more as time allows
-FRESH = "copy what is returned: a later step must not change it"
+REPEATED_STEPS = 20  # steps that are repeated with the same key
+MIN_STEPS = 10  # for a batch whose environment was already checked alone; more if time allows
+RETURN_COPIES = "return copies: a later step must not change them"
 
 
 def host_adapter_findings(
     adapter: EnvAdapter, name: str, num_steps: int, seed: int
 ) -> tuple[list[Finding], dict[str, float]]:
-    """(findings, what was measured) of the batch; closes it."""
-    found, measured = _one_findings(adapter, name, num_steps, seed)
-    if not any(finding.severity == "error" for finding in found):
-        play = BatchPlay(
+    """Returns (findings, measurements) of the batch, and closes it."""
+    findings, measured = _single_env_findings(adapter, name, num_steps, seed)
+    if not any(finding.severity == "error" for finding in findings):
+        rollout = BatchRollout(
             adapter,
             name,
             seed,
-            with_repeats=not any(UNREPEATABLE in finding.why for finding in found),
+            with_repeats=not any(UNREPEATABLE in finding.why for finding in findings),
         )
-        found += play.run(MIN_STEPS if measured else num_steps, with_limits=not measured)
-        measured = measured or play.measured()
-    return [*found, *_close_findings(adapter, name)], measured
+        findings += rollout.run(MIN_STEPS if measured else num_steps, with_limits=not measured)
+        measured = measured or rollout.measured()
+    return [*findings, *_close_findings(adapter, name)], measured
 
 
-def _one_findings(
+def _single_env_findings(
     adapter: EnvAdapter, name: str, num_steps: int, seed: int
 ) -> tuple[list[Finding], dict[str, float]]:
-    """Of ONE environment of the adapter; of its spaces alone where it cannot make one."""
+    """Checks one environment of the adapter, or only its spaces if it cannot build one."""
     recipe = getattr(adapter, "recipe", None)
     if not isinstance(recipe, Recipe):
         return list(space_findings(adapter, name)), {}
     try:
         env = recipe.build()
     except Exception as error:
-        return [raised(f"building {name}", error)], {}
-    return host_findings(env, name, num_steps, seed, sent=recipe)
+        return [exception_finding(f"building {name}", error)], {}
+    return host_findings(env, name, num_steps, seed, pickled=recipe)
 
 
-class BatchPlay:
-    """Random steps of a host adapter; stops at the first mistake that hides others."""
+class BatchRollout:
+    """Random steps of a host adapter; stops at the first mistake that would hide others."""
 
     def __init__(self, adapter: EnvAdapter, name: str, seed: int, *, with_repeats: bool) -> None:
         self.adapter, self.name, self.seed, self.with_repeats = adapter, name, seed, with_repeats
@@ -67,56 +70,59 @@ class BatchPlay:
         self.longest = self.steps = 0
         self.seconds: list[float] = []
         self.moved = self.lost = (
-            0  # ends at which obs and next_obs differ, and at which they are the same
+            0  # numbers of episode ends at which obs and next_obs differ, or are equal
         )
-        self._held: list[tuple[str, np.ndarray, np.ndarray]] = []
+        self._returned: list[tuple[str, np.ndarray, np.ndarray]] = []
 
     def run(self, num_steps: int, *, with_limits: bool) -> list[Finding]:
-        """Plays `num_steps` steps, more where they take no time, and says what was wrong."""
+        """Runs `num_steps` steps, more if they are fast, and returns the findings."""
         try:
-            found = list(self._step_findings(num_steps))
-            if not found:
-                found += [
+            findings = list(self._step_findings(num_steps))
+            if not findings:
+                findings += [
                     *(self._repeat_findings() if self.with_repeats else ()),
                     *self._reset_findings(),
                     *self._state_findings(),
                 ]
-            if with_limits and not found:
+            if with_limits and not findings:
                 limit = self.adapter.max_episode_steps
-                found += limit_findings(self.name, limit, self.ends, self.longest, self.steps)
+                findings += limit_findings(self.name, limit, self.ends, self.longest, self.steps)
         except RlkitError as error:
             return [finding_of(error)]
         except Exception as error:
-            return [raised(self.name, error)]
-        return found
+            return [exception_finding(self.name, error)]
+        return findings
 
     def measured(self) -> dict[str, float]:
-        """Steps and time, per environment."""
-        found: dict[str, float] = {"steps": self.steps * self.num_envs, "episodes": len(self.ends)}
+        """Steps, episodes and time per environment step."""
+        measured: dict[str, float] = {
+            "steps": self.steps * self.num_envs,
+            "episodes": len(self.ends),
+        }
         if self.seconds:
-            found["microseconds_per_step"] = round(
+            measured["microseconds_per_step"] = round(
                 float(np.median(self.seconds)) / self.num_envs * 1e6, 1
             )
         if self.ends:
-            found["mean_episode_length"] = round(
+            measured["mean_episode_length"] = round(
                 float(np.mean([length for length, _, _ in self.ends])), 1
             )
-        return found
+        return measured
 
     def _actions(self, seed: int) -> Iterator[Any]:
-        """[N, ...]"""
+        """Batches of random actions, [N, ...]."""
         single = actions(self.adapter.action_space, seed)
         while True:
             yield np.stack(list(islice(single, self.num_envs)))
 
-    def _course(self, key: Key) -> list[list[np.ndarray]]:
-        """Arrays of a reset and some steps; every environment gets the same actions."""
+    def _trajectory(self, key: Key) -> list[list[np.ndarray]]:
+        """What a reset and some steps return; every environment gets the same actions."""
         state, obs = self.adapter.reset(key)
-        seen = [[np.array(leaf) for leaf in jax.tree.leaves(obs)]]
-        for action in islice(self._actions(self.seed), COURSE):
-            alike: Any = np.repeat(action[:1], self.num_envs, axis=0)
-            state, step = self.adapter.step(key, state, alike)
-            seen.append(
+        arrays = [[np.array(leaf) for leaf in jax.tree.leaves(obs)]]
+        for action in islice(self._actions(self.seed), REPEATED_STEPS):
+            same_action: Any = np.repeat(action[:1], self.num_envs, axis=0)
+            state, step = self.adapter.step(key, state, same_action)
+            arrays.append(
                 [
                     np.array(leaf)
                     for leaf in jax.tree.leaves(
@@ -124,38 +130,40 @@ class BatchPlay:
                     )
                 ]
             )
-        return seen
+        return arrays
 
     def _repeat_findings(self) -> Iterator[Finding]:
         key, other = jax.random.split(jax.random.key(self.seed))
-        first, again, elsewhere = (self._course(k) for k in (key, key, other))
+        first, again, other_seed = (self._trajectory(k) for k in (key, key, other))
         if not _same(first, again):
             yield Finding(
                 "error",
-                f"{self.name}.reset with the same key gives other episodes",
+                f"{self.name}.reset with the same key starts different episodes",
                 "seed every environment from the key",
             )
         elif (
             self.num_envs > 1
-            and not _same(first, elsewhere)
-            and _rows_alike(first)
-            and _rows_alike(elsewhere)
+            and not _same(first, other_seed)
+            and _rows_equal(first)
+            and _rows_equal(other_seed)
         ):
             what = (
-                f"{self.name}: all {self.num_envs} environments of the batch play the same episode"
+                f"{self.name}: all {self.num_envs} environments of the batch run the same episode"
             )
-            why = "the batch then holds one environment's worth of experience"
+            why = "the batch then holds the experience of only one environment"
             yield Finding(
                 "error",
                 what,
-                "give each environment a seed of its own (rlkit.envs.host.base.seeds)",
+                "give each environment its own seed (rlkit.envs.host.base.seeds)",
                 why,
             )
 
     def _step_findings(self, num_steps: int) -> Iterator[Finding]:
         adapter, limit = self.adapter, self.adapter.max_episode_steps
-        wanted = max(num_steps, limit + 1 if limit is not None and limit <= MANY else MANY)
-        deadline = time.perf_counter() + BUDGET
+        wanted = max(
+            num_steps, limit + 1 if limit is not None and limit <= LONGEST_LIMIT else LONGEST_LIMIT
+        )
+        deadline = time.perf_counter() + EXTRA_SECONDS
         key = jax.random.key(self.seed + 1)
         state, obs = adapter.reset(key)
         yield from self._obs_findings("reset obs", obs)
@@ -163,16 +171,18 @@ class BatchPlay:
         for count, action in enumerate(islice(self._actions(self.seed), wanted)):
             if count >= num_steps and time.perf_counter() > deadline:
                 return
-            self._held = [(f"{path}", leaf, leaf.copy()) for path, leaf in _leaves(obs)]
+            self._returned = [(f"{path}", leaf, leaf.copy()) for path, leaf in _leaves(obs)]
             start = time.perf_counter()
             state, step = adapter.step(key, state, action)
             self.seconds.append(time.perf_counter() - start)
-            found = [*self._held_findings(), *self._shape_findings(step)]
-            found = found or [*self._value_findings(step), *self._successor_findings(step)]
-            yield from found
-            if found:
+            findings = [*self._overwrite_findings(), *self._shape_findings(step)]
+            findings = findings or [*self._value_findings(step), *self._successor_findings(step)]
+            yield from findings
+            if findings:
                 return
-            self._held += [(f".{path}", leaf, leaf.copy()) for path, leaf in _leaves(step.next_obs)]
+            self._returned += [
+                (f".{path}", leaf, leaf.copy()) for path, leaf in _leaves(step.next_obs)
+            ]
             self.steps, age, obs = self.steps + 1, age + 1, step.obs
             self.longest = max(self.longest, int(age.max()))
             for index in np.flatnonzero(step.terminated | step.truncated):
@@ -181,15 +191,15 @@ class BatchPlay:
                 )
                 age[index] = 0
 
-    def _held_findings(self) -> Iterator[Finding]:
-        for path, array, was in self._held:
+    def _overwrite_findings(self) -> Iterator[Finding]:
+        for path, array, was in self._returned:
             if not np.array_equal(array, was, equal_nan=array.dtype.kind == "f"):
-                what = f"{self.name}.step overwrites the obs{path} that the call before it returned"
+                what = f"{self.name}.step overwrites the obs{path} that the previous call returned"
                 yield Finding(
                     "error",
                     what,
-                    FRESH,
-                    "the rollout that was collected changes under the learner's hands",
+                    RETURN_COPIES,
+                    "rollouts that were already collected would change before the update",
                 )
                 return
 
@@ -205,7 +215,7 @@ class BatchPlay:
             yield Finding(
                 "error",
                 f"{self.name} {label} is {got}, not {wanted}",
-                "return arrays [num_envs, ...] in these types",
+                "return arrays [num_envs, ...] of these dtypes",
             )
 
     def _shape_findings(self, step: Any) -> Iterator[Finding]:
@@ -219,11 +229,11 @@ class BatchPlay:
             value = getattr(step, label)
             got = f"{getattr(value, 'dtype', type(value).__name__)}{list(np.shape(value))}"
             if got != f"{dtype}[{self.num_envs}]":
-                cure = "return arrays [num_envs] in these types"
+                fix = "return arrays [num_envs] of these dtypes"
                 yield Finding(
                     "error",
                     f"{self.name} step {label} is {got}, not {dtype}[{self.num_envs}]",
-                    cure,
+                    fix,
                 )
         for name, value in step.info.items():
             if np.shape(value)[:1] != (self.num_envs,):
@@ -232,7 +242,7 @@ class BatchPlay:
                     f" [{self.num_envs}, ...]"
                 )
                 yield Finding(
-                    "error", what, "give every environment a row, 0 where it has nothing to say"
+                    "error", what, "give every environment a row, with 0 if it has no value"
                 )
 
     def _value_findings(self, step: TimeStep) -> Iterator[Finding]:
@@ -240,7 +250,7 @@ class BatchPlay:
             yield Finding(
                 "error",
                 f"{self.name} step reward is {step.reward}",
-                "raise EnvFailedError naming the environment",
+                "raise EnvFailedError and name the environment",
             )
         space_of = dict(_leaves(map_space(lambda leaf: leaf, self.adapter.observation_space)))
         for path, value in [*_leaves(step.obs), *_leaves(step.next_obs)]:
@@ -248,7 +258,7 @@ class BatchPlay:
                 yield Finding(
                     "error",
                     f"{self.name} observation{path} is NaN or infinite",
-                    "raise EnvFailedError naming it",
+                    "raise EnvFailedError and name it",
                 )
                 return
             low, high = bounds(space_of[path])
@@ -267,28 +277,28 @@ class BatchPlay:
             self.lost + int((done & same).sum()),
         )
         if not same[~done].all():
-            what = f"{self.name}.step gives two different obs and next_obs within an episode"
+            what = f"{self.name}.step returns different obs and next_obs within an episode"
             yield Finding(
                 "error",
                 what,
-                "next_obs is the true successor, and obs differs from it only where an episode"
+                "next_obs must be the true successor; obs may differ from it only when an episode"
                 " ended",
             )
 
     def _reset_findings(self) -> Iterator[Finding]:
         if self.lost >= 3 and not self.moved:
             what = (
-                f"{self.name}.step gave obs equal to next_obs at all {self.lost} ends of episodes"
+                f"{self.name}.step returned obs equal to next_obs at all {self.lost} episode ends"
             )
             why = (
                 "either values bootstrap from the next episode, or the first observation of each"
-                " episode is never seen"
+                " episode is lost"
             )
-            cure = (
-                "reset within the step that ends: obs is the first observation of the next episode,"
-                " next_obs the last of this"
+            fix = (
+                "reset in the step that ends an episode: obs is the first observation of the next"
+                " episode, next_obs the last one of this episode"
             )
-            yield Finding("error", what, f"{cure} (Gymnasium: AutoresetMode.SAME_STEP)", why)
+            yield Finding("error", what, f"{fix} (Gymnasium: AutoresetMode.SAME_STEP)", why)
 
     def _state_findings(self) -> Iterator[Finding]:
         key = jax.random.key(self.seed)
@@ -299,7 +309,7 @@ class BatchPlay:
         except EnvContractError:
             return
         what = f"{self.name}.step accepts a state from before the last reset"
-        why = "two runs that share the adapter would step each other's simulators without a word"
+        why = "two runs that share the adapter would silently step each other's simulators"
         yield Finding(
             "warning", what, "return HostState and call check_state (rlkit.envs.host.base)", why
         )
@@ -310,12 +320,12 @@ def _close_findings(adapter: EnvAdapter, name: str) -> list[Finding]:
         try:
             adapter.close()
         except Exception as error:
-            return [raised(f"{name}.close(){count}", error)]
+            return [exception_finding(f"{name}.close(){count}", error)]
     return []
 
 
 def _leaves(tree: PyTree) -> list[tuple[str, Any]]:
-    """(path, leaf) of all leaves; a space is a leaf."""
+    """(path, leaf) of all leaves; spaces count as leaves."""
     return [
         (jax.tree_util.keystr(path), leaf)
         for path, leaf in jax.tree.leaves_with_path(
@@ -332,5 +342,5 @@ def _same(a: list[list[np.ndarray]], b: list[list[np.ndarray]]) -> bool:
     )
 
 
-def _rows_alike(course: list[list[np.ndarray]]) -> bool:
-    return all((leaf == leaf[:1]).all() for leaves in course for leaf in leaves)
+def _rows_equal(trajectory: list[list[np.ndarray]]) -> bool:
+    return all((leaf == leaf[:1]).all() for leaves in trajectory for leaf in leaves)

@@ -1,6 +1,4 @@
-"""What `check_env` learns from running an environment: random steps are recorded, and the record is
-searched for mistakes.
-"""
+"""Checks on a random rollout of a jittable environment: values, time limits and resets."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -14,34 +12,35 @@ from jax import Array
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.jittable.contract import Finding
-from rlkit.envs.jittable.vectorized import like, strong
+from rlkit.envs.jittable.vectorized import cast_like, strongly_typed
 from rlkit.spaces import Space, bounds, map_space, sample
 from rlkit.types import Key, PyTree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Record:
-    """T steps of one environment, as NumPy arrays; it is reset whenever an episode ends."""
+class JaxRollout:
+    """T consecutive steps of one environment as NumPy arrays, with a reset after each episode."""
 
-    before: PyTree  # [T, ...] states acted in
-    after: PyTree  # [T, ...] states that `step` returned; () where an adapter hides them
-    obs: PyTree  # [T, ...] true successors
+    before: PyTree  # [T, ...] states before the step
+    after: PyTree  # [T, ...] states that `step` returned; () for adapters, which hide them
+    obs: PyTree  # [T, ...] the observation after the step, before any reset
     first_obs: PyTree  # [T, ...] what the policy saw before acting
     reward: np.ndarray  # [T]
     terminated: np.ndarray  # [T]
     truncated: np.ndarray  # [T]
-    age: np.ndarray  # [T] steps of the episode, this one included
-    repeatable: np.ndarray  # [T] whether a second call with the same arguments gave the same
+    age: np.ndarray  # [T] steps since the episode started, including this one
+    repeatable: np.ndarray  # [T] whether a second call with the same arguments gave the same result
 
     @property
     def done(self) -> np.ndarray:
-        """[T]."""
+        """[T] whether the episode ended."""
         return self.terminated | self.truncated
 
 
-def record(env: JaxEnv, key: Key, num_steps: int) -> Record:
-    """`num_steps` random steps of a `JaxEnv`, every third action on a bound; one compiled scan. The
-    key is consumed.
+def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
+    """Random steps of a `JaxEnv` in one compiled scan. Consumes the key.
+
+    A third of the actions are lower bounds of the action space, a third upper bounds.
     """
     auto_reset = getattr(env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
@@ -52,18 +51,18 @@ def record(env: JaxEnv, key: Key, num_steps: int) -> Record:
         result, again = env.step(step_key, state, x[1]), env.step(step_key, state, x[1])
         after, obs, reward, terminated, truncated, info = result
         after, terminated, truncated = (
-            like(state, strong(after)),
+            cast_like(state, strongly_typed(after)),
             jnp.bool_(terminated),
             jnp.bool_(truncated),
         )
-        obs, done = like(first_obs, obs), terminated | truncated
+        obs, done = cast_like(first_obs, obs), terminated | truncated
         successor = info["final_observation"] if auto_reset else obs
         fresh = (after, obs) if auto_reset else env.reset(reset_key)
-        fresh = (like(after, fresh[0]), like(obs, fresh[1]))
+        fresh = (cast_like(after, fresh[0]), cast_like(obs, fresh[1]))
         state_next, obs_next = jax.lax.cond(done, lambda: fresh, lambda: (after, obs))
         row = (
-            plain(state),
-            plain(after),
+            without_typed_keys(state),
+            without_typed_keys(after),
             successor,
             first_obs,
             jnp.float32(reward),
@@ -74,15 +73,15 @@ def record(env: JaxEnv, key: Key, num_steps: int) -> Record:
         )
         return (state_next, obs_next, jnp.where(done, 0, age + 1)), row
 
-    state, obs = strong(env.reset(start_key))
+    state, obs = strongly_typed(env.reset(start_key))
     xs = (jax.random.split(run_key, num_steps), _actions(env.action_space, action_key, num_steps))
     _, rows = jax.lax.scan(body, (state, obs, jnp.int32(0)), xs)
-    names = [field.name for field in dataclasses.fields(Record)]
-    return Record(**dict(zip(names, jax.tree.map(np.asarray, rows), strict=True)))
+    names = [field.name for field in dataclasses.fields(JaxRollout)]
+    return JaxRollout(**dict(zip(names, jax.tree.map(np.asarray, rows), strict=True)))
 
 
-def record_adapter(env: EnvAdapter, key: Key, num_steps: int) -> Record:
-    """The same for the first environment of a jittable `EnvAdapter`. The key is consumed."""
+def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRollout:
+    """The same for the first environment of a jittable `EnvAdapter`. Consumes the key."""
     start_key, action_key, run_key = jax.random.split(key, 3)
     actions = _actions(env.action_space, action_key, num_steps * env.num_envs)
     actions = actions.reshape(num_steps, env.num_envs, *actions.shape[1:])
@@ -104,7 +103,7 @@ def record_adapter(env: EnvAdapter, key: Key, num_steps: int) -> Record:
     next_obs, first_obs, reward, terminated, truncated = jax.tree.map(
         lambda x: np.asarray(x)[:, 0], rows
     )
-    return Record(
+    return JaxRollout(
         before=(),
         after=(),
         obs=next_obs,
@@ -117,20 +116,23 @@ def record_adapter(env: EnvAdapter, key: Key, num_steps: int) -> Record:
     )
 
 
-def value_findings(name: str, space: Space, seen: Record) -> Iterator[Finding]:
-    """Rewards and observations that are not numbers, and observations outside their space."""
-    bad = np.flatnonzero(~np.isfinite(seen.reward))
+def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Finding]:
+    """Non-finite rewards and observations, and observations outside their space."""
+    bad = np.flatnonzero(~np.isfinite(rollout.reward))
     if bad.size:
-        what = f"{name}.step reward is {seen.reward[bad[0]]} at step {bad[0] + 1}"
+        what = f"{name}.step reward is {rollout.reward[bad[0]]} at step {bad[0] + 1}"
         yield Finding(
             "error",
             what,
-            "look for a division by zero, a log or a root of a negative number, an action on its"
-            " bound",
+            "look for a division by zero, the log or root of a negative number, or an action on"
+            " its bound",
         )
     spaces_by_path = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
     for (path, leaf), first, after in zip(
-        spaces_by_path, jax.tree.leaves(seen.first_obs), jax.tree.leaves(seen.obs), strict=True
+        spaces_by_path,
+        jax.tree.leaves(rollout.first_obs),
+        jax.tree.leaves(rollout.obs),
+        strict=True,
     ):
         yield from _leaf_findings(
             f"{name} observation{jax.tree_util.keystr(path)}", leaf, np.concatenate([first, after])
@@ -140,7 +142,7 @@ def value_findings(name: str, space: Space, seen: Record) -> Iterator[Finding]:
 def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Finding]:
     if not np.isfinite(values).all():
         yield Finding(
-            "error", f"{label} is NaN or infinite", "look for the division or root that makes it"
+            "error", f"{label} is NaN or infinite", "look for the division or root that causes it"
         )
         return
     low, high = bounds(space)
@@ -158,15 +160,15 @@ def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Fin
         yield Finding(
             "warning" if soft else "error",
             what,
-            "widen the bounds of observation_space, or clip what is observed",
+            "widen the bounds of observation_space, or clip the observation",
         )
 
 
-def limit_findings(name: str, limit: int | None, seen: Record) -> Iterator[Finding]:
-    """Time limits that are declared and not kept, or kept and not declared."""
+def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterator[Finding]:
+    """Time limits that are declared but not enforced, or enforced but not declared."""
     if limit is None:
-        if seen.truncated.any():
-            age = seen.age[seen.truncated][0]
+        if rollout.truncated.any():
+            age = rollout.age[rollout.truncated][0]
             what = (
                 f"{name}.step truncated an episode after {age} steps, but max_episode_steps is not"
                 " declared"
@@ -174,82 +176,83 @@ def limit_findings(name: str, limit: int | None, seen: Record) -> Iterator[Findi
             yield Finding(
                 "warning", what, f"declare max_episode_steps = {age} if that is the time limit"
             )
-        elif not seen.done.any():
+        elif not rollout.done.any():
             what = (
-                f"{name} ended no episode in {len(seen.done)} random steps and declares no"
+                f"{name} ended no episode in {len(rollout.done)} random steps and declares no"
                 " max_episode_steps"
             )
             yield Finding(
                 "warning",
                 what,
-                f"wrap it in TimeLimit(env, {len(seen.done)}), or evaluation may never end",
+                f"wrap it in TimeLimit(env, {len(rollout.done)}), or evaluation may never end",
             )
         return
-    at_limit = seen.age == limit
+    at_limit = rollout.age == limit
     declared = f"{name}.max_episode_steps is {limit}, but"
-    if (at_limit & ~seen.done).any():
-        cure = (
-            "set truncated = time >= max_episode_steps in step, or wrap in TimeLimit and declare no"
-            " limit yourself"
+    if (at_limit & ~rollout.done).any():
+        fix = (
+            "set truncated = time >= max_episode_steps in step, or use TimeLimit and remove your"
+            " own max_episode_steps"
         )
         yield Finding(
             "error",
             f"{declared} step {limit} of an episode sets neither terminated nor truncated",
-            cure,
+            fix,
         )
-    elif (at_limit & ~seen.truncated).any():
+    elif (at_limit & ~rollout.truncated).any():
         what = (
-            f"{declared} step {limit} says terminated alone: learners would take the time limit for"
-            " the end of the task"
+            f"{declared} step {limit} sets terminated alone: agents would learn that the task ends"
+            " there"
         )
         yield Finding(
             "error",
             what,
-            "leave terminated to the task, and set truncated = time >= max_episode_steps",
+            "set terminated only where the task ends, and truncated = time >= max_episode_steps",
         )
-    early = seen.truncated & (seen.age < limit)
+    early = rollout.truncated & (rollout.age < limit)
     if early.any():
-        what = f"{declared} an episode was truncated after {seen.age[early][0]} steps"
+        what = f"{declared} an episode was truncated after {rollout.age[early][0]} steps"
         yield Finding(
-            "warning", what, "make both agree, unless step truncates for another reason too"
+            "warning", what, "make them agree, unless step also truncates for another reason"
         )
 
 
-def reset_findings(name: str, auto_reset: bool, seen: Record, starts: PyTree) -> Iterator[Finding]:
-    """Environments that reset themselves without saying so, or say so and do not; `starts` are
-    states of several resets.
+def reset_findings(
+    name: str, auto_reset: bool, rollout: JaxRollout, starts: PyTree
+) -> Iterator[Finding]:
+    """Environments that reset themselves without declaring it, or declare it but do not.
+
+    `starts` are the states of several resets.
     """
-    if not seen.done.any():
+    if not rollout.done.any():
         return
-    counted = _counter_goes_back(seen, starts)
+    counted = _counter_restarts(rollout, starts)
     if auto_reset and counted is False:
-        cure = "remove auto_reset, or reset inside step where an episode ends"
+        fix = "remove auto_reset, or reset inside step when an episode ends"
         yield Finding(
             "error",
-            f"{name} says auto_reset=True, but its step counter runs on after an episode",
-            cure,
+            f"{name} sets auto_reset=True, but its step counter continues after an episode",
+            fix,
         )
-    if not auto_reset and (counted or _lands_on_start(seen, starts)):
+    if not auto_reset and (counted or _ends_at_start(rollout, starts)):
         what = (
-            f"{name}.step seems to reset by itself: where an episode ends it returns the state of a"
-            " new one"
+            f"{name}.step seems to reset by itself: at the end of an episode it returns the state"
+            " of a new one"
         )
-        cure = (
-            "return the true last state and observation (resetting is ours), or say auto_reset=True"
-            " and put the true last "
+        fix = (
+            "return the true last state and observation (rlkit resets), or set auto_reset=True and"
+            " put the true last "
         )
-        yield Finding("error", what, cure + "observation into info['final_observation']")
+        yield Finding("error", what, fix + "observation into info['final_observation']")
 
 
-def _counter_goes_back(seen: Record, starts: PyTree) -> bool | None:
-    """Whether a state leaf that counts steps starts anew where episodes end; `None` where no leaf
-    counts.
-    """
+def _counter_restarts(rollout: JaxRollout, starts: PyTree) -> bool | None:
+    """Whether a state leaf that counts steps restarts with each episode; `None` if none counts."""
     answers = []
     for start, before, after in zip(
-        *map(jax.tree.leaves, (starts, seen.before, seen.after)), strict=True
+        *map(jax.tree.leaves, (starts, rollout.before, rollout.after)), strict=True
     ):
-        running = ~seen.done
+        running = ~rollout.done
         if (
             before.ndim != 1
             or not running.any()
@@ -259,28 +262,30 @@ def _counter_goes_back(seen: Record, starts: PyTree) -> bool | None:
             continue
         if (after[running] == before[running] + 1).all():
             ends, old = (
-                after[seen.done & (before != start[0])],
-                before[seen.done & (before != start[0])],
+                after[rollout.done & (before != start[0])],
+                before[rollout.done & (before != start[0])],
             )
             answers.append(bool(ends.size and (ends == start[0]).all() and (ends != old + 1).all()))
     return any(answers) if answers else None
 
 
-def _lands_on_start(seen: Record, starts: PyTree) -> bool:
-    """Whether every state where an episode ends equals the one that all resets give, although it
-    moved before.
-    """
-    pairs = list(zip(*map(jax.tree.leaves, (starts, seen.before, seen.after)), strict=True))
+def _ends_at_start(rollout: JaxRollout, starts: PyTree) -> bool:
+    """Whether each episode ends in the state that all resets return, after moving away from it."""
+    pairs = list(zip(*map(jax.tree.leaves, (starts, rollout.before, rollout.after)), strict=True))
     if not pairs or any((start != start[0]).any() for start, _, _ in pairs):
         return False
-    at_start = np.all([_rows(after[seen.done] == start[0]) for start, _, after in pairs], axis=0)
-    stayed = np.all([_rows(before == after)[seen.done] for _, before, after in pairs], axis=0)
+    at_start = np.all([_rows(after[rollout.done] == start[0]) for start, _, after in pairs], axis=0)
+    stayed = np.all([_rows(before == after)[rollout.done] for _, before, after in pairs], axis=0)
     return bool(at_start.all() and not stayed.any())
 
 
 def same(a: PyTree, b: PyTree) -> Array:
-    """Whether all leaves agree in every element, NaN with NaN; [] bool."""
-    pairs = zip(jax.tree.leaves(plain(strong(a))), jax.tree.leaves(plain(strong(b))), strict=True)
+    """Whether all leaves are equal in every element (NaN equals NaN); [] bool."""
+    pairs = zip(
+        jax.tree.leaves(without_typed_keys(strongly_typed(a))),
+        jax.tree.leaves(without_typed_keys(strongly_typed(b))),
+        strict=True,
+    )
     return jnp.all(
         jnp.array(
             [
@@ -298,13 +303,13 @@ def _rows(equal: np.ndarray) -> np.ndarray:
 def _actions(space: Space, key: Key, num: int) -> Array:
     actions = sample(space, key, num)
     if isinstance(space, spaces.Box) and space.is_bounded():
-        turn = (jnp.arange(num) % 3).reshape(num, *[1] * len(space.shape))
-        actions = jnp.where(turn == 1, space.low, jnp.where(turn == 2, space.high, actions))
+        kind = (jnp.arange(num) % 3).reshape(num, *[1] * len(space.shape))
+        actions = jnp.where(kind == 1, space.low, jnp.where(kind == 2, space.high, actions))
     return actions
 
 
-def plain(tree: PyTree) -> PyTree:
-    """The tree with typed keys as the integers they hold."""
+def without_typed_keys(tree: PyTree) -> PyTree:
+    """The tree with typed keys replaced by their integers."""
     return jax.tree.map(
         lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x,
         tree,

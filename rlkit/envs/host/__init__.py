@@ -1,5 +1,4 @@
-"""Simulators stepped from Python: Gymnasium, Atari and EnvPool as host adapters, in processes of
-their own where asked.
+"""Gymnasium, Atari and EnvPool simulators as host adapters, in this process or in worker processes.
 
-May import `envs.base`; knows no jittable environment, no check and no registry.
+May import `envs.base` and `envs.ids`, but nothing from `envs.jittable`, `envs.probes` or above.
 """

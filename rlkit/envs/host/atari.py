@@ -1,6 +1,4 @@
-"""Atari games with the preprocessing of Machado et al. (2018). Imports no JAX: worker processes
-import this.
-"""
+"""Atari games with the preprocessing of Machado et al. (2018). Must not import JAX."""
 
 import inspect
 from typing import Any
@@ -16,12 +14,12 @@ from gymnasium.wrappers import (
 
 from rlkit.errors import ConfigError, did_you_mean, require
 
-MAX_EPISODE_FRAMES = 108_000  # half an hour at 60 frames a second
-INSTEAD = {  # of arguments of ALE that the preprocessing needs for itself
+MAX_EPISODE_FRAMES = 108_000  # half an hour at 60 frames per second
+ALTERNATIVES = {  # ALE arguments that the preprocessing sets itself
     "frameskip": "frame_skip",
     "max_num_frames_per_episode": "max_episode_steps",
-    "obs_type": "screen_size and frame_stack: observations are stacked grey frames",
-    "sound_obs": "another environment: observations are stacked grey frames",
+    "obs_type": "screen_size and frame_stack: observations are stacked grayscale frames",
+    "sound_obs": "another environment: observations are stacked grayscale frames",
 }
 
 
@@ -37,20 +35,19 @@ def make_atari(
     terminal_on_life_loss: bool = False,
     **kwargs: Any,
 ) -> gymnasium.Env[Any, Any]:
-    """One Atari game, `ALE/<Game>-v5`, seen as uint8 [screen_size, screen_size, frame_stack]: grey
-    frames, the newest last.
+    """One Atari game, `ALE/<Game>-v5`: uint8 [screen_size, screen_size, frame_stack], newest last.
 
-    A step repeats its action for `frame_skip` frames and shows the pixel-wise maximum of the last
-    two. An episode starts with 1 to `noop_max` frames of doing nothing, 0: none, and is truncated
-    after `max_episode_steps` steps; None: 108,000 frames, which are 27,000 steps.
-    `terminal_on_life_loss` ends it with the first life, and the next one is a new game. `kwargs` go
-    to ALE (mode, difficulty, full_action_space, repeat_action_probability, ...). That the machine
-    repeats the last action in place of the new one with probability 0.25 (sticky actions, Machado
-    et al. 2018, section 5) stays as it is unless `repeat_action_probability` says otherwise;
-    results of older papers are without.
+    Frames are grayscale. A step repeats its action for `frame_skip` frames and returns the
+    pixel-wise maximum of the last two. An episode starts with 1 to `noop_max` no-op frames (0:
+    none), and is truncated after `max_episode_steps` steps (`None`: 108,000 frames, 27,000 steps
+    with the default frame skip). `terminal_on_life_loss` ends it with the first life, and the next
+    episode is a new game. `kwargs` go to ALE (mode, difficulty, full_action_space,
+    repeat_action_probability, ...). Sticky actions (Machado et al. 2018, section 5) are on: the
+    previous action is repeated with probability 0.25, unless `repeat_action_probability` changes
+    that. Older papers report results without them.
 
-    Raises `ConfigError` without the extra `atari`, and for what is no game, no argument or out of
-    range.
+    Raises `ConfigError` without the extra `atari`, for unknown games or arguments, and for values
+    out of range.
     """
     ale = _import_ale()
     _check_names(ale, env_id, kwargs)
@@ -63,8 +60,8 @@ def make_atari(
     limit = MAX_EPISODE_FRAMES // frame_skip if max_episode_steps is None else max_episode_steps
     _check_count("max_episode_steps", limit, least=1)
     _check_count("noop_max", noop_max, least=0)
-    # v5 would skip 4 frames itself, and count its limit in frames, those before the first step
-    # included.
+    # v5 would skip 4 frames itself, and count its limit in frames, including those before the first
+    # step.
     env = gymnasium.make(
         env_id, render_mode=render_mode, frameskip=1, max_num_frames_per_episode=None, **kwargs
     )
@@ -87,9 +84,9 @@ def _import_ale() -> Any:
         import cv2  # noqa: F401  # the preprocessing resizes with it
     except ImportError as error:
         raise ConfigError(
-            f'Atari games need a package that is missing ({error}); pip install "rlkit[atari]"'
+            f'Atari games need a missing package ({error}); pip install "rlkit[atari]"'
         ) from None
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from every worker
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from each worker
     gymnasium.register_envs(ale_py)
     return ale_py
 
@@ -105,18 +102,24 @@ def _check_names(ale: Any, env_id: str, kwargs: dict[str, Any]) -> None:
     taken = [
         name
         for name in inspect.signature(ale.AtariEnv).parameters
-        if name not in ("game", *INSTEAD)
+        if name not in ("game", *ALTERNATIVES)
     ]
     for name in kwargs:
-        require(name not in INSTEAD, f"{env_id} takes no {name}", f"use {INSTEAD.get(name)}")
-        require(name in taken, f"{env_id} takes no {name!r}", did_you_mean(name, {*own, *taken}))
+        require(
+            name not in ALTERNATIVES,
+            f"{env_id} does not take {name}",
+            f"use {ALTERNATIVES.get(name)}",
+        )
+        require(
+            name in taken, f"{env_id} does not take {name!r}", did_you_mean(name, {*own, *taken})
+        )
 
 
 def _check_count(name: str, value: Any, *, least: int) -> None:
     require(
         isinstance(value, int) and value >= least,
-        f"{name} is {value!r}",
-        f"pass an integer of at least {least}",
+        f"{name} must be an integer >= {least}, got {value!r}",
+        "leave it out for the default",
     )
 
 

@@ -1,6 +1,4 @@
-"""What all host adapters share: their contract, their state, seeds from keys, and the look for
-values that are no numbers.
-"""
+"""Shared by all host adapters: their protocol and state, seeds from keys, and NaN checks."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,26 +12,25 @@ from rlkit.types import Key, Obs, TimeStep
 
 
 class HostState(struct.PyTreeNode, kw_only=True):
-    """The state of a host adapter as far as it is arrays; the simulators live in the adapter."""
+    """The array state of a host adapter; the simulators themselves live in the adapter."""
 
-    resets: (
-        np.ndarray
-    )  # [] int32: how often the adapter was reset, so that two runs that share one are told apart
+    resets: np.ndarray  # [] int32: number of resets so far; detects that two runs share one adapter
 
 
 @runtime_checkable
 class HostAdapter(EnvAdapter, Protocol):
-    """An `EnvAdapter` on the host, with what the Trainer uses beside `reset`, `step` and `close`.
-    One adapter serves one run.
+    """An `EnvAdapter` on the host, which can also step asynchronously. One adapter serves one run.
 
-    Arrays are NumPy, fresh in every step. `reset` takes a key, or one for each of S seeds: then
-    `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone. `step` ignores
-    its key. `TimeStep.info` is {} but where an episode ended; of other rows it holds NaN.
+    Arrays are NumPy, newly allocated in every step. `reset` takes a key, or one for each of S
+    seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.
+    `step` ignores its key. `TimeStep.info` is {} unless an episode ended; it then has NaN in the
+    other rows.
     """
 
     def remake(self, num_envs: int) -> "HostAdapter":
-        """A fresh adapter of the same kind with `num_envs` environments. Raises `ConfigError` where
-        that cannot be.
+        """A new adapter of the same kind with `num_envs` environments.
+
+        Raises `ConfigError` if that is not possible.
         """
         ...
 
@@ -42,24 +39,22 @@ class HostAdapter(EnvAdapter, Protocol):
         ...
 
     def step_wait(self) -> TimeStep:
-        """What the step that was started did."""
+        """Waits for the step started by `step_async` and returns its result."""
         ...
 
 
 def seeds(key: Key, num_envs: int) -> list[int]:
-    """A seed in [0, 2**32) for each environment: of a key [] all from it, of keys [S] the s-th
-    block of N from the s-th.
+    """A seed in [0, 2**32) per environment; with keys [S], block s of N environments uses key s.
 
     They come from `np.random.SeedSequence` over the words of the key, so runs with different keys
-    share none. (A plain seed s would give the environments s, s + 1, …, and runs with seeds 0, 1, 2
-    nearly the same episodes.)
+    share none. (Seeds s, s + 1, … would give runs with seeds 0, 1, 2 nearly the same episodes.)
     """
     words = np.asarray(jax.random.key_data(key)).reshape(
         -1, jax.random.key_data(key).shape[-1]
     )  # [S, words]
     require(
         num_envs % len(words) == 0,
-        f"{num_envs} environments cannot be shared by {len(words)} seeds",
+        f"{num_envs} environments cannot be split evenly over {len(words)} seeds",
         "use a multiple of the number of seeds",
     )
     each = num_envs // len(words)
@@ -75,7 +70,7 @@ def check_num_envs(num_envs: Any) -> None:
     require(
         isinstance(num_envs, int) and not isinstance(num_envs, bool) and num_envs >= 1,
         f"num_envs must be a positive integer, got {num_envs!r}",
-        "pass num_envs=8, for instance",
+        "pass an integer such as num_envs=8",
     )
 
 
@@ -83,15 +78,13 @@ def check_state(state: HostState, resets: int) -> None:
     """Raises `EnvContractError` if `state` is from before the adapter's last reset."""
     if int(state.resets) != resets:
         raise EnvContractError(
-            "this adapter was reset since that state was made, so another run or evaluation uses it"
-            " too; make one adapter for each (eval_env=None makes its own)"
+            "this state is from before the adapter's last reset, so another run or evaluation uses"
+            " the adapter too; create one adapter for each (eval_env=None creates its own)"
         )
 
 
 def check_finite(obs: Obs, reward: np.ndarray) -> None:
-    """Raises `EnvFailedError` naming the environment if an observation or a reward is NaN or
-    infinite; leaves [N, ...].
-    """
+    """Raises `EnvFailedError`, naming the environment, for NaN or infinity; leaves are [N, ...]."""
     if not np.isfinite(reward).all():
         index = int(np.flatnonzero(~np.isfinite(reward))[0])
         raise EnvFailedError(
@@ -105,6 +98,6 @@ def check_finite(obs: Obs, reward: np.ndarray) -> None:
             index, *where = map(int, np.argwhere(~np.isfinite(leaf))[0])
             raise EnvFailedError(
                 f"environment {index} returned an"
-                f" observation{jax.tree_util.keystr(path)}{where or ''} of {leaf[(index, *where)]};"
-                " look for a division by zero, or a simulation that became unstable"
+                f" observation{jax.tree_util.keystr(path)}{where or ''} of"
+                f" {leaf[(index, *where)]}; look for a division by zero, or an unstable simulation"
             )

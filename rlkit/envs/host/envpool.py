@@ -1,6 +1,4 @@
-"""EnvPool (an optional package): C++ simulators that step in threads of this process, many to a
-core and without Python.
-"""
+"""EnvPool (an optional package): C++ simulators that step in threads of this process."""
 
 from types import ModuleType
 from typing import Any
@@ -19,9 +17,9 @@ from rlkit.envs.host.envpool_values import (
     action_range,
     convert,
     final_info,
+    ignore_precision_warnings,
     observation,
-    quiet,
-    replaced,
+    replace_rows,
     rescaled,
 )
 from rlkit.errors import (
@@ -35,39 +33,35 @@ from rlkit.errors import (
 from rlkit.spaces import Space, check_action_space, check_observation_space
 from rlkit.types import Key, Obs, TimeStep
 
-NO_LIMIT = np.iinfo(np.int32).max  # what EnvPool writes where episodes have no time limit
+NO_LIMIT = np.iinfo(np.int32).max  # EnvPool's value for "no time limit"
 REFUSED = {  # arguments of envpool.make that would break the contract, and what to do instead
     "seed": "leave it out: reset(key) seeds every environment",
     "env_seed": "leave it out: reset(key) seeds every environment",
     "batch_size": "leave it out: all environments step together",
-    "max_num_players": "leave it out: one agent acts in each environment",
+    "max_num_players": "leave it out: only single-agent environments are supported",
     "gym_reset_return_info": "leave it out",
-    "render_mode": "make the environment as gymnasium/... to see it: EnvPool does not render here",
-    "render_env_id": (
-        "make the environment as gymnasium/... to see it: EnvPool does not render here"
-    ),
+    "render_mode": "create it as gymnasium/... to render it: EnvPool does not render here",
+    "render_env_id": ("create it as gymnasium/... to render it: EnvPool does not render here"),
 }
 
 
 class EnvPoolAdapter:
-    """`num_envs` environments of EnvPool, as `HostAdapter` describes; `env_id` is its own name,
-    such as `Hopper-v5`.
+    """A `HostAdapter` over EnvPool environments; `env_id` is EnvPool's name, such as `Hopper-v5`.
 
-    EnvPool spends a step on every reset, in which it ignores the action. That step never happens
-    here: environments whose episode ended are reset at once, and a row that is a reset all the same
-    raises `EnvFailedError`.
+    EnvPool spends a step on every reset and ignores its action. Here that step never happens:
+    finished environments are reset immediately, and an unexpected reset row raises
+    `EnvFailedError`.
 
     `max_episode_steps` replaces the environment's time limit. `rescale_actions` maps actions in
-    [-1, 1] to the bounds of the Box. `num_threads` steps them, None: as many as there are cores, at
+    [-1, 1] to the bounds of the Box. `num_threads` step the environments; `None`: one per core, at
     most `num_envs`. `kwargs` go to `envpool.make`.
 
-    Frames come as [H, W, C] (EnvPool's are [C, H, W]) and spaces in the 32-bit types that
-    observations have. Each environment has a seed of its own, so what it does depends neither on
-    its index nor on the number of threads.
+    Images are [H, W, C] (EnvPool's are [C, H, W]), and spaces have the 32-bit dtypes of the
+    observations. Each environment has its own seed, so results depend neither on its index nor on
+    the number of threads.
 
-    What EnvPool does not tell: an episode that terminates in the very step of its time limit is
-    only `truncated`. It waits for a simulator without end, and an error inside its C++ ends the
-    process.
+    Limits of EnvPool: an episode that terminates exactly at its time limit is reported only as
+    `truncated`; there is no timeout for a simulator, and an error in its C++ code ends the process.
     """
 
     is_jittable = False
@@ -83,9 +77,10 @@ class EnvPoolAdapter:
         num_threads: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Starts no simulator. Raises `ConfigError` if EnvPool is missing or refuses an argument,
-        `UnknownNameError` for an unknown `env_id`, `SpaceError` for spaces that agents cannot act
-        or learn in.
+        """Starts no simulator yet.
+
+        Raises `ConfigError` if EnvPool is missing or refuses an argument, `UnknownNameError` for an
+        unknown `env_id`, and `SpaceError` for unsupported spaces.
         """
         check_num_envs(num_envs)
         _check_count("max_episode_steps", max_episode_steps)
@@ -103,7 +98,7 @@ class EnvPoolAdapter:
         made = _make_spec(self._env_id, self._recipe)
         limit = getattr(made.config, "max_episode_steps", NO_LIMIT)
         self.max_episode_steps: int | None = None if limit >= NO_LIMIT else limit
-        with quiet():
+        with ignore_precision_warnings():
             self._raw_space: Space = made.observation_space
             self._inner_action_space: Space = convert(made.action_space)
         self.observation_space: Space = convert(self._raw_space)
@@ -121,16 +116,17 @@ class EnvPoolAdapter:
         self._stepping = False
 
     def reset(self, key: Key) -> tuple[HostState, Obs]:
-        """New pool, new episodes: (state, observations [N, ...]). `key` is [], or [S] with a block
-        of N / S for each.
+        """Creates a new pool and starts new episodes: (state, observations [N, ...]).
+
+        `key` is [], or [S] with a block of N / S environments per key.
         """
         self.close()
         int32_seeds = [
             seed >> 1 for seed in seeds(key, self.num_envs)
-        ]  # all that EnvPool takes; Atari's may not be negative
+        ]  # the range that EnvPool accepts; Atari's seeds may not be negative
         try:
-            with quiet():
-                # EnvPool seeds environments when it makes them and never again.
+            with ignore_precision_warnings():
+                # EnvPool seeds environments only when it creates them.
                 self._pool = _envpool().make_gymnasium(
                     self._env_id, num_envs=self.num_envs, seed=int32_seeds, **self._recipe
                 )
@@ -144,10 +140,11 @@ class EnvPoolAdapter:
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
     def step(self, key: Key | None, state: HostState, action: Any) -> tuple[HostState, TimeStep]:
-        """One step of every environment, resets included; `key` is ignored. Raises
-        `EnvContractError` for a state from before the last `reset`, `ConfigError` for actions of
-        another shape or outside of a discrete space, `EnvFailedError` when an environment fails or
-        returns NaN.
+        """Steps every environment, resets included; `key` is ignored.
+
+        Raises `EnvContractError` for a state from before the last `reset`, `ConfigError` for
+        actions of a wrong shape or outside a discrete space, and `EnvFailedError` if an environment
+        fails or returns NaN.
         """
         check_state(state, self._resets)
         self.step_async(action)
@@ -170,7 +167,7 @@ class EnvPoolAdapter:
         self._stepping = True
 
     def step_wait(self) -> TimeStep:
-        """What the step that was started did; finished environments have been reset."""
+        """Waits for the step and returns its result; finished environments have been reset."""
         if not self._stepping:
             raise EnvContractError(
                 f"envpool/{self._env_id} is not stepping; call step_async(action) first"
@@ -185,7 +182,7 @@ class EnvPoolAdapter:
             ended = np.flatnonzero(done).astype(np.int32)
             obs = next_obs
             if len(ended):
-                obs = replaced(next_obs, ended, self._reset_rows(ended))
+                obs = replace_rows(next_obs, ended, self._reset_rows(ended))
                 self._check_finite(obs, reward)
         except EnvFailedError:
             raise
@@ -201,7 +198,7 @@ class EnvPoolAdapter:
         )
 
     def remake(self, num_envs: int) -> "EnvPoolAdapter":
-        """A fresh adapter of the same kind with `num_envs` environments."""
+        """A new adapter of the same kind with `num_envs` environments."""
         return EnvPoolAdapter(
             self._env_id,
             num_envs,
@@ -211,24 +208,20 @@ class EnvPoolAdapter:
         )
 
     def render(self) -> np.ndarray:
-        """Raises `ConfigError`: EnvPool needs a display for that, and ends the process where it
-        finds none.
-        """
+        """Raises `ConfigError`: EnvPool needs a display, and ends the process if there is none."""
         raise ConfigError(
-            f"envpool/{self._env_id} does not render; make it as gymnasium/... with"
+            f"envpool/{self._env_id} cannot be rendered; create it as gymnasium/... with"
             " render_mode='rgb_array'"
         )
 
     def close(self) -> None:
-        """Ends EnvPool's threads, after the step they are in; `reset` starts afresh."""
+        """Ends EnvPool's threads after their current step; `reset` starts new ones."""
         pool, self._pool, self._stepping = self._pool, None, False
         if pool is not None:
             pool.close()
 
     def _inner_action(self, action: np.ndarray) -> np.ndarray:
-        """`action` as EnvPool takes it. Checked here: EnvPool looks at shapes in the first step
-        only, at ranges never.
-        """
+        """`action` as EnvPool takes it, checked: EnvPool itself checks only the first shape."""
         space, inner, shape = (
             self.action_space,
             self._inner_action_space,
@@ -237,14 +230,14 @@ class EnvPoolAdapter:
         require(
             action.shape == shape,
             f"action has the shape {action.shape}",
-            f"pass one of shape {shape}",
+            f"pass an array of shape {shape}",
         )
         if isinstance(space, spaces.Box) and isinstance(inner, spaces.Box):
             action = np.clip(action, space.low, space.high)
             if self._rescale_actions:
                 share = (action + 1) / 2
-                # The two products meet both bounds exactly; the clip takes what rounding adds
-                # between them.
+                # The two products hit both bounds exactly; the clip removes rounding errors in
+                # between.
                 action = np.clip(
                     inner.low * (1 - share) + inner.high * share, inner.low, inner.high
                 )
@@ -254,7 +247,9 @@ class EnvPoolAdapter:
         inside = bool(
             np.issubdtype(action.dtype, np.integer) and ((index >= 0) & (index < count)).all()
         )
-        require(inside, f"action {action.tolist()} is not in {space}", "pass integers inside of it")
+        require(
+            inside, f"action {action.tolist()} is not in {space}", "pass integers in that range"
+        )
         return action
 
     def _reset_rows(self, env_ids: np.ndarray) -> Obs:
@@ -266,9 +261,7 @@ class EnvPoolAdapter:
     def _check_rows(
         self, info: dict[str, Any], env_ids: np.ndarray, *, fresh: bool = False
     ) -> None:
-        """Raises `EnvFailedError` unless the rows belong to `env_ids`, and all are resets (`fresh`)
-        or none is.
-        """
+        """Raises `EnvFailedError` unless rows match `env_ids`; all (`fresh`) or none are resets."""
         if not np.array_equal(info["env_id"], env_ids):
             raise self._failed(
                 f"returned rows of the environments {info['env_id'].tolist()}, not"
@@ -289,7 +282,7 @@ class EnvPoolAdapter:
             raise
 
     def _failed(self, what: str, error: Exception | None = None) -> EnvFailedError:
-        """Closes the pool; the error to raise."""
+        """Closes the pool and returns the error to raise."""
         self.close()
         cause = f": {type(error).__name__}: {error}" if error is not None else ""
         name = self._env_id
@@ -309,9 +302,9 @@ def _envpool() -> ModuleType:
 
 
 def _make_spec(env_id: str, recipe: dict[str, Any]) -> Any:
-    """EnvPool's description of an environment; starts none."""
-    for name, cure in REFUSED.items():
-        require(name not in recipe, f"envpool/{env_id} cannot take {name}", cure)
+    """EnvPool's description of an environment; starts no simulator."""
+    for name, fix in REFUSED.items():
+        require(name not in recipe, f"envpool/{env_id} does not take {name}", fix)
     envpool = _envpool()
     known = envpool.list_all_envs()
     if env_id not in known:
@@ -319,31 +312,31 @@ def _make_spec(env_id: str, recipe: dict[str, Any]) -> Any:
         hint = (
             hint
             if hint.startswith("did you mean")
-            else f"envpool.list_all_envs() names all {len(known)}"
+            else f"envpool.list_all_envs() lists all {len(known)}"
         )
         raise UnknownNameError(f"there is no environment 'envpool/{env_id}'; {hint}")
     try:
         made = envpool.make_spec(env_id, **recipe)
     except ImportError as error:
         raise ConfigError(
-            f"envpool/{env_id} does not load: {error}; install what it names"
+            f"envpool/{env_id} cannot be loaded: {error}; install what is missing"
         ) from error
     except Exception as error:
-        reason = str(error).partition("\n")[0]  # then pybind11 writes out C++ signatures
+        reason = str(error).partition("\n")[0]  # in this case pybind11 prints C++ signatures
         raise ConfigError(
-            f"envpool/{env_id} refuses its arguments: {reason}; {_arguments(env_id)}"
+            f"envpool/{env_id} rejects its arguments: {reason}; {_arguments(env_id)}"
         ) from error
     players = getattr(made.config, "max_num_players", 1)
     require(
         players == 1,
-        f"envpool/{env_id} is a game of {players} players",
-        "choose an environment for one agent",
+        f"envpool/{env_id} is a game for {players} players",
+        "choose a single-agent environment",
     )
     return made
 
 
 def _arguments(env_id: str) -> str:
-    """The arguments that an environment takes, as a cure."""
+    """The arguments that an environment takes, for an error message."""
     defaults = _envpool().make_spec(env_id).config._asdict()
     own = {"num_envs", "thread_affinity_offset", "base_path", "reward_threshold", "task", *REFUSED}
     return "it takes " + ", ".join(
@@ -358,5 +351,5 @@ def _check_count(name: str, value: int | None) -> None:
     require(
         positive,
         f"{name} must be a positive integer or None, got {value!r}",
-        f"pass {name}=4, for instance",
+        f"pass an integer such as {name}=4",
     )

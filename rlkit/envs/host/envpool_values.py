@@ -1,6 +1,4 @@
-"""What EnvPool declares and returns, as `rlkit.envs` has it: 32-bit types, frames [H, W, C], bounds
-that mean what they say.
-"""
+"""Converts EnvPool's spaces and values to rlkit's: dtypes, image axes, infinite bounds."""
 
 import contextlib
 import warnings
@@ -15,23 +13,26 @@ from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, jax_dtype
 from rlkit.types import Obs
 
-OWN_INFO = {"env_id", "players", "elapsed_step"}  # bookkeeping of EnvPool, not of the environment
+OWN_INFO = {
+    "env_id",
+    "players",
+    "elapsed_step",
+}  # EnvPool's bookkeeping, not part of the environment
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without Gymnasium's remark that bounds lose digits: EnvPool writes them as float64."""
+def ignore_precision_warnings() -> Iterator[None]:
+    """Hides Gymnasium's precision warning: EnvPool declares bounds as float64."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*precision lowered by casting", UserWarning)
         yield
 
 
 def convert(space: Any) -> Any:
-    """`space` with Boxes in 32-bit types, frames [H, W, C], and infinite bounds where EnvPool means
-    that.
+    """`space` with 32-bit Boxes, images [H, W, C], and infinite bounds for unbounded dimensions.
 
-    Its unbounded float spaces often reach from the smallest POSITIVE number to the largest (C++'s
-    numeric_limits).
+    EnvPool's unbounded float spaces often range from the smallest POSITIVE number to the largest
+    (C++'s numeric_limits).
     """
     if isinstance(space, spaces.Dict):
         return spaces.Dict({name: convert(part) for name, part in space.spaces.items()})
@@ -48,9 +49,7 @@ def convert(space: Any) -> Any:
 
 
 def _is_channels_first(space: Space) -> bool:
-    """Whether `space` holds frames [C, H, W], which not all of EnvPool do: bytes, fewer channels
-    than rows and columns.
-    """
+    """Whether `space` holds images [C, H, W]: uint8, fewer channels than rows and columns."""
     shape = space.shape or ()
     return (
         isinstance(space, spaces.Box)
@@ -61,40 +60,38 @@ def _is_channels_first(space: Space) -> bool:
 
 
 def observation(space: Space, raw: Any) -> Obs:
-    """Observations [N, ...] of EnvPool's `space` as those of `convert(space)`."""
+    """Converts observations [N, ...] of EnvPool's `space` to those of `convert(space)`."""
     if isinstance(space, spaces.Dict):
         return {name: observation(part, raw[name]) for name, part in space.spaces.items()}
     if _is_channels_first(space):
         raw = np.ascontiguousarray(np.moveaxis(raw, 1, -1))
-    return raw.astype(jax_dtype(space), copy=False)  # EnvPool's arrays are fresh in every step
+    return raw.astype(
+        jax_dtype(space), copy=False
+    )  # EnvPool's arrays are newly allocated in every step
 
 
 def rescaled(space: Space) -> spaces.Box:
-    """The space of actions in [-1, 1] that stand for those of `space`; `SpaceError` unless that is
-    a bounded Box.
-    """
+    """The actions in [-1, 1] for `space`; raises `SpaceError` unless that is a bounded Box."""
     bounded = isinstance(space, spaces.Box) and space.is_bounded()
     require(
         bounded,
         f"rescale_actions needs a Box with finite bounds, not {space}",
-        "leave it out",
+        "leave rescale_actions out",
         SpaceError,
     )
     return spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
 
 def action_range(space: Space) -> tuple[Any, Any]:
-    """(lowest action, number of actions) of a Discrete or MultiDiscrete space, for each
-    dimension.
-    """
+    """Per dimension of a Discrete or MultiDiscrete space: lowest action, number of actions."""
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.nvec
     assert isinstance(space, spaces.Discrete)
     return space.start, space.n
 
 
-def replaced(obs: Obs, rows: np.ndarray, fresh: Obs) -> Obs:
-    """A copy of `obs` with `rows` taken from `fresh`."""
+def replace_rows(obs: Obs, rows: np.ndarray, fresh: Obs) -> Obs:
+    """A copy of `obs` with `rows` replaced by `fresh`."""
 
     def put(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         out = old.copy()
@@ -105,7 +102,7 @@ def replaced(obs: Obs, rows: np.ndarray, fresh: Obs) -> Obs:
 
 
 def final_info(info: dict[str, Any], done: np.ndarray) -> dict[str, Any]:
-    """The numbers of the infos of episodes that ended, [N, ...]; 0 in other rows."""
+    """Numbers in the infos of finished episodes, [N, ...]; 0 in other rows."""
     final = {}
     for name, value in _flat(info):
         if value.dtype.kind in "biuf" and len(value) == len(done):

@@ -1,6 +1,4 @@
-"""Gymnasium environments on the host: any `gymnasium.Env`, one after the other in this process or
-one process for each.
-"""
+"""`GymnasiumAdapter`: any `gymnasium.Env` on the host, in this process or in worker processes."""
 
 import contextlib
 import copy
@@ -24,7 +22,7 @@ from rlkit.envs.host.base import (
     check_state,
     seeds,
 )
-from rlkit.envs.host.gymnasium_vector import InProcess, Watchdog, Workers, close
+from rlkit.envs.host.gymnasium_vector import InProcessEnvs, Watchdog, WorkerEnvs, close
 from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Pulse, Recipe
 from rlkit.errors import (
     ConfigError,
@@ -40,8 +38,8 @@ from rlkit.types import Key, Obs, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
-# Which adapter an environment that was given as an object serves; two that step it would mix their
-# episodes.
+# The adapter that owns each environment passed as an object: two adapters stepping the same one
+# would mix their episodes.
 _owners: weakref.WeakKeyDictionary[gymnasium.Env[Any, Any], object] = weakref.WeakKeyDictionary()
 EXTRAS = {
     "mujoco": "mujoco",
@@ -57,27 +55,26 @@ class GymnasiumAdapter:
     """`num_envs` copies of a Gymnasium environment as a `HostAdapter`.
 
     `env` is an id ("HalfCheetah-v5", "ALE/Breakout-v5"), a `gymnasium.Env` class, a callable that
-    returns an environment, or one environment (then `num_envs` is 1, in this process, and closing
-    it is left to you). Other keyword arguments go to `gymnasium.make` or the callable.
+    returns an environment, or an environment object (only with `num_envs=1` in this process; you
+    close it). Other keyword arguments go to `gymnasium.make` or the callable.
 
-    - `vectorization`: "sync" steps them one after the other here, "async" gives each a process of
-      its own, which pays off where a step takes much longer than the 0.1 ms of talking to a
-      process.
+    - `vectorization`: "sync" steps the environments one by one in this process; "async" runs each
+      in its own process, which pays off if a step takes much longer than the 0.1 ms that
+      communication takes.
     - `context`: how processes start, "forkserver" or "spawn". They import your script, so it needs
-      `if __name__ == "__main__":`. Classes of your script travel by value, those of a module by
-      name: processes import it (where they cannot, as in a test,
-      `cloudpickle.register_pickle_by_value(module)` sends them by value too).
-    - `step_timeout`: seconds until environments that do not answer count as hanging; `None`: never.
-      Processes that hang are ended and `EnvFailedError` names them. Nothing can interrupt one that
-      hangs in this process: a watchdog prints where it hangs and ends the process with exit code
-      70.
+      `if __name__ == "__main__":`. Classes defined in your script are sent by value, those from
+      modules by name, so that processes must be able to import the module (otherwise, as in a
+      test, `cloudpickle.register_pickle_by_value(module)` sends them by value too).
+    - `step_timeout`: seconds after which an environment counts as hanging; `None`: never. Worker
+      processes that hang are ended, and `EnvFailedError` names them. An environment that hangs in
+      this process cannot be interrupted: a watchdog prints its stack and ends the process with
+      exit code 70.
     - `max_episode_steps`: time limit; `None`: the environment's own.
-    - `rescale_actions`: the actions of the adapter are in [-1, 1] and scaled to the bounds of the
-      environment's Box.
+    - `rescale_actions`: actions in [-1, 1] are scaled to the bounds of the environment's Box.
     - `render_mode`: "rgb_array" for `render`.
 
-    Raises `UnknownNameError`, `ConfigError`, `SpaceError`, `EnvContractError` or, where building it
-    fails otherwise, `EnvFailedError`, all before any process starts.
+    Raises `UnknownNameError`, `ConfigError`, `SpaceError`, `EnvContractError` or, if building the
+    environment fails for another reason, `EnvFailedError`; all before any process starts.
     """
 
     is_jittable = False
@@ -104,16 +101,22 @@ class GymnasiumAdapter:
         check_num_envs(num_envs)
         _check_settings(vectorization, context, step_timeout, max_episode_steps)
         named = render_mode is None or isinstance(render_mode, str)
-        require(named, f"render_mode is {render_mode!r}", "pass 'rgb_array', or None")
+        require(
+            named,
+            f"render_mode must be a string or None, got {render_mode!r}",
+            "pass 'rgb_array' or None",
+        )
         if isinstance(env, gymnasium.Env):
-            one = num_envs == 1 and vectorization == "sync" and not kwargs and render_mode is None
+            unchanged = (
+                num_envs == 1 and vectorization == "sync" and not kwargs and render_mode is None
+            )
             require(
-                one,
-                "one gymnasium.Env cannot be copied or changed",
-                "pass its class or a function, or num_envs=1 alone",
+                unchanged,
+                "a gymnasium.Env object cannot be copied or changed",
+                "pass its class or a function, or only num_envs=1",
             )
         self.recipe = Recipe(
-            env=_resolved(env),
+            env=_resolve(env),
             kwargs=kwargs,
             max_episode_steps=max_episode_steps,
             rescale_actions=rescale_actions,
@@ -124,28 +127,29 @@ class GymnasiumAdapter:
         self._pulse = Pulse()
         self.num_envs = num_envs
         self.spec = spec
-        self.observation_space, self.action_space, self.max_episode_steps = self._examine()
+        self.observation_space, self.action_space, self.max_episode_steps = self._read_spaces()
         if vectorization == "async":
-            self._check_can_travel()
+            self._check_picklable()
         self._clear()
         self._resets = 0
         self._token = object()
 
     @property
     def instance(self) -> gymnasium.Env[Any, Any] | None:
-        """The innermost environment, where one was given as an object."""
+        """The innermost environment, if an object was passed."""
         return self.recipe.env.unwrapped if self.recipe.is_instance else None
 
     def reset(self, key: Key) -> tuple[HostState, Obs]:
-        """New episodes everywhere, seeded from `key` ([] or one for each of S seeds); starts the
-        simulators if need be.
+        """Starts new episodes in all environments, and the simulators if they are not running.
+
+        `key` is [], or [S] for S seeds.
         """
         if self.instance is not None:
             _owners[self.instance] = self._token
         env_seeds = seeds(key, self.num_envs)
         if self._pending:
             self.step_wait()
-        with self._cleared_after_faults():
+        with self._stop_on_error():
             if self._run is None:
                 self._start()
             assert self._run is not None
@@ -155,27 +159,23 @@ class GymnasiumAdapter:
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
     def step(self, key: Key | None, state: HostState, action: Any) -> tuple[HostState, TimeStep]:
-        """One step of every environment; those whose episode ends start a new one. `key` is
-        ignored.
-        """
+        """Steps every environment; those whose episode ends start a new one. `key` is ignored."""
         check_state(state, self._resets)
         self.step_async(action)
         return state, self.step_wait()
 
     def step_async(self, action: Any) -> None:
-        """Starts a step of every environment; `action` is [N, ...], clipped to the bounds
-        of a Box.
-        """
+        """Starts a step of every environment; `action` is [N, ...], clipped to the Box's bounds."""
         if self._run is None or self._pending:
-            cure = "call step_wait first" if self._pending else "call reset first"
-            raise EnvContractError(f"a step of {self.name} cannot start now; {cure}")
+            fix = "call step_wait first" if self._pending else "call reset first"
+            raise EnvContractError(f"{self.name} cannot start a step now; {fix}")
         if self.instance is not None and _owners.get(self.instance) is not self._token:
             raise EnvContractError(
                 f"{self.name} was reset through another adapter, so another run or evaluation uses"
-                " it too; make an environment for each"
+                " it too; create an environment for each"
             )
-        action = self._conform(action)
-        try:  # not the context manager: this is the hot path
+        action = self._valid_action(action)
+        try:  # without the context manager, because this is the hot path
             self._run.step_async(action)
         except BaseException:
             self._stop(graceful=False)
@@ -183,8 +183,9 @@ class GymnasiumAdapter:
         self._pending = True
 
     def step_wait(self) -> TimeStep:
-        """What the step that was started did. `next_obs` is `obs` itself where no episode ended:
-        write into neither.
+        """Waits for the step and returns its result.
+
+        Do not write into `next_obs`: it is the same array as `obs` when no episode ended.
         """
         if self._run is None or not self._pending:
             raise EnvContractError(f"{self.name} has no step to wait for; call step_async first")
@@ -197,15 +198,13 @@ class GymnasiumAdapter:
         return time_step
 
     def remake(self, num_envs: int) -> "GymnasiumAdapter":
-        """A fresh adapter of the same recipe. Raises `ConfigError` if it was made of one
-        environment.
-        """
+        """A new adapter with the same settings; `ConfigError` if an object was passed as `env`."""
         check_num_envs(num_envs)
-        cure = "pass its class, or a function that returns a new one"
+        fix = "pass its class, or a function that returns a new one"
         require(
             not self.recipe.is_instance,
-            f"{self.name} was passed as an object, which cannot be made again",
-            cure,
+            f"{self.name} was passed as an object, which cannot be created again",
+            fix,
         )
         fresh = copy.copy(self)
         fresh.num_envs = num_envs
@@ -216,32 +215,31 @@ class GymnasiumAdapter:
         return fresh
 
     def render(self) -> np.ndarray:
-        """Pictures of all environments, [N, H, W, 3] uint8. Raises `ConfigError` without
-        `render_mode="rgb_array"`.
+        """Images of all environments, [N, H, W, 3] uint8.
+
+        Raises `ConfigError` without `render_mode="rgb_array"`.
         """
         mode = self._render_mode
         require(
             mode == "rgb_array",
             f"{self.name} has render_mode={mode!r}",
-            "pass render_mode='rgb_array' to draw it",
+            "pass render_mode='rgb_array' to render it",
         )
         if self._run is None or self._pending:
             raise EnvContractError(
-                f"{self.name} cannot be drawn now; call reset, or step_wait, first"
+                f"{self.name} cannot be rendered now; call reset or step_wait first"
             )
-        with self._cleared_after_faults():
+        with self._stop_on_error():
             return np.stack([np.asarray(frame, np.uint8) for frame in self._run.render()])
 
     def close(self) -> None:
-        """Ends the simulators; the next reset starts new ones."""
+        """Stops the simulators; the next reset starts new ones."""
         self._stop(graceful=True)
 
     def _time_step(
         self, buffers: Any, reward: Any, terminated: Any, truncated: Any, infos: dict[str, Any]
     ) -> TimeStep:
-        """What the vector environment returned, in our types and checked; nothing of it is a
-        buffer.
-        """
+        """Copies the vector environment's buffers into a `TimeStep` and checks them."""
         obs = next_obs = _cast(buffers, self._dtypes)
         info: Any = {}
         reward = reward.astype(np.float32)
@@ -270,9 +268,9 @@ class GymnasiumAdapter:
             for index in range(self.num_envs)
         ]
         if pulse is not None:
-            self._run = InProcess(factories, pulse, self._step_timeout)
+            self._run = InProcessEnvs(factories, pulse, self._step_timeout)
         else:
-            self._run = Workers(factories, self._context, self._step_timeout)
+            self._run = WorkerEnvs(factories, self._context, self._step_timeout)
         self._finalizer = weakref.finalize(self, self._run.stop, graceful=True)
 
     def _stop(self, *, graceful: bool) -> None:
@@ -283,21 +281,21 @@ class GymnasiumAdapter:
             run.stop(graceful=graceful)
 
     def _clear(self) -> None:
-        self._run: InProcess | Workers | None = None
+        self._run: InProcessEnvs | WorkerEnvs | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._pending = False
 
     @contextlib.contextmanager
-    def _cleared_after_faults(self) -> Iterator[None]:
-        """After any error nothing of the simulators is left: no stale answer, no process."""
+    def _stop_on_error(self) -> Iterator[None]:
+        """Stops all simulators after any error, so that no late answer or process remains."""
         try:
             yield
         except BaseException:
             self._stop(graceful=False)
             raise
 
-    def _examine(self) -> tuple[Space, Space, int | None]:
-        """The spaces and time limit, from one environment that is built for it and closed."""
+    def _read_spaces(self) -> tuple[Space, Space, int | None]:
+        """The spaces and time limit, from one environment that is created and closed again."""
         watchdog, pulse = Watchdog(self._pulse, self._step_timeout), self._pulse
         pulse.phase = "construction"
         try:
@@ -317,17 +315,17 @@ class GymnasiumAdapter:
             pulse.phase = ""
             watchdog.stop()
 
-    def _check_can_travel(self) -> None:
+    def _check_picklable(self) -> None:
         try:
             CloudpickleWrapper(self.recipe).__getstate__()  # pyright: ignore[reportArgumentType]
         except Exception as error:
             raise ConfigError(
-                f"{self.name} cannot be sent to worker processes ({type(error).__name__}: {error});"
-                " let the function build what it needs, or use vectorization='sync'"
+                f"{self.name} cannot be sent to worker processes ({type(error).__name__}:"
+                f" {error}); create such objects inside the function, or use vectorization='sync'"
             ) from error
 
-    def _conform(self, action: Any) -> np.ndarray:
-        """`action` as a fresh array in the action space's dtype, within the bounds of a Box."""
+    def _valid_action(self, action: Any) -> np.ndarray:
+        """`action` as a new array in the action space's dtype, clipped to the bounds of a Box."""
         space = self.action_space
         action = np.array(action, dtype=space.dtype)
         if action.shape != (self.num_envs, *(space.shape or ())):
@@ -341,7 +339,7 @@ class GymnasiumAdapter:
 
 
 def _cast(obs: Any, dtypes: Any) -> Any:
-    """A copy of observations [N, ...] in `dtypes`, a dict, tuple or dtype."""
+    """A copy of observations [N, ...] in `dtypes` (a dict, a tuple or a dtype)."""
     if isinstance(dtypes, dict):
         return {name: _cast(obs[name], dtype) for name, dtype in dtypes.items()}
     if isinstance(dtypes, tuple):
@@ -362,9 +360,7 @@ def _put(batch: Any, index: int, obs: Any) -> None:
 
 
 def _numbers(reports: np.ndarray, num_envs: int) -> dict[str, np.ndarray]:
-    """Arrays [N, ...] float32 of what ended episodes reported; NaN where nothing was reported or it
-    had another shape.
-    """
+    """Final infos as float32 arrays [N, ...]; NaN for missing values or values of another shape."""
     arrays: dict[str, np.ndarray] = {}
     for index, report in enumerate(reports):
         for name, value in report or ():
@@ -381,17 +377,17 @@ def _check_settings(
 ) -> None:
     require(
         vectorization in VECTORIZATIONS,
-        f"vectorization is {vectorization!r}",
+        f"unknown vectorization {vectorization!r}",
         did_you_mean(vectorization, VECTORIZATIONS),
     )
     possible = vectorization == "sync" or hasattr(select, "poll")
     require(possible, "vectorization='async' needs Linux or macOS", "use vectorization='sync'")
     require(
         context != "fork",
-        "context='fork' copies a process whose JAX threads it stops, and hangs",
+        "context='fork' copies a process without its JAX threads, and hangs",
         "use 'forkserver'",
     )
-    require(context in CONTEXTS, f"context is {context!r}", did_you_mean(context, CONTEXTS))
+    require(context in CONTEXTS, f"unknown context {context!r}", did_you_mean(context, CONTEXTS))
     number = (
         isinstance(step_timeout, (int, float))
         and not isinstance(step_timeout, bool)
@@ -399,8 +395,8 @@ def _check_settings(
     )
     require(
         step_timeout is None or number,
-        f"step_timeout is {step_timeout!r}",
-        "pass seconds > 0, or None for no limit",
+        f"step_timeout must be positive or None, got {step_timeout!r}",
+        "pass a number of seconds, or None for no limit",
     )
     whole = (
         isinstance(max_episode_steps, int)
@@ -409,18 +405,18 @@ def _check_settings(
     )
     require(
         max_episode_steps is None or whole,
-        f"max_episode_steps is {max_episode_steps!r}",
-        "pass a positive integer, or None for the environment's own limit",
+        f"max_episode_steps must be a positive integer or None, got {max_episode_steps!r}",
+        "pass an integer such as 500, or None for the environment's own limit",
     )
 
 
-def _resolved(env: Any) -> Any:
-    """What a recipe holds of `env`: the registered spec of an id, other things as they are."""
+def _resolve(env: Any) -> Any:
+    """What a recipe stores for `env`: the registered spec for an id, anything else unchanged."""
     if isinstance(env, str) and not env.startswith(ATARI):
         require(
             ":" not in env,
             f"{env!r} names a module to import",
-            "import it yourself and pass the id, or the class itself",
+            "import it yourself and pass the id, or pass the class",
         )
         try:
             return gymnasium.spec(env)
@@ -432,8 +428,8 @@ def _resolved(env: Any) -> Any:
             ) from None
     require(
         isinstance(env, (str, gymnasium.Env)) or callable(env),
-        f"env is {env!r}",
-        "pass an id, a gymnasium.Env class, a function that returns an environment, or one"
+        f"env must be an environment or create one, got {env!r}",
+        "pass an id, a gymnasium.Env class, a function that returns an environment, or an"
         " environment",
     )
     return env
@@ -441,7 +437,7 @@ def _resolved(env: Any) -> Any:
 
 @contextlib.contextmanager
 def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
-    """Turns what building an environment raises into one line with the cure."""
+    """Converts exceptions raised while building an environment to one line with a fix."""
     _check_arguments(name, recipe)
     try:
         yield
@@ -449,31 +445,30 @@ def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
         raise
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise ConfigError(
-            f"{name} needs a package that is missing ({error}); {_install(recipe, error)}"
+            f"{name} needs a missing package ({error}); {_install(recipe, error)}"
         ) from error
     except gymnasium.error.Error as error:
-        raise ConfigError(
-            f"{name} cannot be built: {error}; correct its id or arguments"
-        ) from error
+        raise ConfigError(f"{name} cannot be built: {error}; check its id and arguments") from error
     except TypeError as error:
         if "argument" not in str(error):
-            raise _broken(name, error) from error
+            raise _build_failure(name, error) from error
         settings = inspect.signature(GymnasiumAdapter).parameters
         near = [
             hint
             for given in recipe.kwargs
             if (hint := did_you_mean(given, settings)).startswith("did you mean")
         ]
-        cure = near[0] if near else "leave them out or correct them"
-        raise ConfigError(f"{name} does not take these arguments: {error}; {cure}") from error
+        fix = near[0] if near else "leave them out, or check their spelling and types"
+        raise ConfigError(f"{name} does not accept these arguments: {error}; {fix}") from error
     except Exception as error:
-        raise _broken(name, error) from error
+        raise _build_failure(name, error) from error
 
 
-def _broken(name: str, error: Exception) -> EnvFailedError:
+def _build_failure(name: str, error: Exception) -> EnvFailedError:
     text = "".join(traceback.format_exception(error))
     return EnvFailedError(
-        f"{name} cannot be built: it raised {type(error).__name__}: {error}; correct it\n\n{text}"
+        f"{name} cannot be built: it raised {type(error).__name__}: {error}; fix its"
+        f" constructor\n\n{text}"
     )
 
 
@@ -488,7 +483,7 @@ def _check_arguments(name: str, recipe: Recipe) -> None:
         return
     try:
         signature = inspect.signature(recipe.env)
-    except (TypeError, ValueError):  # some builtins have none
+    except (TypeError, ValueError):  # some builtins have no signature
         return
     kwargs = (
         recipe.kwargs
@@ -504,9 +499,7 @@ def _check_arguments(name: str, recipe: Recipe) -> None:
 
 
 def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    """The steps after which `env` truncates an episode: the least that a TimeLimit, its spec or
-    itself knows of.
-    """
+    """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
     limits: list[Any] = [env.spec.max_episode_steps if env.spec is not None else None]
     if env.has_wrapper_attr("max_episode_steps"):
         limits.append(env.get_wrapper_attr("max_episode_steps"))

@@ -1,6 +1,4 @@
-"""Gymnasium's two vector environments as rlkit runs them: faults are found, named and cleared away,
-and no wait is endless.
-"""
+"""Gymnasium's vector environments with failure handling: faults are named, no wait is endless."""
 
 import contextlib
 import faulthandler
@@ -24,24 +22,24 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from rlkit.envs.host.gymnasium_worker import EnvRaised, GuardFactory, Pulse
 from rlkit.errors import ConfigError, EnvFailedError
 
-EXIT_HANGS = 70  # of this process, when an environment in it hangs
-EXIT_NO_GUARD = 71  # of a worker whose start runs the user's training script again
+EXIT_HANGS = 70  # exit code of this process when an environment in it hangs
+EXIT_NO_GUARD = 71  # exit code of a worker whose start runs the user's training script again
 JOIN_SECONDS = 2.0
 START_SECONDS = (
-    60.0  # for processes to start, at least, because they import the user's script, and JAX with it
+    60.0  # minimum for processes to start, since they import the user's script and JAX with it
 )
-ADD_GUARD = (
-    "put what your script does under `if __name__ == '__main__':` (worker processes import the"
-    " script, and must not start the training again), or use vectorization='sync'"
+ADD_MAIN_GUARD = (
+    "put your script's code under `if __name__ == '__main__':` (worker processes import the script"
+    " and must not start the training again), or use vectorization='sync'"
 )
 
-Stepped = tuple[
+StepResult = tuple[
     Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
 ]  # observations are buffers that the next step overwrites
 
 
-class InProcess:
-    """A `SyncVectorEnv`: environments in this process, one after the other, under a watchdog."""
+class InProcessEnvs:
+    """A `SyncVectorEnv`: environments in this process, stepped one by one, with a watchdog."""
 
     def __init__(self, factories: Sequence[GuardFactory], pulse: Pulse, step_timeout: float | None):
         self._vector = SyncVectorEnv(factories, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -50,37 +48,35 @@ class InProcess:
         self._action: Any = None
 
     def reset(self, seeds: list[Any]) -> Any:
-        """First observations of new episodes."""
-        with self._called("reset"):
+        """Resets all environments and returns their first observations."""
+        with self._watched("reset"):
             return self._vector.reset(seed=seeds)[0]
 
     def step_async(self, action: np.ndarray) -> None:
-        """Remembers the action."""
+        """Stores the action for `step_wait`."""
         self._action = action
 
-    def step_wait(self) -> Stepped:
-        """Steps."""
+    def step_wait(self) -> StepResult:
+        """Steps all environments."""
         pulse = self._pulse
         pulse.phase = "step"
         try:
             return self._vector.step(self._action)
         except EnvRaised as error:
-            raise raised(error) from error.__cause__
+            raise env_error(error) from error.__cause__
         except Exception as error:
-            raise unfit(error) from error
+            raise batch_error(error) from error
         finally:
             pulse.phase = ""
 
     def render(self) -> Sequence[Any]:
-        """A picture of each environment."""
-        with self._called("render"):
+        """An image of each environment."""
+        with self._watched("render"):
             return self._vector.render() or ()
 
     def stop(self, *, graceful: bool) -> None:
-        """Closes the environments; errors in that are warnings, and of no interest after a failure
-        (not `graceful`).
-        """
-        with self._called("close"), warnings.catch_warnings():
+        """Closes the environments. Errors become warnings, or are ignored if not `graceful`."""
+        with self._watched("close"), warnings.catch_warnings():
             if not graceful:
                 warnings.simplefilter("ignore")
             for index, env in enumerate(self._vector.envs):
@@ -89,22 +85,22 @@ class InProcess:
         self._watchdog.stop()
 
     @contextlib.contextmanager
-    def _called(self, phase: str) -> Iterator[None]:
+    def _watched(self, phase: str) -> Iterator[None]:
         self._pulse.phase = phase
         try:
             yield
         except EnvRaised as error:
-            raise raised(error) from error.__cause__
+            raise env_error(error) from error.__cause__
         finally:
             self._pulse.phase = ""
 
 
-class Workers:
-    """An `AsyncVectorEnv`: one process for each environment.
+class WorkerEnvs:
+    """An `AsyncVectorEnv`: one process per environment.
 
-    Gymnasium waits for ever for a worker that died, in `step` as in `close`. Here every wait looks
-    at all pipes at once, so a death is seen whoever else is still at work, and stopping relies on
-    no answer.
+    Gymnasium waits forever for a dead worker, in `step` and in `close`. Here every wait watches all
+    pipes at once, so that a death is noticed while others are still busy, and stopping never
+    depends on an answer.
     """
 
     def __init__(self, factories: Sequence[GuardFactory], context: str, step_timeout: float | None):
@@ -114,30 +110,30 @@ class Workers:
         self._index = {pipe.fileno(): index for index, pipe in enumerate(self._vector.parent_pipes)}
 
     def reset(self, seeds: list[Any]) -> Any:
-        """First observations of new episodes."""
-        with self._talk("reset"):
+        """Resets all environments and returns their first observations."""
+        with self._convert_errors("reset"):
             self._vector.reset_async(seed=seeds)
         self._await("reset")
-        with self._talk("reset"):
+        with self._convert_errors("reset"):
             return self._vector.reset_wait()[0]
 
     def step_async(self, action: np.ndarray) -> None:
-        """Sends every worker its action."""
-        with self._talk("step"):
+        """Sends each worker its action."""
+        with self._convert_errors("step"):
             self._vector.step_async(action)
 
-    def step_wait(self) -> Stepped:
-        """Waits for all workers."""
+    def step_wait(self) -> StepResult:
+        """Waits for all workers and returns their results."""
         self._await("step")
-        with self._talk("step"):
+        with self._convert_errors("step"):
             return self._vector.step_wait()
 
     def render(self) -> Sequence[Any]:
-        """A picture of each environment."""
-        with self._talk("render"):
+        """An image of each environment."""
+        with self._convert_errors("render"):
             self._vector.call_async("render")
         self._await("render")
-        with self._talk("render"):
+        with self._convert_errors("render"):
             return self._vector.call_wait()
 
     def stop(self, *, graceful: bool) -> None:
@@ -145,9 +141,7 @@ class Workers:
         _stop(self._vector, graceful=graceful)
 
     def _await(self, phase: str) -> None:
-        """Returns once every worker has answered; raises `EnvFailedError` when one is gone or the
-        time is up.
-        """
+        """Waits for all workers to answer; raises `EnvFailedError` if one died or time runs out."""
         poll, waiting, seconds = self._poll, dict(self._index), 0.0
         for fd in waiting:
             poll.register(fd, select.POLLIN)
@@ -157,37 +151,33 @@ class Workers:
                 1000.0 if self._timeout is None else 1000.0 * min(1.0, self._timeout - seconds)
             ):
                 if event & (select.POLLHUP | select.POLLERR):
-                    raise self._gone(waiting[fd], phase)
+                    raise self._worker_died(waiting[fd], phase)
                 poll.unregister(fd)
                 del waiting[fd]
             seconds += min(
                 time.monotonic() - before, 2.0
-            )  # no more, or a process that was suspended would find its time up
+            )  # no more than that, or a process that was suspended would time out
             if waiting and self._timeout is not None and seconds >= self._timeout:
-                raise self._late(sorted(waiting.values()), phase)
+                raise self._timed_out(sorted(waiting.values()), phase)
 
     @contextlib.contextmanager
-    def _talk(self, phase: str) -> Iterator[None]:
-        """Turns what Gymnasium raises into our errors, and keeps it from printing the tracebacks of
-        workers itself.
-        """
+    def _convert_errors(self, phase: str) -> Iterator[None]:
+        """Converts Gymnasium's exceptions to rlkit's, without printing the workers' tracebacks."""
         level, gymnasium.logger.min_level = gymnasium.logger.min_level, gymnasium.logger.ERROR + 1
         try:
             yield
         except EnvRaised as error:
-            raise raised(error) from None
+            raise env_error(error) from None
         except (EOFError, OSError):
             codes = _exit_codes(self._vector.processes)
-            raise self._gone(_first(codes), phase) from None
+            raise self._worker_died(_first_ended(codes), phase) from None
         except Exception as error:
-            raise unfit(error) from error
+            raise batch_error(error) from error
         finally:
             gymnasium.logger.min_level = level
 
-    def _gone(self, index: int, phase: str) -> EnvFailedError:
-        """Why the worker of environment `index` hung up: its environment raised, or the process
-        died.
-        """
+    def _worker_died(self, index: int, phase: str) -> EnvFailedError:
+        """Why the pipe of worker `index` closed: its environment raised, or the process died."""
         process = self._vector.processes[index]
         process.join(1.0)
         try:
@@ -195,32 +185,31 @@ class Workers:
         except (queue.Empty, EOFError, OSError):
             code = process.exitcode
             return EnvFailedError(
-                f"environment {index}: its worker process {_death(code)} during {phase};"
-                f" {_death_cure(code)}"
+                f"environment {index}: its worker process {_describe_exit(code)} during {phase};"
+                f" {_exit_advice(code)}"
             )
-        return raised(error) if isinstance(error, EnvRaised) else unfit(error, text)
+        return env_error(error) if isinstance(error, EnvRaised) else batch_error(error, text)
 
-    def _late(self, indices: list[int], phase: str) -> EnvFailedError:
+    def _timed_out(self, indices: list[int], phase: str) -> EnvFailedError:
         for index in indices[
             :1
-        ]:  # one is enough to see where they hang; it prints its stacks to stderr
+        ]:  # one is enough: it prints its stack, which shows where it hangs, to stderr
             with contextlib.suppress(OSError, AttributeError):
                 os.kill(self._vector.processes[index].pid or 0, signal.SIGUSR1)
                 time.sleep(0.2)
         plural = "s" if len(indices) > 1 else ""
         return EnvFailedError(
             f"environment{plural} {', '.join(map(str, indices))} did not answer within"
-            f" {self._timeout:g} s ({phase}); look at the stack printed above for where it hangs,"
-            " or pass a longer step_timeout (None: no limit)"
+            f" {self._timeout:g} s ({phase}); see the stack printed above, or pass a longer"
+            " step_timeout (None: no limit)"
         )
 
 
 class Watchdog:
-    """A thread that ends this process when an environment in it does not return, because nothing
-    can interrupt one that hangs.
+    """A thread that ends this process when an environment in it hangs, which nothing can interrupt.
 
-    It sleeps, and looks whether `pulse` moved: the hot path pays for no clock. It cannot act while
-    the environment holds Python's global lock, and does not while a debugger is at work.
+    It wakes up now and then and checks whether `pulse` changed, so the hot path needs no clock. It
+    cannot act while the environment holds the GIL, and does not act under a debugger.
     """
 
     def __init__(self, pulse: Pulse, timeout: float | None):
@@ -244,22 +233,22 @@ class Watchdog:
         seen, still, before = (-1, ""), 0.0, time.monotonic()
         while not stopped.wait(tick):
             now = (pulse.beats, pulse.phase)
-            # A tick that took far longer than asked for means that the whole process was suspended.
+            # A tick that took far too long means that the whole process was suspended.
             still = (
                 still + min(time.monotonic() - before, 2 * tick)
                 if now == seen and pulse.phase
                 else 0.0
             )
             seen, before = now, time.monotonic()
-            if still >= timeout and not _debugged():
-                _end(
+            if still >= timeout and not _debugger_attached():
+                _end_process(
                     f"environment {pulse.index} has not returned from {pulse.phase} for"
                     f" {still:.3g} s"
                 )
 
 
 def close(env: Any, index: int) -> None:
-    """Closes an environment; what it raises is a warning, since nothing is lost."""
+    """Closes an environment; exceptions become warnings, since nothing is lost."""
     try:
         env.close()
     except Exception as error:
@@ -268,39 +257,34 @@ def close(env: Any, index: int) -> None:
         )
 
 
-def raised(error: EnvRaised) -> EnvFailedError:
-    """The error for a user about an environment that raised."""
+def env_error(error: EnvRaised) -> EnvFailedError:
+    """The user's error for an environment that raised."""
     failure = error.failure
     return EnvFailedError(
-        f"{failure}; correct the environment (check_env looks for common"
-        f" mistakes)\n\n{failure.traceback}"
+        f"{failure}; fix the environment (check_env reports common mistakes)\n\n{failure.traceback}"
     )
 
 
-def unfit(error: Exception, text: str = "") -> EnvFailedError:
-    """The error for a user about what an environment returned and Gymnasium could not put into a
-    batch.
-    """
+def batch_error(error: Exception, text: str = "") -> EnvFailedError:
+    """The user's error for a return value that Gymnasium could not batch."""
     return EnvFailedError(
-        f"an environment returned what does not fit its spaces: {error}; find it with"
+        f"an environment returned a value that does not fit its spaces: {error}; find it with"
         f" check_env\n{text}".rstrip()
     )
 
 
-def _end(what: str) -> None:
+def _end_process(what: str) -> None:
     faulthandler.dump_traceback(file=2, all_threads=True)
     line = (
-        f"rlkit: {what}, so this process ends; its stacks are above (step_timeout sets the limit,"
-        " step_timeout=None: none)\n"
+        f"rlkit: {what}, so this process ends; its stacks are printed above (step_timeout sets"
+        " the limit; step_timeout=None disables it)\n"
     )
     os.write(2, line.encode())
     os._exit(EXIT_HANGS)
 
 
-def _debugged() -> bool:
-    """Whether a debugger follows any thread: it sets a trace function on the frames that it looks
-    at.
-    """
+def _debugger_attached() -> bool:
+    """Whether a debugger is attached to any thread: it sets a trace function on the frames."""
     monitoring = getattr(sys, "monitoring", None)  # Python >= 3.12
     if monitoring is not None and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None:
         return True
@@ -315,17 +299,15 @@ def _debugged() -> bool:
 def _start(
     factories: Sequence[GuardFactory], context: str, timeout: float | None
 ) -> AsyncVectorEnv:
-    """Workers that run and wait for a command; the environments in them are built at the first
-    reset.
-    """
+    """Worker processes that wait for a command; the first reset builds their environments."""
     _refuse_without_guard()
     if (
         context == "forkserver"
-    ):  # the server that workers are forked from imports this once for all; no effect if it runs
+    ):  # the fork server imports this once for all workers; no effect if it already runs
         multiprocessing.get_context(context).set_forkserver_preload([GuardFactory.__module__])
     vector = AsyncVectorEnv.__new__(
         AsyncVectorEnv
-    )  # first without __init__, whose failure would leave no way to the workers
+    )  # created without __init__ first: if that failed, the workers would be unreachable
     late = threading.Event()
     seconds = max(timeout or 0.0, START_SECONDS)
     timer = threading.Timer(seconds, _give_up, args=(vector, late))
@@ -345,15 +327,15 @@ def _start(
             ) from error
         if EXIT_NO_GUARD in codes:
             raise ConfigError(
-                f"this script starts worker processes each time it is imported; {ADD_GUARD}"
+                f"this script starts worker processes whenever it is imported; {ADD_MAIN_GUARD}"
             ) from None
         if isinstance(error, (EOFError, OSError)):
-            dead = _first(codes)
-            what = _death(codes[dead]) if codes else "did not start"
+            dead = _first_ended(codes)
+            what = _describe_exit(codes[dead]) if codes else "did not start"
             raise EnvFailedError(
-                f"environment {dead}: its worker process {what} before it was ready; its own error"
-                " is on stderr above. If it cannot import the environment's module, install that;"
-                f" if it ran your script again, {ADD_GUARD}"
+                f"environment {dead}: its worker process {what} before it was ready; see its own"
+                " error on stderr above. If it cannot import the environment's module, install"
+                f" that; if it ran your script again, {ADD_MAIN_GUARD}"
             ) from error
         raise
     finally:
@@ -362,15 +344,15 @@ def _start(
 
 
 def _refuse_without_guard() -> None:
-    """Stops a worker that, while it starts, imports the user's script and so comes here again."""
+    """Stops a worker that, while starting, imports the user's script and gets here again."""
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         if process.name.startswith("Worker<"):
             os._exit(
                 EXIT_NO_GUARD
-            )  # one of many; the parent, which has the user's attention, tells the reason once
+            )  # one worker of many; the parent process reports the reason once
         raise ConfigError(
-            f"this script starts worker processes each time it is imported; {ADD_GUARD}"
+            f"this script starts worker processes whenever it is imported; {ADD_MAIN_GUARD}"
         )
 
 
@@ -381,10 +363,8 @@ def _give_up(vector: AsyncVectorEnv, late: threading.Event) -> None:
 
 
 def _stop(vector: AsyncVectorEnv, *, graceful: bool) -> None:
-    """Ends all workers, whatever state they are in: asks them to (`graceful`), terminates, and
-    kills those that stay.
-    """
-    # Gymnasium's own close, also called when it is garbage collected, would wait for answers
+    """Ends all workers in any state: asks them (if `graceful`), terminates, then kills them."""
+    # Gymnasium's own close, also called by the garbage collector, would wait for answers
     vector.closed = True
     processes, pipes = getattr(vector, "processes", []), getattr(vector, "parent_pipes", [])
     processes = [process for process in processes if process.pid is not None]
@@ -408,30 +388,30 @@ def _stop(vector: AsyncVectorEnv, *, graceful: bool) -> None:
 
 
 def _join(processes: Sequence[Any]) -> None:
-    """Waits until all are gone, `JOIN_SECONDS` at most."""
+    """Waits until all processes are gone, at most `JOIN_SECONDS`."""
     deadline = time.monotonic() + JOIN_SECONDS
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
 
 
 def _exit_codes(processes: Sequence[Any]) -> list[int | None]:
-    """The exit code of each process, `None` of one that runs; waits a second for one to be gone."""
+    """The exit code of each process, `None` if it runs; waits up to a second for one to end."""
     processes = [process for process in processes if process.pid is not None]
     going = multiprocessing.connection.wait(
         [process.sentinel for process in processes], timeout=1.0
     )
     for process in processes:
-        if process.sentinel in going:  # closed a moment before the code can be had
+        if process.sentinel in going:  # its pipe closes shortly before the exit code is available
             process.join(1.0)
     return [process.exitcode for process in processes]
 
 
-def _first(codes: Sequence[int | None]) -> int:
-    """The index of the first process that is gone, or of the first one."""
+def _first_ended(codes: Sequence[int | None]) -> int:
+    """The index of the first process that ended, or 0."""
     return next((index for index, code in enumerate(codes) if code is not None), 0)
 
 
-def _death(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     if code is None:
         return "hung up"
     if code < 0:
@@ -439,10 +419,10 @@ def _death(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _death_cure(code: int | None) -> str:
+def _exit_advice(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return "the machine may be out of memory: use fewer environments"
     return (
-        "look for a crash on stderr; vectorization='sync' runs the environments where a debugger"
-        " can see them"
+        "look for a crash on stderr; vectorization='sync' runs the environments in this process,"
+        " where a debugger can reach them"
     )

@@ -1,6 +1,4 @@
-"""What runs beside each Gymnasium simulator: how it is built, and a guard around it. Imports no
-JAX: workers import this.
-"""
+"""Builds and guards one Gymnasium environment, in this process or a worker. Must not import JAX."""
 
 import copy
 import dataclasses
@@ -20,15 +18,15 @@ from gymnasium.envs.registration import EnvSpec
 from rlkit.errors import EnvContractError, require
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
-NO_INFO: dict[str, Any] = {}  # what a guard reports of every other step
+NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
 ATARI = "ALE/"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How ONE environment is built, in this process or in a worker."""
+    """How to build one environment, in this process or in a worker."""
 
-    # a gymnasium EnvSpec, an id of an Atari game, a class or callable, or one gymnasium.Env
+    # a gymnasium EnvSpec, an Atari id, a class or callable, or a gymnasium.Env object
     env: Any
     kwargs: dict[str, Any]
     max_episode_steps: int | None
@@ -37,13 +35,11 @@ class Recipe:
 
     @property
     def is_instance(self) -> bool:
-        """Whether `env` is the environment itself, which is the user's to close."""
+        """Whether `env` is an environment object, which the user has to close."""
         return isinstance(self.env, gymnasium.Env)
 
     def build(self) -> gymnasium.Env[Any, Any]:
-        """A new environment (the very instance of one that was given). Raises whatever it raises,
-        and `EnvContractError`.
-        """
+        """A new environment, or the object itself. Raises `EnvContractError` and its own errors."""
         kwargs = (
             dict(self.kwargs)
             if self.render_mode is None
@@ -51,8 +47,8 @@ class Recipe:
         )
         env, limit = self.env, self.max_episode_steps
         if isinstance(env, EnvSpec):
-            # A spec rather than an id: what the user registered is unknown to a worker. rlkit has a
-            # checker of its own.
+            # A spec instead of an id, because workers do not know the user's registrations.
+            # Gymnasium's checker is off: rlkit has its own.
             env, limit = (
                 gymnasium.make(env, max_episode_steps=limit, disable_env_checker=True, **kwargs),
                 None,
@@ -72,17 +68,15 @@ class Recipe:
 
 
 def check_is_env(env: Any) -> None:
-    """Raises `EnvContractError` unless `env` is a `gymnasium.Env` with spaces, `reset` and `step`
-    of its own.
-    """
+    """Raises `EnvContractError` unless `env` is a `gymnasium.Env` with spaces, reset and step."""
     kind = type(env).__name__
     if not isinstance(env, gymnasium.Env):
-        cure = (
-            "see docs of gymnasium on how to port it"
+        fix = (
+            "see Gymnasium's docs on how to port it"
             if hasattr(env, "step")
-            else "return one gymnasium.Env"
+            else "return a gymnasium.Env"
         )
-        raise EnvContractError(f"{kind} is not a gymnasium.Env; {cure}")
+        raise EnvContractError(f"{kind} is not a gymnasium.Env; {fix}")
     inner = env.unwrapped
     for method in ("reset", "step"):
         if getattr(type(inner), method) is getattr(gymnasium.Env, method):
@@ -96,43 +90,39 @@ def check_is_env(env: Any) -> None:
 
 
 def check_rescalable(space: gymnasium.Space[Any]) -> None:
-    """Raises `ConfigError` unless actions in `space` can be scaled to [-1, 1]: a Box with finite
-    bounds.
-    """
+    """Raises `ConfigError` unless `space` is a Box with finite bounds, as rescaling needs."""
     box = isinstance(space, gymnasium.spaces.Box)
     require(
         box,
         f"rescale_actions=True, but the action space is {space}",
-        "leave it out: only Box actions are rescaled",
+        "leave rescale_actions out: only Box actions can be rescaled",
     )
     finite = box and bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
     require(
         finite,
         f"rescale_actions=True needs finite bounds, but the action space is {space}",
-        "give it bounds, or leave it out",
+        "declare bounds, or leave rescale_actions out",
     )
 
 
 class Pulse:
-    """What the environments of one process are doing: written by guards, read by the watchdog's
-    thread.
-    """
+    """What the environments of this process are doing: written by guards, read by the watchdog."""
 
     __slots__ = ("beats", "index", "phase")
 
     def __init__(self) -> None:
-        self.beats = 0  # grows with every call into an environment
-        self.index = 0  # of the environment called last
-        self.phase = ""  # "" while none is being called
+        self.beats = 0  # incremented with each call into an environment
+        self.index = 0  # the environment that was called last
+        self.phase = ""  # "" between calls
 
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One environment's exception as text, fit for a pipe."""
+    """One environment's exception as text, which can be sent through a pipe."""
 
     index: int
-    phase: str  # "construction", "reset", "step", "render"
-    steps: int  # of this environment since it was built, the failing one included
+    phase: str  # "construction", "reset", "step" or "render"
+    steps: int  # steps of this environment since it was built, including the failed one
     action: str
     error: str
     traceback: str
@@ -147,20 +137,17 @@ class EnvRaised(Exception):
 
     @property
     def failure(self) -> Failure:
-        """What happened; Gymnasium raises the exception of a worker inside another one of
-        its type.
-        """
+        """The failure inside; Gymnasium wraps a worker's exception in another of the same type."""
         return self.args[0].failure if isinstance(self.args[0], EnvRaised) else self.args[0]
 
 
 class Guard:
-    """The environment that a vector environment sees: built at the first reset, so that building is
-    watched like a step.
+    """Wraps one environment for a vector environment, which builds it at the first reset.
 
-    Its exceptions are `EnvRaised`. The observation that ends an episode is a copy, because an
-    environment may return the same array every time and the reset that follows would overwrite it.
-    Infos are dropped, but for the numbers of the last one of an episode. It has a `metadata` of its
-    own, because vector environments write into that of the class.
+    Exceptions become `EnvRaised`. The last observation of an episode is copied, because an
+    environment may return the same array every time and the next reset would overwrite it. Infos
+    are dropped, except for the numbers in the last one of an episode. It has its own `metadata`,
+    because vector environments write into the class's.
     """
 
     def __init__(
@@ -181,7 +168,7 @@ class Guard:
         self._index = index
         self._pulse = pulse
         self._steps = 0
-        # shared memory broadcasts what does not fit; in one process Gymnasium refuses it
+        # shared memory broadcasts what does not fit; in one process Gymnasium raises
         self._checks_always = in_worker
         self._env: gymnasium.Env[Any, Any] | None = None
         self._env_step: Callable[[Any], Any] = lambda action: None
@@ -189,7 +176,7 @@ class Guard:
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """The first observation of a new episode."""
+        """Starts an episode and returns its first observation."""
         pulse = self._pulse
         pulse.index, pulse.phase, pulse.beats = self._index, "reset", pulse.beats + 1
         phase = "construction" if self._env is None else "reset"
@@ -200,11 +187,11 @@ class Guard:
             check_observation(self.observation_space, obs)
         except Exception as error:
             raise self._raised(phase, error) from error
-        pulse.phase = "step"  # SAME_STEP goes on with the other environments' steps
+        pulse.phase = "step"  # SAME_STEP continues with the other environments' steps
         return obs, NO_INFO
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step; the hot path."""
+        """One step; this is the hot path."""
         pulse = self._pulse
         pulse.index = self._index
         pulse.beats += 1
@@ -221,19 +208,19 @@ class Guard:
         return obs, reward, terminated, truncated, NO_INFO
 
     def render(self) -> Any:
-        """A picture of this environment."""
+        """An image of this environment."""
         try:
             return None if self._env is None else self._env.render()
         except Exception as error:
             raise self._raised("render", error) from error
 
     def close(self) -> None:
-        """Closes the environment, unless it is the user's own instance."""
+        """Closes the environment, unless the user passed it as an object."""
         if self._env is not None and not self._recipe.is_instance:
             self._env.close()
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """How a worker finds `render`."""
+        """WorkerEnvs look up `render` here."""
         return getattr(self, name)
 
     def _built(self) -> gymnasium.Env[Any, Any]:
@@ -242,8 +229,8 @@ class Guard:
             for name in ("observation_space", "action_space"):
                 if getattr(env, name) != getattr(self, name):
                     raise EnvContractError(
-                        f"its {name} is {getattr(env, name)}, that of the first one built"
-                        f" {getattr(self, name)}; let every copy have the same spaces"
+                        f"its {name} is {getattr(env, name)}, but that of the first one built is"
+                        f" {getattr(self, name)}; give every copy the same spaces"
                     )
             self._env, self._env_step = env, env.step
         return self._env
@@ -261,21 +248,19 @@ class Guard:
 
 @dataclasses.dataclass(frozen=True)
 class GuardFactory:
-    """Makes the guard of environment `index`; a vector environment calls it, in a worker process or
-    here.
-    """
+    """Creates the guard of environment `index`; a vector environment or its worker calls it."""
 
     recipe: Recipe
     index: int
     observation_space: Any
     action_space: Any
-    parent: int  # process id of the adapter
-    pulse: Pulse | None = None  # None: of its own
+    parent: int  # process id of the adapter's process
+    pulse: Pulse | None = None  # None: create one
 
-    def __call__(self) -> Any:  # a Guard; typed for Gymnasium, which wants an Env
+    def __call__(self) -> Any:  # a Guard, typed as the Env that Gymnasium expects
         in_worker = os.getpid() != self.parent
         if in_worker:
-            settle_worker()
+            set_up_worker()
         pulse = self.pulse or Pulse()
         return Guard(
             self.recipe,
@@ -287,10 +272,8 @@ class GuardFactory:
         )
 
 
-def settle_worker() -> None:
-    """Makes this worker process leave Ctrl-C to its parent, tell where it was when it crashes, and
-    die with its parent.
-    """
+def set_up_worker() -> None:
+    """Sets up a worker process: ignores Ctrl-C, prints crashes, dies with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     if hasattr(signal, "SIGUSR1"):
@@ -299,9 +282,7 @@ def settle_worker() -> None:
 
 
 def _die_with_parent() -> None:
-    """A worker that waits for commands notices by itself that its parent is gone; one in the middle
-    of a step does not.
-    """
+    """Ends this worker if its parent dies, which a worker in a long step would not notice."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -319,10 +300,9 @@ def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observation") -> None:
-    """Raises `EnvContractError` if an observation lacks parts of `space`, or has them in another
-    shape or kind of number.
+    """Raises `EnvContractError` if an observation's structure, shapes or dtypes do not fit `space`.
 
-    Vector environments broadcast, reshape and round in silence what does not fit.
+    Vector environments silently broadcast, reshape and round what does not fit.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for name, part in space.spaces.items():
@@ -334,7 +314,7 @@ def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observ
     elif isinstance(space, gymnasium.spaces.Tuple):
         if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
             raise EnvContractError(
-                f"{path} is no tuple of {len(space.spaces)}, as its space {space} declares;"
+                f"{path} is not a tuple of {len(space.spaces)} as its space {space} declares;"
                 " return one"
             )
         for index, part in enumerate(space.spaces):
@@ -343,17 +323,17 @@ def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observ
         array = np.asarray(obs)
         if array.shape != space.shape:
             raise EnvContractError(
-                f"{path} has shape {array.shape}, its space {space} says {space.shape}; correct one"
-                " of them"
+                f"{path} has shape {array.shape}, but its space {space} has {space.shape}; correct"
+                " one of them"
             )
         if not np.can_cast(array.dtype, space.dtype or array.dtype, "same_kind"):
             raise EnvContractError(
-                f"{path} is of {array.dtype}, its space {space} says {space.dtype}; correct one of"
-                " them"
+                f"{path} has dtype {array.dtype}, but its space {space} has {space.dtype}; correct"
+                " one of them"
             )
 
 
 def check_reward(reward: Any) -> None:
-    """Raises `EnvContractError` unless `reward` is one number."""
+    """Raises `EnvContractError` unless `reward` is a single number."""
     if np.ndim(reward) != 0 or np.asarray(reward).dtype.kind not in "biuf":
-        raise EnvContractError(f"the reward is {reward!r}; return one float")
+        raise EnvContractError(f"the reward is {reward!r}; return a single float")

@@ -1,5 +1,4 @@
-"""Environments that compile: the contract of a JAX environment, its vectorisation, wrappers, and
-Gymnax.
+"""JAX environments: the `JaxEnv` contract, `vectorize`, wrappers, and Gymnax.
 
-May import `envs.base` and `envs.ids`; knows nothing of simulators on the host.
+May import `envs.base` and `envs.ids`, but nothing from `envs.host`, `envs.probes` or above.
 """

@@ -1,5 +1,4 @@
-"""The contract of `JaxEnv`, checked on shapes and types alone: what `vectorize` insists on and
-`check_env` reports.
+"""The contract of `JaxEnv`, checked on shapes and dtypes by `vectorize` and `check_env`.
 
 Nothing here runs an environment: `reset` and `step` are traced once each.
 """
@@ -24,26 +23,24 @@ SIX = "return (state, obs, reward, terminated, truncated, info)"
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One mistake: what is wrong, what to do about it, and where that is not plain why it matters.
+    """One mistake: what is wrong, how to fix it and, if not obvious, why it matters.
 
-    Errors break training, warnings may be meant, infos are advice.
+    Errors break training, warnings may be intended, infos are advice.
     """
 
     severity: Literal["error", "warning", "info"]
     what: str
-    cure: str
+    fix: str
     why: str = ""
 
     def __str__(self) -> str:
-        return f"{self.severity}: {self.what}; {self.cure}"
+        return f"{self.severity}: {self.what}; {self.fix}"
 
 
 def finding_of(error: RlkitError) -> Finding:
-    """An error of ours, "problem; cure", as a finding; a traceback behind an empty line is left
-    out.
-    """
-    what, _, cure = str(error).split("\n\n")[0].rpartition("; ")
-    return Finding("error", what or cure, cure.splitlines()[0] if what else "correct it")
+    """Converts an rlkit error, "problem; fix", into a finding, without any appended traceback."""
+    what, _, fix = str(error).split("\n\n")[0].rpartition("; ")
+    return Finding("error", what or fix, fix.splitlines()[0] if what else "fix it")
 
 
 class TraceFailure(Exception):
@@ -55,7 +52,7 @@ class TraceFailure(Exception):
 
 
 def check_spaces(env: JaxEnv | EnvAdapter) -> None:
-    """Raises `EnvContractError` without spaces, `SpaceError` for spaces that agents cannot use."""
+    """Raises `EnvContractError` if spaces are missing, `SpaceError` if agents cannot use them."""
     for name, check in (
         ("observation_space", check_observation_space),
         ("action_space", check_action_space),
@@ -70,7 +67,7 @@ def check_spaces(env: JaxEnv | EnvAdapter) -> None:
 
 
 def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
-    """The same as findings."""
+    """The errors of `check_spaces` as findings."""
     try:
         check_spaces(env)
     except (EnvContractError, SpaceError) as error:
@@ -78,8 +75,9 @@ def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
 
 
 def trace_findings(env: JaxEnv) -> Iterator[Finding]:
-    """Mistakes that one trace of `reset` and one of `step` show, up to the first that hides the
-    others. Needs valid spaces.
+    """Mistakes seen while tracing `reset` and `step` once, up to the first that would hide others.
+
+    The spaces must be valid.
     """
     name = type(env).__name__
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -89,7 +87,7 @@ def trace_findings(env: JaxEnv) -> Iterator[Finding]:
             yield Finding(
                 "error",
                 f"{name}.reset returned {_count(reset)}, not (state, obs)",
-                "return the state, then the obs",
+                "return (state, obs)",
             )
             return
         state, obs = reset
@@ -110,7 +108,7 @@ def trace_findings(env: JaxEnv) -> Iterator[Finding]:
         yield from _step_findings(env, state, step)
     else:
         yield Finding(
-            "error", f"{name}.step returned {_count(step)} instead of six", _tuple_cure(step)
+            "error", f"{name}.step returned {_count(step)} instead of six", _tuple_fix(step)
         )
 
 
@@ -120,7 +118,7 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
     if fits(env.observation_space, next_state) and not fits(env.observation_space, obs):
         yield Finding(
             "error",
-            f"{name}.step returned (obs, state, ...): the first value fits the observation space",
+            f"{name}.step returned (obs, state, ...): its first value fits the observation space",
             SIX,
         )
         return
@@ -128,18 +126,18 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
     for label, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
         shape = getattr(value, "shape", None)
         if shape != ():
-            found = f"has shape {shape}" if shape is not None else f"is a {type(value).__name__}"
+            problem = f"has shape {shape}" if shape is not None else f"is a {type(value).__name__}"
             yield Finding(
                 "error",
-                f"{name}.step {label} {found}",
-                "return one scalar: it is one environment, without a batch axis",
+                f"{name}.step {label} {problem}",
+                "return a scalar: a JaxEnv is a single environment without a batch axis",
             )
         elif label != "reward" and not np.issubdtype(value.dtype, np.bool_):
             severity = "error" if np.issubdtype(value.dtype, np.floating) else "warning"
             yield Finding(
                 severity,
                 f"{name}.step {label} is {value.dtype}, not bool",
-                f"{SIX}, the flags as booleans",
+                f"{SIX}, with boolean flags",
             )
     if not isinstance(info, dict):
         yield Finding(
@@ -155,7 +153,7 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
                 info["final_observation"],
             )
         else:
-            what = f"{name} says auto_reset=True but info has no 'final_observation'"
+            what = f"{name} sets auto_reset=True but info has no 'final_observation'"
             yield Finding("error", what, "put the observation from before the reset there")
     yield from _state_findings(name, state, next_state)
 
@@ -163,7 +161,7 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
 def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Finding]:
     if jax.tree.structure(before) != jax.tree.structure(after):
         what = (
-            f"{name}.step turns the state's structure {jax.tree.structure(before)} into"
+            f"{name}.step changes the state's structure from {jax.tree.structure(before)} to"
             f" {jax.tree.structure(after)}"
         )
         yield Finding("error", what, "return the same fields as reset")
@@ -175,11 +173,11 @@ def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Findin
         leaf = f"state{jax.tree_util.keystr(path)}"
         if old.shape != new.shape or old.dtype != new.dtype:
             what = (
-                f"{name}.step turns {leaf} from {old.dtype}{list(old.shape)} into"
+                f"{name}.step changes {leaf} from {old.dtype}{list(old.shape)} to"
                 f" {new.dtype}{list(new.shape)}"
             )
             yield Finding(
-                "error", what, "keep shape and dtype, for instance with jnp.asarray(x, old.dtype)"
+                "error", what, "keep shape and dtype, for example with jnp.asarray(x, old.dtype)"
             )
         elif old.weak_type != new.weak_type:
             weak.append(leaf)
@@ -197,25 +195,25 @@ def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Findin
 def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
     """Differences in structure, shape and dtype between an observation and its space."""
     wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
-    found = jax.tree.leaves_with_path(obs)
-    if [path for path, _ in wanted] != [path for path, _ in found]:
-        what = f"{label} is structured {jax.tree.structure(obs)}, its space {space}"
-        yield Finding("error", what, "make both agree: dict for Dict, tuple for Tuple")
+    actual = jax.tree.leaves_with_path(obs)
+    if [path for path, _ in wanted] != [path for path, _ in actual]:
+        what = f"{label} is structured {jax.tree.structure(obs)}, but its space is {space}"
+        yield Finding("error", what, "make them agree: dict for Dict, tuple for Tuple")
         return
-    for (path, leaf), (_, value) in zip(wanted, found, strict=True):
+    for (path, leaf), (_, value) in zip(wanted, actual, strict=True):
         name, dtype = label + jax.tree_util.keystr(path), jax_dtype(leaf)
         if tuple(value.shape) != leaf.shape:
             yield Finding(
                 "error",
-                f"{name} has shape {tuple(value.shape)}, its space says {leaf.shape}",
-                "make both agree",
+                f"{name} has shape {tuple(value.shape)}, but its space has {leaf.shape}",
+                "make them agree",
             )
         elif value.dtype != dtype:
             lossy = np.issubdtype(value.dtype, np.floating) and not np.issubdtype(
                 dtype, np.floating
             )
             what = (
-                f"{name} is {value.dtype}, its space says"
+                f"{name} is {value.dtype}, but its space has"
                 f" {dtype}{': fractions would be cut off' if lossy else ''}"
             )
             yield Finding(
@@ -226,29 +224,30 @@ def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
 
 
 def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Shapes and types of what `function` returns, without running it; raises `TraceFailure` naming
-    the line that fails.
+    """Shapes and dtypes of what `function` returns, without running it.
+
+    Raises `TraceFailure`, which names the failing line.
     """
     try:
         return jax.eval_shape(
             lambda *args: function(*args), *arguments
-        )  # a new function each time: nothing is cached
+        )  # a new function each time, so nothing is cached
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         what = (
-            f"{label} cannot be compiled: {where(error)} uses the value of an array while tracing"
+            f"{label} cannot be compiled: {where(error)} needs the value of an array while tracing"
             f" ({type(error).__name__})"
         )
-        cure = (
+        fix = (
             "use jnp.where or jax.lax.cond instead of if, jax.lax.while_loop instead of while, jnp"
             " instead of numpy or float()"
         )
-        raise TraceFailure(Finding("error", what, cure)) from error
+        raise TraceFailure(Finding("error", what, fix)) from error
     except Exception as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         what = f"{label} raises {type(error).__name__} at {where(error)}: {reason}"
         raise TraceFailure(
             Finding(
-                "error", what, "correct that line; reset and step return arrays and numbers only"
+                "error", what, "fix that line; reset and step may only return arrays and numbers"
             )
         ) from error
 
@@ -271,9 +270,9 @@ def where(error: BaseException) -> str:
 def fits(space: Space, tree: PyTree) -> bool:
     """Whether `tree` has the structure and the shapes of an observation of `space`."""
     wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
-    found = jax.tree.leaves_with_path(tree)
+    actual = jax.tree.leaves_with_path(tree)
     return [(path, leaf.shape) for path, leaf in wanted] == [
-        (path, tuple(np.shape(value))) for path, value in found
+        (path, tuple(np.shape(value))) for path, value in actual
     ]
 
 
@@ -281,10 +280,10 @@ def _count(value: Any) -> str:
     return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
-def _tuple_cure(step: Any) -> str:
+def _tuple_fix(step: Any) -> str:
     known = {
         4: "this is the old Gym order (obs, reward, done, info)",
-        5: "this is the order of Gymnasium (no state) or of Gymnax's step_env (no truncated)",
+        5: "this is the Gymnasium order (no state) or that of Gymnax's step_env (no truncated)",
     }
     hint = known.get(len(step)) if isinstance(step, tuple) else None
-    return f"{hint}: {SIX}, with time limits in truncated" if hint else SIX
+    return f"{hint}: {SIX}, with time limits reported as truncated" if hint else SIX

@@ -1,4 +1,4 @@
-"""Gymnax environments: every registered id as a `JaxEnv`, and vectorised as an `EnvAdapter`."""
+"""Gymnax environments: every registered id as a `JaxEnv`, or vectorized as an `EnvAdapter`."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from rlkit.envs.ids import NEEDS_NETWORK
-from rlkit.envs.jittable.vectorized import VectorizedEnv, cast, strong, vectorize
+from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs, strongly_typed, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.spaces import Space
 from rlkit.types import Key, Obs, PyTree
@@ -17,8 +17,9 @@ from rlkit.types import Key, Obs, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """One Gymnax environment as a `JaxEnv`; the numbers in its params are traced, so changing them
-    does not recompile.
+    """A Gymnax environment as a `JaxEnv`.
+
+    The numbers in `params` are traced, so changing them does not recompile.
     """
 
     env: Any
@@ -29,26 +30,24 @@ class GymnaxEnv:
 
     @property
     def auto_reset(self) -> bool:
-        """Whether the class has a `step` of its own, whose resets keep more than ours would (such
-        as DeepSea's).
-        """
+        """Whether the class overrides `step`: its own resets may keep state, as DeepSea's do."""
         from gymnax.environments.environment import Environment
 
         return type(self.env).step is not Environment.step
 
     def replace_params(self, params: PyTree) -> "GymnaxEnv":
-        """The same environment with other numbers."""
+        """The same environment with other parameters."""
         return dataclasses.replace(self, params=params)
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         obs, state = self.env.reset_env(key, self.params)
-        return strong(state), cast(obs, self.observation_space)
+        return strongly_typed(state), cast_obs(obs, self.observation_space)
 
     def step(
         self, key: Key, state: Any, action: Array
     ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
-        """One step without reset (with, where `auto_reset`); the key is consumed."""
+        """One step, without reset unless `auto_reset`. Consumes the key."""
         if self.auto_reset:
             obs, new_state, reward, terminated, truncated, info = self.env.step(
                 key, state, action, self.params
@@ -58,15 +57,15 @@ class GymnaxEnv:
                 key, state, action, self.params
             )
             truncated = self.env.is_truncated(new_state, self.params)
-        obs = cast(obs, self.observation_space)
-        # `discount` repeats `terminated` and the flags stand beside, so neither is information.
+        obs = cast_obs(obs, self.observation_space)
+        # `discount` repeats `terminated`, and both flags are returned separately.
         info = {
             name: value
             for name, value in info.items()
             if name not in ("discount", "terminated", "truncated")
         }
         if self.auto_reset:
-            info["final_observation"] = cast(info["final_observation"], self.observation_space)
+            info["final_observation"] = cast_obs(info["final_observation"], self.observation_space)
         return (
             _cast_like(state, new_state),
             obs,
@@ -129,16 +128,12 @@ def GymnaxAdapter(
 
 
 def _cast_like(old: PyTree, new: PyTree) -> PyTree:
-    """The new state in the dtypes of the old one: some environments reset to an int and step to a
-    float.
-    """
+    """The new state in the old dtypes: some environments reset to an int and step to a float."""
     return jax.tree.map(lambda o, n: jnp.asarray(n, jnp.result_type(o)), old, new)
 
 
 def _typed_like(name: str, default: Any, value: Any) -> Any:
-    """`value` in the type of the environment's default: some compute their bounds with 100.0 and
-    fail with 100.
-    """
+    """`value` in the type of the default: some environments work with 100.0 but fail with 100."""
     kind = (
         type(default)
         if isinstance(default, (bool, int, float))

@@ -1,6 +1,4 @@
-"""Wrappers that change what is observed, `info["final_observation"]` of environments that reset
-themselves included.
-"""
+"""Wrappers that change observations, including `info["final_observation"]` with `auto_reset`."""
 
 import dataclasses
 import functools
@@ -14,7 +12,7 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.jittable.vectorized import cast
+from rlkit.envs.jittable.vectorized import cast_obs
 from rlkit.envs.jittable.wrappers import Step, Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_observation_space, leaves
@@ -23,10 +21,9 @@ from rlkit.types import Key, Obs, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class FlattenObservation(Wrapper):
-    """Observations as one flat float32 vector: Boxes ravelled, discrete values one-hot.
+    """Observations as one flat float32 vector: Boxes are ravelled, discrete values one-hot.
 
-    The parts of a Dict come in the order of its sorted keys (that of JAX), the parts of a Tuple in
-    their own.
+    The parts of a Dict are ordered by key (as JAX does), the parts of a Tuple keep their order.
     """
 
     def __post_init__(self) -> None:
@@ -51,12 +48,12 @@ class FlattenObservation(Wrapper):
         return spaces.Box(low, high, dtype=np.float32)
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
         return state, self._flatten(obs)
 
     def step(self, key: Key, state: Any, action: Array) -> Step:
-        """One step; the key is consumed."""
+        """One step. Consumes the key."""
         return _map_obs(self._flatten, self.env.step(key, state, action))
 
     def _flatten(self, obs: Obs) -> Array:
@@ -65,18 +62,17 @@ class FlattenObservation(Wrapper):
 
 
 class FrameStackState(struct.PyTreeNode, kw_only=True):
-    """The wrapped environment's state, and the frames shown last."""
+    """The wrapped environment's state and the last frames."""
 
     env: PyTree
-    frames: Array  # as the observation: oldest first along the last axis
+    frames: Array  # shaped like the observation: oldest first along the last axis
 
 
 @dataclasses.dataclass(frozen=True)
 class FrameStack(Wrapper):
-    """The last `num_frames` observations side by side along the last axis (channels of an image),
-    oldest first.
+    """Stacks the last `num_frames` observations along the last axis (channels), oldest first.
 
-    An episode starts with its first observation repeated.
+    At the start of an episode, the first observation is repeated.
     """
 
     num_frames: int
@@ -88,14 +84,14 @@ class FrameStack(Wrapper):
         require(
             fits,
             f"FrameStack needs a Box with an axis, not {space}",
-            "wrap in FlattenObservation first",
+            "wrap the environment in FlattenObservation first",
             SpaceError,
         )
         whole = isinstance(num, int) and not isinstance(num, bool) and num >= 1
         require(
             whole,
             f"FrameStack num_frames must be a positive integer, got {num!r}",
-            "pass num_frames=4, for instance",
+            "pass an integer such as num_frames=4",
         )
 
     @property
@@ -118,13 +114,13 @@ class FrameStack(Wrapper):
         return spaces.Box(low, high, dtype=box.dtype.type)
 
     def reset(self, key: Key) -> tuple[FrameStackState, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
         frames = self._repeat(obs)
         return FrameStackState(env=state, frames=frames), frames
 
     def step(self, key: Key, state: FrameStackState, action: Array) -> Step:
-        """One step; the key is consumed."""
+        """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         if self.auto_reset:
             info = {
@@ -146,20 +142,20 @@ class FrameStack(Wrapper):
         )
 
     def _repeat(self, obs: Obs) -> Array:
-        return jnp.concatenate([cast(obs, self.env.observation_space)] * self.num_frames, axis=-1)
+        return jnp.concatenate(
+            [cast_obs(obs, self.env.observation_space)] * self.num_frames, axis=-1
+        )
 
     def _push(self, frames: Array, obs: Obs) -> Array:
         width = as_box(self.env.observation_space).shape[-1]
         return jnp.concatenate(
-            [frames[..., width:], cast(obs, self.env.observation_space)], axis=-1
+            [frames[..., width:], cast_obs(obs, self.env.observation_space)], axis=-1
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class CastObservation(Wrapper):
-    """Every Box of the observation in another `dtype`; values stay as they are (nothing is scaled),
-    discrete parts too.
-    """
+    """Casts every Box of the observation to `dtype`, without scaling; leaves discrete parts."""
 
     dtype: Any
 
@@ -172,19 +168,20 @@ class CastObservation(Wrapper):
         )
         require(
             bool(boxes),
-            f"CastObservation finds no Box in {self.env.observation_space}",
-            "leave it out",
+            "CastObservation needs a Box in the observation space, got"
+            f" {self.env.observation_space}",
+            "leave CastObservation out",
             SpaceError,
         )
         if np.issubdtype(dtype, np.integer):
             limits = np.iinfo(dtype)
             for box in boxes:
                 fits = bool((box.low >= limits.min).all() and (box.high <= limits.max).all())
-                cure = "cast to float32, or give the Box bounds that fit"
+                fix = "cast to float32, or declare narrower bounds"
                 require(
                     fits,
                     f"{dtype} holds {limits.min} to {limits.max}, which {box} exceeds",
-                    cure,
+                    fix,
                     SpaceError,
                 )
 
@@ -206,14 +203,14 @@ class CastObservation(Wrapper):
         )
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
-        return state, cast(obs, self.observation_space)
+        return state, cast_obs(obs, self.observation_space)
 
     def step(self, key: Key, state: Any, action: Array) -> Step:
-        """One step; the key is consumed."""
+        """One step. Consumes the key."""
         return _map_obs(
-            lambda obs: cast(obs, self.observation_space), self.env.step(key, state, action)
+            lambda obs: cast_obs(obs, self.observation_space), self.env.step(key, state, action)
         )
 
 
@@ -240,7 +237,7 @@ def _flatten_leaf(space: Space, x: Array) -> Array:
 
 def _flat_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(space, spaces.Box):
-        with np.errstate(over="ignore"):  # bounds that float32 cannot hold are none
+        with np.errstate(over="ignore"):  # bounds beyond float32 become infinite
             return space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32)
     size = spaces.flatdim(space)
     return np.zeros(size, np.float32), np.ones(size, np.float32)
@@ -248,10 +245,10 @@ def _flat_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
     try:
-        found = np.dtype(dtype)
+        parsed = np.dtype(dtype)
     except TypeError:
-        found = None
-    good = found is not None and found.kind in "fiu" and found.itemsize <= 4
+        parsed = None
+    good = parsed is not None and parsed.kind in "fiu" and parsed.itemsize <= 4
     require(
         good,
         f"CastObservation cannot cast to {dtype!r}",

@@ -1,4 +1,4 @@
-"""`vectorize`: a batch of any single JAX environment, with resets that cost only what ends."""
+"""`vectorize`: a batch of any JAX environment, with resets that are cheap when few episodes end."""
 
 import dataclasses
 import functools
@@ -21,10 +21,10 @@ MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in docs/d
 
 
 class VectorState(struct.PyTreeNode, kw_only=True):
-    """State of a batch: the environments' own states and the numbers they share."""
+    """State of a batch: the states of the environments, and the parameters they share."""
 
     envs: PyTree  # [N, ...]
-    params: PyTree  # not batched; () where the environment has none
+    params: PyTree  # not batched; () if the environment has no parameters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,15 +40,15 @@ class VectorizedEnv:
     is_jittable: bool = True
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
-        """New episodes everywhere; the key is consumed."""
-        params = strong(traced_params(self.env))
+        """Starts new episodes in all environments. Consumes the key."""
+        params = strongly_typed(traced_params(self.env))
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
-        return VectorState(envs=strong(envs), params=params), cast(obs, self.observation_space)
+        return VectorState(envs=strongly_typed(envs), params=params), cast_obs(
+            obs, self.observation_space
+        )
 
     def step(self, key: Key, state: VectorState, action: Array) -> tuple[VectorState, TimeStep]:
-        """One step of every environment; those whose episode ends start a new one. The key is
-        consumed.
-        """
+        """Steps every environment; those whose episode ends start a new one. Consumes the key."""
         env = self._bind(state.params)
         step_key, reset_key = jax.random.split(key)
         step_keys = jax.random.split(step_key, self.num_envs)
@@ -57,11 +57,14 @@ class VectorizedEnv:
         envs, obs, reward, terminated, truncated, info = jax.vmap(env.step)(
             step_keys, state.envs, action
         )
-        envs, obs = like(state.envs, strong(envs)), cast(obs, self.observation_space)
+        envs, obs = (
+            cast_like(state.envs, strongly_typed(envs)),
+            cast_obs(obs, self.observation_space),
+        )
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
         if getattr(env, "auto_reset", False):
             info = dict(info)
-            next_obs = cast(info.pop("final_observation"), self.observation_space)
+            next_obs = cast_obs(info.pop("final_observation"), self.observation_space)
         else:
             next_obs = obs
             envs, obs = self._reset_where(terminated | truncated, env, reset_key, envs, obs)
@@ -83,32 +86,29 @@ class VectorizedEnv:
     def _reset_where(
         self, done: Array, env: JaxEnv, key: Key, envs: PyTree, obs: Obs
     ) -> tuple[PyTree, Obs]:
-        """Resets the environments that are `done`, a block at a time until none is left: most steps
-        reset few or none.
+        """Resets the environments that are `done`, one block at a time; most steps reset few.
 
-        The reset key of an environment depends on its index alone, so the block size changes
-        nothing but the cost.
+        The reset key of an environment depends only on its index, so the block size changes only
+        the cost.
         """
         block = min(self.num_envs, max(MIN_RESET_BLOCK, self.num_envs // 8))
 
         def reset_block(carry: tuple[Array, PyTree, Obs]) -> tuple[Array, PyTree, Obs]:
             pending, envs, obs = carry
-            if (
-                block == self.num_envs
-            ):  # without searching and scattering, which are two kernels for each array
-                # By what is pending, else XLA would take the resets out of the loop and compute
-                # them at every step.
+            if block == self.num_envs:  # avoids searching and scattering, two kernels per array
+                # Index by `pending`: otherwise XLA would hoist the resets out of the loop and
+                # compute them at every step.
                 index = jnp.where(pending, jnp.arange(block), self.num_envs)
                 put = functools.partial(where_rows, pending)
             else:
                 (index,) = jnp.nonzero(
                     pending, size=block, fill_value=self.num_envs
-                )  # num_envs where fewer are left
+                )  # num_envs marks unused slots
                 put = functools.partial(_put, index)
             keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
             fresh, fresh_obs = jax.vmap(env.reset)(keys)
-            envs = put(like(envs, fresh), envs)
-            obs = put(cast(fresh_obs, self.observation_space), obs)
+            envs = put(cast_like(envs, fresh), envs)
+            obs = put(cast_obs(fresh_obs, self.observation_space), obs)
             return put(jnp.zeros(block, bool), pending), envs, obs
 
         return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
@@ -117,30 +117,29 @@ class VectorizedEnv:
 def vectorize(
     env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | None = None
 ) -> VectorizedEnv:
-    """`num_envs` copies of a single JAX environment as an `EnvAdapter` that resets finished
-    episodes.
+    """Batches a single JAX environment: `num_envs` copies that reset themselves.
 
-    Raises `EnvContractError` or `SpaceError` at once, before anything compiles, if `env` breaks the
-    `JaxEnv` contract; `check_env` finds more.
+    Raises `EnvContractError` or `SpaceError` before anything compiles if `env` breaks the `JaxEnv`
+    contract; `check_env` checks more.
     """
     require(
         isinstance(num_envs, int) and not isinstance(num_envs, bool) and num_envs >= 1,
         f"num_envs must be a positive integer, got {num_envs!r}",
-        "pass num_envs=8, for instance",
+        "pass an integer such as num_envs=8",
     )
     if isinstance(env, type):
         raise EnvContractError(
-            f"{env.__name__} is a class; pass an object: vectorize({env.__name__}(...), num_envs)"
+            f"{env.__name__} is a class; pass an instance: vectorize({env.__name__}(...), num_envs)"
         )
     if isinstance(env, EnvAdapter):
         raise EnvContractError(
-            f"{type(env).__name__} is vectorised already; use it as it is, or vectorize the"
+            f"{type(env).__name__} is already vectorized; use it as it is, or vectorize the"
             " environment inside"
         )
     check_spaces(env)
     for finding in trace_findings(env):
         if finding.severity == "error":
-            raise EnvContractError(f"{finding.what}; {finding.cure}")
+            raise EnvContractError(f"{finding.what}; {finding.fix}")
     return VectorizedEnv(
         env=env,
         num_envs=num_envs,
@@ -152,14 +151,12 @@ def vectorize(
 
 
 def _put(index: Array, new: PyTree, old: PyTree) -> PyTree:
-    """The tree `old` with the rows `new` at `index`, but for those beyond its end."""
+    """`old` with the rows `new` at `index`; indices beyond its end are dropped."""
     return jax.tree.map(lambda x, row: x.at[index].set(row, mode="drop"), old, new)
 
 
-def cast(obs: Obs, space: Space) -> Obs:
-    """Observations in the dtypes that `space` declares (64-bit ones as 32-bit); dtypes that agree
-    cost nothing.
-    """
+def cast_obs(obs: Obs, space: Space) -> Obs:
+    """Observations in the dtypes of `space` (64-bit ones as 32-bit); free if they already agree."""
     return jax.tree.map(
         lambda leaf, x: jax.lax.convert_element_type(x, jax_dtype(leaf)),
         map_space(lambda leaf: leaf, space),
@@ -167,14 +164,12 @@ def cast(obs: Obs, space: Space) -> Obs:
     )
 
 
-def strong(tree: PyTree) -> PyTree:
-    """Every leaf as an array of strong type: weakly typed states would make a jitted step compile
-    twice.
-    """
+def strongly_typed(tree: PyTree) -> PyTree:
+    """Removes weak types, which would make a jitted step compile twice."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
-def like(old: PyTree, new: PyTree) -> PyTree:
+def cast_like(old: PyTree, new: PyTree) -> PyTree:
     return jax.tree.map(
         lambda o, n: (
             jax.lax.convert_element_type(n, o.dtype) if jnp.result_type(n) != o.dtype else n

@@ -1,8 +1,8 @@
-"""Wrappers: a `JaxEnv` around a `JaxEnv`; here those of time and actions. Wrap first, `vectorize`
-last.
+"""`JaxEnv` wrappers for time limits and actions. Wrap first, `vectorize` last.
 
-All keep the parameters, the time limit and the `auto_reset` promise of what they wrap; `TimeLimit`
-alone refuses environments that reset themselves, because it could not make them.
+All wrappers keep the parameters, the time limit and the `auto_reset` flag of the wrapped
+environment. `TimeLimit` refuses environments that reset themselves, because it cannot trigger their
+resets.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ W = TypeVar("W", bound="Wrapper")
 
 @dataclasses.dataclass(frozen=True)
 class Wrapper:
-    """What every wrapper hands through unchanged; holds no behaviour of its own."""
+    """What every wrapper passes through from the wrapped environment."""
 
     env: JaxEnv
 
     @property
     def params(self) -> PyTree:
-        """Traced numbers of the wrapped environment, `()` where it has none."""
+        """Traced parameters of the wrapped environment, `()` if it has none."""
         return traced_params(self.env)
 
     @property
@@ -41,12 +41,12 @@ class Wrapper:
         return getattr(self.env, "auto_reset", False)
 
     def replace_params(self: W, params: PyTree) -> W:
-        """The same environment with other numbers."""
+        """The same environment with other parameters."""
         return dataclasses.replace(self, env=self.env.replace_params(params))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class TimeLimitState(struct.PyTreeNode, kw_only=True):
-    """The wrapped environment's state, and the steps since its reset."""
+    """The wrapped environment's state and its steps since the last reset."""
 
     env: PyTree
     time: Array  # [] int32
@@ -54,7 +54,7 @@ class TimeLimitState(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class TimeLimit(Wrapper):
-    """Truncates episodes after `max_episode_steps` steps; a step that also terminates says both."""
+    """Truncates episodes after `max_episode_steps` steps; a last step may also be `terminated`."""
 
     max_episode_steps: int
 
@@ -64,20 +64,20 @@ class TimeLimit(Wrapper):
         require(
             isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1,
             f"TimeLimit max_episode_steps must be a positive integer, got {limit!r}",
-            "pass max_episode_steps=500, for instance",
+            "pass an integer such as max_episode_steps=500",
         )
         require(
             inner is None or limit <= inner,
             f"TimeLimit({limit}) is never reached: {type(self.env).__name__} stops after {inner}"
-            " steps itself",
+            " steps",
             "raise the inner limit (Gymnax: params={'max_steps_in_episode': ...}) or leave"
             " TimeLimit out",
         )
         if self.auto_reset:
             raise EnvContractError(
-                f"TimeLimit cannot cut {type(self.env).__name__}: it resets itself"
-                " (auto_reset=True) and would not know; set its own limit (Gymnax:"
-                " params={'max_steps_in_episode': ...})"
+                f"TimeLimit cannot truncate {type(self.env).__name__}, which resets itself"
+                " (auto_reset=True); set its own limit (Gymnax: params={'max_steps_in_episode':"
+                " ...})"
             )
 
     @property
@@ -91,12 +91,12 @@ class TimeLimit(Wrapper):
         return self.env.action_space
 
     def reset(self, key: Key) -> tuple[TimeLimitState, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
         return TimeLimitState(env=state, time=jnp.int32(0)), obs
 
     def step(self, key: Key, state: TimeLimitState, action: Array) -> Step:
-        """One step; the key is consumed."""
+        """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         time = state.time + 1
         truncated = truncated | (time >= self.max_episode_steps)
@@ -105,9 +105,7 @@ class TimeLimit(Wrapper):
 
 @dataclasses.dataclass(frozen=True)
 class RescaleAction(Wrapper):
-    """Actions in [`low`, `high`], mapped affinely to the bounds of each dimension of the
-    environment's Box.
-    """
+    """Actions in [`low`, `high`], mapped linearly to the bounds of the environment's Box."""
 
     low: float = -1.0
     high: float = 1.0
@@ -118,7 +116,7 @@ class RescaleAction(Wrapper):
         require(
             isinstance(space, spaces.Box),
             f"RescaleAction needs a Box, not {space}",
-            "leave it out",
+            "leave RescaleAction out",
             SpaceError,
         )
         check_action_space(space)
@@ -126,7 +124,7 @@ class RescaleAction(Wrapper):
         require(
             box.is_bounded(),
             f"RescaleAction needs finite bounds, not {space}",
-            "give the Box bounds",
+            "declare bounds in the action space",
             SpaceError,
         )
         ordered = bool(np.isfinite([self.low, self.high]).all() and self.low < self.high)
@@ -148,40 +146,40 @@ class RescaleAction(Wrapper):
 
     @functools.cached_property
     def action_space(self) -> Space:
-        """Box(low, high) in the wrapped shape and dtype."""
+        """Box(low, high) with the wrapped shape and dtype."""
         box = as_box(self.env.action_space)
         return spaces.Box(self.low, self.high, box.shape, box.dtype.type)
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """(state, obs) of a new episode; the key is consumed."""
+        """Starts an episode; returns (state, obs). Consumes the key."""
         return self.env.reset(key)
 
     def step(self, key: Key, state: Any, action: Array) -> Step:
-        """One step with an action in [low, high]; the key is consumed."""
+        """One step with an action in [low, high]. Consumes the key."""
         box = as_box(self.env.action_space)
         share = (action - self.low) / (self.high - self.low)
-        # The two products meet both bounds exactly; the clip takes what rounding adds between them.
+        # The two products hit both bounds exactly; the clip removes rounding errors in between.
         inner = jnp.clip(box.low * (1 - share) + box.high * share, box.low, box.high)
         return self.env.step(key, state, inner.astype(action.dtype))
 
 
 def check_wrapped(wrapper: Wrapper) -> None:
-    """Raises `EnvContractError` unless `wrapper` is around a single environment with spaces."""
+    """Raises `EnvContractError` unless `wrapper` wraps a single environment with spaces."""
     name, env = type(wrapper).__name__, wrapper.env
     if isinstance(env, EnvAdapter):
         raise EnvContractError(
-            f"{name} wraps one environment, not {type(env).__name__} of {env.num_envs}; wrap first,"
-            " then vectorize"
+            f"{name} wraps a single environment, got a {type(env).__name__} of {env.num_envs};"
+            " wrap first, then vectorize"
         )
     if isinstance(env, type) or not isinstance(env, JaxEnv):
-        found = env.__name__ + " (the class)" if isinstance(env, type) else type(env).__name__
+        actual = env.__name__ + " (the class)" if isinstance(env, type) else type(env).__name__
         raise EnvContractError(
-            f"{name} wraps a JaxEnv, not {found}; pass an object with reset, step,"
+            f"{name} wraps a JaxEnv, got {actual}; pass an instance with reset, step,"
             " observation_space and action_space"
         )
 
 
 def as_box(space: Space) -> spaces.Box:
-    """`space`, known to be a Box."""
+    """Narrows the type of a space that is known to be a Box."""
     assert isinstance(space, spaces.Box)
     return space

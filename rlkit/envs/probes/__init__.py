@@ -1,4 +1,4 @@
-"""Environments with known answers: each isolates one thing that a learner can get wrong.
+"""Probe environments with known answers: each isolates one thing that an agent can get wrong.
 
-May import `types` and `errors`; knows no other room of `envs`.
+May import `types` and `errors`, but nothing else from `envs`.
 """

@@ -1,6 +1,4 @@
-"""Probes of structured spaces: continuous and multi-discrete actions, dict observations; and
-`Counter`, exact in integers.
-"""
+"""Probes with continuous, multi-discrete and dict spaces, and `Counter`, which is exact."""
 
 import dataclasses
 from typing import Any
@@ -19,7 +17,7 @@ from rlkit.types import Key, Obs
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousAction:
-    """One observation, one step, reward -(action - target)². Fails: Gaussian policies, action
+    """One observation, one step, reward -(action - target)². Tests Gaussian policies, action
     bounds.
     """
 
@@ -36,11 +34,11 @@ class ContinuousAction:
         )
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same; the key is ignored."""
+        """Always the same observation; ignores the key."""
         return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, -jnp.square(action[0] - self.target))
 
     def observations(self) -> np.ndarray:
@@ -48,7 +46,7 @@ class ContinuousAction:
         return np.zeros((1, 1), np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
-        """0; a Gaussian policy around the target with deviation s has -s²."""
+        """0; a Gaussian policy around the target with standard deviation s has -s²."""
         return np.zeros(1, np.float32)
 
     def best_action(self) -> np.ndarray:
@@ -58,20 +56,18 @@ class ContinuousAction:
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscreteAction:
-    """One observation, one step, actions in 2 × 3 options, half a point for each part that hits (1,
-    2).
-    """
+    """One observation, one step, 2 × 3 actions, half a point for each correct part of (1, 2)."""
 
     observation_space = UNIT
     action_space = spaces.MultiDiscrete([2, 3])
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same; the key is ignored."""
+        """Always the same observation; ignores the key."""
         return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, jnp.mean(action == jnp.array([1, 2]), dtype=jnp.float32))
 
     def observations(self) -> np.ndarray:
@@ -90,7 +86,8 @@ class MultiDiscreteAction:
 @dataclasses.dataclass(frozen=True)
 class DictObservation:
     """A random sign ±1 and a random flag; reward 1 if the action is (sign > 0) xor flag, else -1.
-    Fails: dropped parts.
+
+    Tests that no part of a dict observation is dropped.
     """
 
     observation_space = spaces.Dict({"sign": UNIT, "flag": spaces.Discrete(2)})
@@ -98,7 +95,7 @@ class DictObservation:
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Any, Obs]:
-        """One of four observations; the key is consumed."""
+        """One of four observations; consumes the key."""
         sign_key, flag_key = jax.random.split(key)
         obs = {
             "sign": jax.random.rademacher(sign_key, (1,), jnp.float32),
@@ -107,7 +104,7 @@ class DictObservation:
         return obs, obs
 
     def step(self, key: Key, state: Any, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         right = (state["sign"][0] > 0) ^ (state["flag"] == 1)
         return end(state, state, jnp.where(right == (action == 1), 1.0, -1.0))
 
@@ -128,7 +125,7 @@ class DictObservation:
 
 
 class CounterState(struct.PyTreeNode, kw_only=True):
-    """What `Counter` counts."""
+    """The counts of `Counter`."""
 
     time: Array  # [] int32
     total: Array  # [] int32
@@ -136,11 +133,10 @@ class CounterState(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class Counter:
-    """Adds up actions 0, 1, 2 in integers, from zero, and pays each out; terminates when the sum
-    reaches `goal`.
+    """Adds up actions 0, 1, 2 and pays each out as reward; terminates when the sum reaches `goal`.
 
-    Nothing in it rounds and nothing is random: two ways of running it must agree in every bit, and
-    every number can be recomputed by hand. Observes [time, total].
+    It uses integers without rounding or randomness: two ways of running it must agree bit for bit,
+    and every number can be recomputed by hand. Observes [time, total].
     """
 
     goal: int = 10
@@ -157,21 +153,21 @@ class Counter:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Time and total."""
+        """Time and total of actions."""
         return spaces.Box(0, np.array([self.max_episode_steps, self.goal + 1]), dtype=np.int32)
 
     @property
     def best_return(self) -> float:
-        """Two a step for as long as it lasts; one past the goal where the last step lands there."""
+        """The best return: two per step, one more if the last step overshoots the goal."""
         return float(min(2 * self.max_episode_steps, self.goal + 1))
 
     def reset(self, key: Key) -> tuple[CounterState, Obs]:
-        """Zeros; the key is ignored."""
+        """Starts at zero; ignores the key."""
         state = CounterState(time=jnp.int32(0), total=jnp.int32(0))
         return state, jnp.zeros(2, jnp.int32)
 
     def step(self, key: Key, state: CounterState, action: Array) -> Step:
-        """Adds."""
+        """Adds the action."""
         state = CounterState(time=state.time + 1, total=state.total + action.astype(jnp.int32))
         obs = jnp.stack([state.time, state.total])
         return (

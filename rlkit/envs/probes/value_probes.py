@@ -1,13 +1,12 @@
-"""Probe environments: so small that the value of every observation and the best action are known
-exactly.
+"""Probe environments: so small that all values and the best action are known exactly.
 
-Each isolates one thing that a learner can get wrong, so that the first probe that fails says where
-to look: the value head, reading observations, discounting, the policy gradient, time limits, and so
-on up to structured spaces. After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021).
+Each isolates one thing that an agent can get wrong, so the first failing probe shows where to look:
+the value head, reading observations, discounting, the policy gradient, time limits, and so on.
+After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021).
 
-All but `Counter` answer `observations()` (a batch of every observation, [M, ...]),
+All but `Counter` have `observations()` (a batch of every observation, [M, ...]),
 `expected_value(gamma)` (their values under the best policy, [M]), `best_action()` ([M, ...], `None`
-where actions do not matter) and `best_return` (undiscounted, per episode).
+if actions do not matter) and `best_return` (undiscounted, per episode).
 """
 
 import dataclasses
@@ -34,18 +33,18 @@ def end(state: Any, obs: Obs, reward: Array) -> Step:
 
 @dataclasses.dataclass(frozen=True)
 class ValueOnly:
-    """One observation, one step, reward 1. Fails: the value loss or its optimiser."""
+    """One observation, one step, reward 1. Tests the value loss and its optimizer."""
 
     observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same; the key is ignored."""
+        """Always the same observation; ignores the key."""
         return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, jnp.float32(1.0))
 
     def observations(self) -> np.ndarray:
@@ -57,26 +56,24 @@ class ValueOnly:
         return np.ones(1, np.float32)
 
     def best_action(self) -> None:
-        """Actions do not matter."""
+        """`None`: actions do not matter."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueByObservation:
-    """A random observation ±1, one step, reward equal to the observation. Fails: reading
-    observations.
-    """
+    """A random observation ±1, one step, reward equal to it. Tests reading observations."""
 
     observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 0.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """-1 or 1; the key is consumed."""
+        """-1 or 1; consumes the key."""
         obs = jax.random.rademacher(key, (1,), jnp.float32)
         return obs, obs
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, state[0])
 
     def observations(self) -> np.ndarray:
@@ -88,25 +85,23 @@ class ValueByObservation:
         return self.observations()[:, 0]
 
     def best_action(self) -> None:
-        """Actions do not matter."""
+        """`None`: actions do not matter."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Discounting:
-    """Two steps, observations 0 and 1, reward 1 at the end. Fails: bootstrapping and
-    discounting.
-    """
+    """Two steps, observations 0 and 1, reward 1 at the end. Tests bootstrapping and discounting."""
 
     observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Time 0; the key is ignored."""
+        """Starts at time 0; ignores the key."""
         return jnp.int32(0), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends after the second."""
+        """Ends the episode after the second step."""
         ended = state == 1
         return state + 1, jnp.ones((1,)), ended.astype(jnp.float32), ended, jnp.bool_(NO), {}
 
@@ -119,25 +114,23 @@ class Discounting:
         return np.array([gamma, 1.0], np.float32)
 
     def best_action(self) -> None:
-        """Actions do not matter."""
+        """`None`: actions do not matter."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ActionChoice:
-    """One observation, one step, reward 1 for action 1 and -1 for action 0. Fails: the policy loss
-    or its sign.
-    """
+    """One observation, one step, reward 1 for action 1, -1 for action 0. Tests the policy loss."""
 
     observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same; the key is ignored."""
+        """Always the same observation; ignores the key."""
         return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, jnp.where(action == 1, 1.0, -1.0))
 
     def observations(self) -> np.ndarray:
@@ -155,10 +148,10 @@ class ActionChoice:
 
 @dataclasses.dataclass(frozen=True)
 class ObservationDependentAction:
-    """A random observation ±1, one step, reward 1 if action 1 meets 1 or action 0 meets -1, else
-    -1.
+    """A random observation ±1, one step, reward 1 for the action of the same sign, else -1.
 
-    Fails: pairing observations, actions and advantages (shuffling, reshaping [T, N] into batches).
+    Action 0 stands for -1. Tests that observations, actions and advantages stay paired when batches
+    are shuffled and reshaped.
     """
 
     observation_space = UNIT
@@ -166,12 +159,12 @@ class ObservationDependentAction:
     best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """-1 or 1; the key is consumed."""
+        """-1 or 1; consumes the key."""
         obs = jax.random.rademacher(key, (1,), jnp.float32)
         return obs, obs
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends."""
+        """Ends the episode."""
         return end(state, state, jnp.where((state[0] > 0) == (action == 1), 1.0, -1.0))
 
     def observations(self) -> np.ndarray:
@@ -189,10 +182,10 @@ class ObservationDependentAction:
 
 @dataclasses.dataclass(frozen=True)
 class TimeLimitProbe:
-    """One observation, reward 1 for ever, truncated every `max_episode_steps` steps and never
-    terminated.
+    """One observation, reward 1 forever, truncated every `max_episode_steps` steps.
 
-    Fails: a time limit treated as death (the value stays below 1 / (1 - gamma)).
+    Tests that a time limit is not treated as termination (the value would stay below 1 / (1 -
+    gamma)).
     """
 
     max_episode_steps: int = 5
@@ -208,11 +201,11 @@ class TimeLimitProbe:
 
     @property
     def best_return(self) -> float:
-        """One a step."""
+        """1 per step."""
         return float(self.max_episode_steps)
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Time 0; the key is ignored."""
+        """Starts at time 0; ignores the key."""
         return jnp.int32(0), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
@@ -232,8 +225,8 @@ class TimeLimitProbe:
         return np.zeros((1, 1), np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
-        """1 / (1 - gamma): the limit is not seen."""
+        """1 / (1 - gamma), since the limit is not observed."""
         return np.array([1.0 / (1.0 - gamma)], np.float32)
 
     def best_action(self) -> None:
-        """Actions do not matter."""
+        """`None`: actions do not matter."""

@@ -1,6 +1,4 @@
-"""Batched evaluation: an exact number of episodes, the same starts every time, nothing of the
-training touched.
-"""
+"""Batched evaluation: an exact number of episodes with fixed starts, independent of training."""
 
 import dataclasses
 import math
@@ -17,22 +15,21 @@ from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.types import Key, Obs, PolicyState, PyTree
 
-EVALUATION_SEED = (
-    1_000_003  # resets do not depend on the training seed, so that seeds face the same episodes
-)
+# Independent of the training seed, so that all seeds face the same episodes.
+EVALUATION_SEED = 1_000_003
 
 
 @dataclasses.dataclass(
     frozen=True, kw_only=True, eq=False
-)  # spaces have no hash, and `jax.jit(evaluator)` needs one
+)  # spaces are not hashable, but `jax.jit(evaluator)` needs a hash
 class Evaluator:
-    """Plays exactly `num_episodes` episodes, deterministically and again with sampled actions.
+    """Runs exactly `num_episodes` episodes, with deterministic actions and again with sampled ones.
 
-    The environments play in ceil(num_episodes / num_envs) rounds; of each only the first episode of
-    a round counts, and surplus ones are dropped by index, so that short episodes are not
-    over-counted. A round ends as soon as all of its episodes have. Observations are normalised by
-    the frozen statistics of the policy. Calling it needs a jittable environment; `HostPlayer` plays
-    by the same rules on the host.
+    The environments run ceil(num_episodes / num_envs) rounds. Only the first episode of each
+    environment counts in a round, and surplus ones are dropped by index, so that short episodes are
+    not overrepresented. A round ends when all of its episodes have ended. Observations are
+    normalized by the policy's frozen statistics. Calling it needs a jittable environment;
+    `HostPlayer` follows the same rules on the host.
     """
 
     env: EnvAdapter
@@ -42,9 +39,10 @@ class Evaluator:
     seed: int = EVALUATION_SEED
 
     def __call__(self, policy: PolicyState) -> dict[str, Any]:
-        """`return`, `length`, `sampled_return`, `sampled_length` [E], and where the environment
-        reports anything, `done_info`: the averages of what it said at the end of the deterministic
-        episodes.
+        """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E].
+
+        If the environment reports anything, `done_info` has the averages of what the environment
+        reported at the end of the deterministic episodes.
         """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
@@ -60,9 +58,7 @@ class Evaluator:
         }
 
     def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
-        """`return`, `length` and the last `info` as `done_info`, leaves [E]; the key is
-        consumed.
-        """
+        """`return`, `length` and, as `done_info`, the last `info`, all [E]. Consumes the key."""
         rounds = math.ceil(self.num_episodes / self.env.num_envs)
         played = jax.lax.map(
             lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
@@ -118,9 +114,7 @@ class Evaluator:
 def choose(
     agent: Agent, policy: PolicyState, obs: Obs, carry: PyTree, key: Key, *, deterministic: bool
 ) -> tuple[Array, PyTree]:
-    """(action, carry) for raw observations [N, ...]: the best one, or one sampled as at the end of
-    training.
-    """
+    """(action, carry) for raw observations [N, ...]; samples as at the end of training."""
     obs = normalize(policy.obs_stats, obs)
     if deterministic:
         return agent.exploit(policy.params, obs, carry, key)
@@ -135,20 +129,21 @@ def make_evaluator(
     max_steps: int | None = None,
     seed: int = EVALUATION_SEED,
 ) -> Evaluator:
-    """An `Evaluator`; `max_steps` None: the environment's own limit. Raises `ConfigError` where
-    there is none.
+    """Creates an `Evaluator`; `max_steps=None` uses the environment's time limit.
+
+    Raises `ConfigError` if there is none.
     """
     require(
         isinstance(num_episodes, int) and num_episodes >= 1,
         f"the number of evaluation episodes must be positive, got {num_episodes!r}",
-        "pass 1 or more",
+        "pass at least 1",
     )
     limit = max_steps if max_steps is not None else env.max_episode_steps
     require(
         limit is not None,
         "the evaluation environment has no time limit, so an episode may never end",
-        "set max_evaluation_steps (--max-evaluation-steps 1000), or give it a limit: TimeLimit, or"
-        " on the host max_episode_steps=500 (--env-arguments '{\"max_episode_steps\": 500}')",
+        "set max_evaluation_steps (--max-evaluation-steps 1000), or add a limit: TimeLimit, or on"
+        " the host max_episode_steps=500 (--env-arguments '{\"max_episode_steps\": 500}')",
     )
     assert limit is not None
     return Evaluator(env=env, agent=agent, num_episodes=num_episodes, max_steps=limit, seed=seed)

@@ -1,4 +1,4 @@
-"""What a run says: records, the metrics in them, and the loggers and pictures they end in.
+"""The log of a run: records, their metrics, and the loggers and plots that show them.
 
-May import `training.compile` and the settings; knows no environment, agent or algorithm.
+May import `training.config` and `training.compile`; knows no environment, agent or algorithm.
 """

@@ -1,6 +1,4 @@
-"""Loggers: where the records of a run go. A JSONL file is the source of truth, the console and
-Weights & Biases are copies.
-"""
+"""Loggers, which receive the records of a run. The JSONL file is the source of truth."""
 
 import logging
 import math
@@ -17,7 +15,7 @@ from rlkit.training.config import LoggerConfig
 from rlkit.training.logs.records import Record
 from rlkit.training.logs.wandb_logger import WandbLogger
 
-# Not `warnings.warn`: under `-W error` a lost copy of the records would end the training.
+# Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
 
 
@@ -26,45 +24,39 @@ class Logger(Protocol):
     """Receives the records of one run, in order, from one thread of one process.
 
     A resumed run calls `restore` before its first `log`, before or after `start`. `restore({})`
-    says that the run begins again at its first step, in the place of one that was cut before its
-    first checkpoint.
+    means that the run starts over, because it was interrupted before its first checkpoint.
     """
 
     def log(self, record: Record, /) -> None:
-        """Takes one record."""
+        """Logs one record."""
         ...
 
     def start(self, run_info: dict[str, Any], /) -> None:
-        """Takes the config as plain data; called once."""
+        """Receives the config as plain data; called once."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs to continue after the records logged so far: plain JSON data, stored
-        in each checkpoint.
-        """
+        """Plain JSON data that `restore` needs to continue from here; stored in each checkpoint."""
         ...
 
     def restore(self, state: dict[str, Any], /) -> None:
-        """Goes back to `state`: rows logged after it, by the run that was cut, will be logged
-        again.
-        """
+        """Goes back to `state`: rows that an interrupted run logged after it are logged again."""
         ...
 
     def flush(self) -> None:
-        """Returns when all rows are where a crash cannot reach them."""
+        """Returns once all rows are safe from a crash."""
         ...
 
     def close(self) -> None:
-        """Ends the log; nothing is called after it."""
+        """Closes the log; nothing is called after it."""
         ...
 
 
 class JsonlLogger:
-    """Appends each record to a file, so that an interrupted and resumed run leaves the rows of the
-    uninterrupted one.
+    """Appends records to a file; a resumed run's file has the rows of an uninterrupted run.
 
-    Rows that a cut run wrote after its last checkpoint, or half wrote, move to
-    `<stem>.dropped.jsonl` beside the file. Raises `RunDirectoryError` where the file cannot be
+    Incomplete rows, and rows that an interrupted run wrote after its last checkpoint, move to
+    `<stem>.dropped.jsonl` in the same directory. Raises `RunDirectoryError` if the file cannot be
     written.
     """
 
@@ -80,7 +72,7 @@ class JsonlLogger:
             raise self._unwritable(error) from error
 
     def start(self, run_info: dict[str, Any], /) -> None:
-        """Nothing: the run directory holds the config beside this file."""
+        """Does nothing: the run directory stores the config."""
 
     def log(self, record: Record, /) -> None:
         row = memoryview(record.to_json().encode() + b"\n")
@@ -129,32 +121,31 @@ class JsonlLogger:
             dropped.flush()
             os.fsync(
                 dropped.fileno()
-            )  # before the truncation: a kill in between may copy rows twice, never lose them
+            )  # before the truncation: a kill in between may duplicate rows, but never lose them
         os.ftruncate(self._descriptor, offset)
 
     def _unwritable(self, error: OSError) -> RunDirectoryError:
-        cure = "free space there or make it writable; a new run writes elsewhere with --jsonl PATH"
+        fix = (
+            "free disk space or make it writable; start a new run with --jsonl PATH to write"
+            " elsewhere"
+        )
         return RunDirectoryError(
-            f"cannot write records to {self.path}: {error.strerror or error}; {cure}"
+            f"cannot write records to {self.path}: {error.strerror or error}; {fix}"
         )
 
 
-MOST_REPORTED = (
-    2  # numbers that environments report at the end of episodes; simulators tell a dozen
-)
+MOST_REPORTED = 2  # numbers reported by environments at episode ends; simulators report a dozen
 
 
 class ConsoleLogger:
-    """Prints evaluations, texts, events and errors, each as one line that leaves a progress bar
-    whole.
-    """
+    """Prints evaluations, texts, events and errors as lines that do not break a progress bar."""
 
     def log(self, record: Record, /) -> None:
-        if record.kind == "train" or record.seed is not None:  # of several seeds, their mean
+        if record.kind == "train" or record.seed is not None:  # with several seeds, their mean
             return
         shown = {name.removeprefix("eval/"): value for name, value in record.metrics.items()}
         reported = [name for name in shown if name.startswith("done_info/")]
-        if len(reported) > MOST_REPORTED:  # the file has them
+        if len(reported) > MOST_REPORTED:  # train records are only in the file
             shown = {name: value for name, value in shown.items() if name not in reported}
         metrics = [f"{name} {value:.4g}" for name, value in shown.items()]
         parts = [
@@ -162,7 +153,7 @@ class ConsoleLogger:
             *metrics,
         ]
         if record.text is not None:
-            # An error ends the run, and is shown whole by whoever started it.
+            # An error ends the run and is printed in full by the caller.
             text = _headline(record.text) if record.kind == "error" else record.text
             parts.insert(1, text if record.kind == "text" else f"{record.kind}: {text}")
         tqdm.write(" | ".join(parts))
@@ -177,23 +168,21 @@ class ConsoleLogger:
 
 
 def _headline(error: str) -> str:
-    """What happened, in a line: of a traceback the last one, else the first."""
+    """A one-line summary: the last line of a traceback, otherwise the first line."""
     lines = error.strip().splitlines()
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
 class MultiLogger:
-    """Hands everything to several loggers. One that fails is reported once and does not stop the
-    others.
+    """Forwards to several loggers. A failing one is reported once and does not stop the others.
 
-    `RunDirectoryError` (the JSONL file, hence the source of truth, cannot be written) is raised
-    after all had their turn.
+    `RunDirectoryError` (the JSONL file cannot be written) is raised after all loggers were called.
     """
 
     def __init__(self, loggers: Sequence[Logger]):
         self.loggers: dict[
             str, Logger
-        ] = {}  # by kind of logger: a resumed run may have another set of them
+        ] = {}  # by kind of logger, since a resumed run may use others
         for logger in loggers:
             name = type(logger).__name__
             same = sum(known.partition("#")[0] == name for known in self.loggers)
@@ -235,7 +224,7 @@ class MultiLogger:
                 if name not in self._reported:
                     self._reported.add(name)
                     _warn(
-                        "%s failed (%s: %s); training and the other loggers go on",
+                        "%s failed (%s: %s); training and the other loggers continue",
                         name,
                         type(error).__name__,
                         error,
@@ -245,9 +234,7 @@ class MultiLogger:
 
 
 def make_logger(config: LoggerConfig, directory: str | os.PathLike[str] | None) -> Logger:
-    """The loggers that `config` asks for; `directory`: the run directory, or None for a run that
-    has none.
-    """
+    """Creates the loggers for `config`; `directory` is the run directory, or None."""
     path = config.jsonl or (None if directory is None else Path(directory) / "metrics.jsonl")
     loggers: list[Logger] = [] if path is None else [JsonlLogger(path)]
     if config.console:
@@ -261,9 +248,7 @@ def as_logger(
     value: Logger | LoggerConfig | str | os.PathLike[str] | None,
     directory: str | os.PathLike[str] | None = None,
 ) -> Logger:
-    """A logger from a logger, its config, the path of a JSONL file, or None (the defaults of
-    `LoggerConfig`).
-    """
+    """Creates a logger from a logger, its config, the path of a JSONL file, or None (defaults)."""
     if value is None or isinstance(value, LoggerConfig):
         return make_logger(value or LoggerConfig(), directory)
     if isinstance(value, str | os.PathLike):
@@ -271,12 +256,12 @@ def as_logger(
     if isinstance(value, Logger):
         return value
     raise ConfigError(
-        f"cannot log to {value!r}; give a LoggerConfig, the path of a JSONL file, or a Logger"
+        f"cannot log to {value!r}; pass a LoggerConfig, the path of a JSONL file, or a Logger"
     )
 
 
 def human_count(count: float) -> str:
-    """A count in at most five letters: 950, 12.5k, 1.2M, 3B."""
+    """A count in at most five characters: 950, 12.5k, 1.2M, 3B."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(count) >= size * 0.9995:
             return f"{count / size:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""Pictures of finished or running training runs, drawn from their `metrics.jsonl`."""
+"""Plots of finished or running training runs, from their `metrics.jsonl`."""
 
 import dataclasses
 import os
@@ -16,9 +16,8 @@ from rlkit.training.logs.records import Record, read_records
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette: told apart by colour-blind readers too; its yellow is left out, too pale
-# on white.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colorblind-safe palette, without its yellow, which is too pale on white.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _LABELS = {
     "eval/avg_return": "average return per evaluation episode",
@@ -29,9 +28,7 @@ _MOST_SEED_LINES = 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Curve:
-    """One run: P points, S seeds; `seeds` has S = 0 where only averages were logged. NaN where a
-    value is missing.
-    """
+    """One run: P points, S seeds (S = 0 if only averages were logged). Missing values are NaN."""
 
     name: str
     x: np.ndarray  # [P]
@@ -47,16 +44,15 @@ def learning_curve(
     x: Literal["env_steps", "wall_seconds"] = "env_steps",
     title: str | None = None,
 ) -> Path:
-    """Draws `metric` of each run over its steps or its time, averaged over seeds, as a PNG; returns
-    its path.
+    """Plots `metric` of each run over steps or time, averaged over seeds; returns the PNG's path.
 
-    One run with several seeds also shows each seed as a thin line; several runs (or more than 10
-    seeds) show the standard error of the mean as a band. Raises `ConfigError` where there is
-    nothing to draw or the file cannot be written.
+    A single run also shows each seed as a thin line; several runs (or more than 10 seeds) show the
+    standard error of the mean as a band. Raises `ConfigError` if there is nothing to plot or the
+    file cannot be written.
     """
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
-    require(len(run_dirs) > 0, "no run to draw", "give at least one run directory")
+    require(len(run_dirs) > 0, "no run to plot", "pass at least one run directory")
     require(
         x in ("env_steps", "wall_seconds"),
         f"unknown x axis {x!r}",
@@ -71,27 +67,27 @@ def learning_curve(
 
 def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
     records = read_records(directory / "metrics.jsonl")
-    found = [record for record in records if metric in record.metrics]
-    if not found:
+    matching = [record for record in records if metric in record.metrics]
+    if not matching:
         known = sorted({key for record in records for key in record.metrics})
         require(
             bool(known),
-            f"{directory} has no records with metrics yet",
+            f"{directory} has no metrics yet",
             "wait for its first evaluation, or train longer",
         )
-        cure = did_you_mean(metric, known)
-        raise ConfigError(f"{directory} has no metric {metric!r}; {cure} It has {', '.join(known)}")
-    finite = any(np.isfinite(record.metrics[metric]) for record in found)
+        fix = did_you_mean(metric, known)
+        raise ConfigError(f"{directory} has no metric {metric!r}; {fix} It has {', '.join(known)}")
+    finite = any(np.isfinite(record.metrics[metric]) for record in matching)
     require(
         finite,
         f"{directory} has no finite value of {metric!r}",
-        "look into the run (did it diverge?) or choose another",
+        "check whether the run diverged, or choose another metric",
     )
-    return _curve(found, name, metric, x)
+    return _curve(matching, name, metric, x)
 
 
 def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
-    """Aligns the seeds on the env_steps of their records, the one axis that they share."""
+    """Aligns the seeds by the env_steps of their records, the only axis they share."""
     places = {
         step: place for place, step in enumerate(sorted({record.env_steps for record in records}))
     }
@@ -112,8 +108,8 @@ def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
             averages[place] = value
         else:
             values[seeds[record.seed], place] = value
-    # Where the average was not logged: NaN if any seed is missing, since a mean over fewer seeds
-    # would jump.
+    # If the average was not logged: NaN if any seed is missing, since a mean over fewer seeds would
+    # jump.
     mean = np.where(np.isnan(averages), values.mean(axis=0), averages) if seeds else averages
     seconds = np.array([np.mean(times[place]) for place in range(len(places))])
     axis = np.array(list(places), float) if x == "env_steps" else seconds
@@ -165,9 +161,9 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
 
 
 def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:
-    """Draws one run; returns what its seeds look like, in words."""
-    colour = _COLOURS[index % len(_COLOURS)]
-    dashes = _DASHES[index // len(_COLOURS) % len(_DASHES)]
+    """Plots one run; returns a caption for its seeds."""
+    color = _COLORS[index % len(_COLORS)]
+    dashes = _DASHES[index // len(_COLORS) % len(_DASHES)]
     x, seeds = curve.x / divisor, len(curve.seeds)
     drawn = np.isfinite(curve.mean)
     lone = "o" if drawn.sum() == 1 else None
@@ -175,7 +171,7 @@ def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: i
         x[drawn],
         curve.mean[drawn],
         dashes,
-        color=colour,
+        color=color,
         lw=2,
         label=curve.name,
         marker=lone,
@@ -186,11 +182,11 @@ def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: i
     if runs == 1 and seeds <= _MOST_SEED_LINES:
         for values in curve.seeds:
             shown = np.isfinite(values)
-            axes.plot(x[shown], values[shown], color=colour, lw=0.8, alpha=0.4, zorder=2)
+            axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
         return f"mean of {seeds} seeds; thin: each seed"
     error = curve.seeds.std(axis=0, ddof=1) / np.sqrt(seeds)
     axes.fill_between(
-        x, curve.mean - error, curve.mean + error, color=colour, alpha=0.2, lw=0, zorder=2
+        x, curve.mean - error, curve.mean + error, color=color, alpha=0.2, lw=0, zorder=2
     )
     return f"mean of {seeds} seeds; band: ± standard error"
 
@@ -210,7 +206,7 @@ def _decorate(axes: "Axes", x: str, x_label: str, y_label: str) -> None:
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
     left, right = axes.dataLim.intervalx
-    if left == right:  # a lone point, which would else get an axis of tiny fractions
+    if left == right:  # a single point would otherwise get an axis with tiny fractions
         axes.set_xlim(left - 1, right + 1)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -225,7 +221,7 @@ def _x_scale(curves: list[_Curve], x: str) -> tuple[float, str]:
 
 
 def _names(directories: list[Path]) -> list[str]:
-    """The shortest path ends that tell the runs apart."""
+    """The shortest path suffixes that distinguish the runs."""
     parts = [directory.resolve().parts for directory in directories]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]

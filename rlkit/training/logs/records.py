@@ -1,6 +1,6 @@
 """Records: the rows of a run's log, in memory and in a JSONL file.
 
-A JSONL file holds one `Record` a row, UTF-8, each row ended by a newline:
+A JSONL file holds one `Record` per row, in UTF-8, each ended by a newline:
 
     {"kind": "eval", "env_steps": 4096, "updates": 12, "wall_seconds": 1.5, "seed": null, "metrics":
     {"eval/avg_return": 21.0}}
@@ -30,21 +30,19 @@ Kind = Literal["train", "eval", "text", "event", "error"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
-    """One row of a run's log; the module's docstring gives units."""
+    """One row of a run's log; see the module's docstring for units."""
 
     kind: Kind
     env_steps: int
     updates: int
     wall_seconds: float
     seed: int | None = None
-    """None: all seeds together."""
+    """None: averaged over all seeds"""
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     text: str | None = None
 
     def to_json(self) -> str:
-        """One line of strict JSON without its newline. Metrics may be any scalar that `float`
-        takes.
-        """
+        """One line of strict JSON, without newline. Metrics may be anything that `float` takes."""
         row: dict[str, Any] = {
             "kind": self.kind,
             "env_steps": int(self.env_steps),
@@ -59,7 +57,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> "Record":
-        """Reads what `to_json` wrote; raises `ConfigError` for anything else."""
+        """Parses the output of `to_json`; raises `ConfigError` for anything else."""
         try:
             row = json.loads(line)
             known = {
@@ -77,26 +75,21 @@ class Record:
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Record]:
-    """All records of a JSONL file. Raises `ConfigError` for a missing file and for rows that are no
-    records.
-    """
+    """All records of a JSONL file. Raises `ConfigError` for a missing file or invalid rows."""
     try:
         rows = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        cure = (
-            "give the metrics.jsonl of a run directory (`rlkit train` with a run directory writes"
-            " one)"
-        )
+        fix = "pass the metrics.jsonl of a run directory (as written by `rlkit train`)"
         raise ConfigError(
-            f"cannot read records from {path}: {error.strerror or error}; {cure}"
+            f"cannot read records from {path}: {error.strerror or error}; {fix}"
         ) from None
     records = []
     for number, row in enumerate(
         rows[:-1], start=1
-    ):  # after the last newline: nothing, or a half-written row
+    ):  # after the last newline: nothing, or an incomplete row
         try:
             records.append(Record.from_json(row.decode()))
-        except ValueError as error:  # ConfigError is one, UnicodeDecodeError too
+        except ValueError as error:  # a ConfigError or UnicodeDecodeError
             raise ConfigError(f"{path}, line {number}: {error}") from None
     return records
 

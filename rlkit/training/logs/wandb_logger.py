@@ -1,4 +1,4 @@
-"""Copies of a run's records at Weights & Biases, which may fail without touching the training."""
+"""Copies records to Weights & Biases; failures there never affect the training."""
 
 import collections
 import json
@@ -14,27 +14,26 @@ from typing import Any
 from rlkit.training.config import LoggerConfig
 from rlkit.training.logs.records import Record
 
-Position = tuple[int, int]  # env_steps, rows of that kind and seed at these env_steps
+Position = tuple[int, int]  # env_steps, number of rows of that kind and seed at these env_steps
 
-# Not `warnings.warn`: under `-W error` a lost copy of the records would end the training.
+# Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
 _SECRET = re.compile(r"token|secret|password|api_?key", re.IGNORECASE)
-_LONGEST_BACKLOG = 2000  # rows kept for W&B while it fails
-# W&B's own process collects rows (0.31: for 15 s) before it writes or uploads them, and loses those
+_LONGEST_BACKLOG = 2000  # rows buffered while W&B fails
+# W&B's own process buffers rows (0.31: for 15 s) before writing or uploading them, and loses them
 # if the run is killed.
 _SETTLED_AFTER = 60.0  # seconds
 
 
 class WandbLogger:
-    """Copies records to Weights & Biases; whatever fails there costs one warning and never the
-    training.
+    """Copies records to Weights & Biases; failures cause one warning and never stop the training.
 
-    The run opens at the first `log`, so that `restore` can bring its id. No row is lost by a
-    resume: rows that W&B refused, or took less than a minute ago, are part of the state and are
-    sent again. Rows older than that are not repeated: `<directory>/wandb_run.json` says how far
-    they reach. So after a closed run none appears twice, after a killed one those of its last
-    minute may (with `directory` None, also those that the cut run logged after its checkpoint).
-    Metrics of one seed appear as `<metric>/seed_<n>`; `failures` counts exceptions.
+    The run is opened at the first `log`, so that `restore` can provide its id. Resuming loses no
+    rows: those that W&B rejected, or accepted less than a minute ago, are part of the state and are
+    sent again. Older rows are not repeated: `<directory>/wandb_run.json` stores how far they reach.
+    After a closed run no row appears twice; after a killed one, rows of the last minute may (with
+    `directory` None, also those logged after the last checkpoint). Metrics of single seeds are
+    named `<metric>/seed_<n>`; `failures` counts exceptions.
     """
 
     def __init__(self, config: LoggerConfig, directory: str | os.PathLike[str] | None):
@@ -45,10 +44,10 @@ class WandbLogger:
         self._hparams: dict[str, Any] = {}
         self._run: Any = None
         self._gave_up = False
-        self._seen: dict[str, Position] = {}  # by this run, in its own order
+        self._seen: dict[str, Position] = {}  # rows of this run, in order
         self._settled: dict[
             str, Position
-        ] = {}  # safe at W&B, from this run and the one it continues
+        ] = {}  # rows that are safe at W&B, from this run and the one it continues
         self._backlog: collections.deque[tuple[str, Position, Record]] = collections.deque(
             maxlen=_LONGEST_BACKLOG
         )
@@ -107,7 +106,7 @@ class WandbLogger:
             try:
                 self._run = self._open()
             except Exception:
-                self._gave_up = True  # each further try could wait for the network again
+                self._gave_up = True  # each further attempt could block on the network again
                 raise
         while self._backlog:
             stream, position, record = self._backlog[0]
@@ -149,7 +148,7 @@ class WandbLogger:
             save_code=False,
             settings=wandb.Settings(
                 console="off"
-            ),  # it would replace stdout, under the progress bar
+            ),  # would replace stdout and disturb the progress bar
         )
         run.define_metric("env_steps")
         for names in ("train/*", "eval/*"):
@@ -159,33 +158,31 @@ class WandbLogger:
     def _attempt(self, action: Callable[[], Any]) -> None:
         try:
             action()
-        except Exception as error:  # whatever it is, the records are safe in the JSONL file
+        except Exception as error:  # whatever happens, the records are safe in the JSONL file
             self.failures += 1
             if self.failures == 1:
-                cure = (
+                fix = (
                     "run `wandb login`, or use --wandb offline"
                     if self._run is None
-                    else "the JSONL file has all rows"
+                    else "the JSONL file contains all rows"
                 )
                 _warn(
-                    "Weights & Biases failed (%s: %s); training and local files go on; %s",
+                    "Weights & Biases failed (%s: %s); training and local files continue; %s",
                     type(error).__name__,
                     error,
-                    cure,
+                    fix,
                 )
 
     def _read_settled(self) -> dict[str, Any]:
         path = self._directory and self._directory / "wandb_run.json"
         if path is None or not path.exists():
             return {}
-        found = json.loads(path.read_text())
-        return {"id": found["id"], "settled": _positions(found["settled"])}
+        stored = json.loads(path.read_text())
+        return {"id": stored["id"], "settled": _positions(stored["settled"])}
 
 
 def redact(value: Any) -> Any:
-    """Plain data with the values of keys that name a token, secret, password or API key
-    replaced.
-    """
+    """Plain data with the values of tokens, secrets, passwords and API keys masked."""
     if isinstance(value, dict):
         return {
             key: "<redacted>" if _SECRET.search(str(key)) else redact(item)
@@ -194,8 +191,8 @@ def redact(value: Any) -> Any:
     return [redact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _positions(found: dict[str, Any]) -> dict[str, Position]:
-    return {stream: (position[0], position[1]) for stream, position in found.items()}
+def _positions(stored: dict[str, Any]) -> dict[str, Position]:
+    return {stream: (position[0], position[1]) for stream, position in stored.items()}
 
 
 def _wandb_row(record: Record) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`check_env` finds each planted mistake, and nothing in sound environments."""
+"""`check_env` finds each planted mistake in a JAX environment, and none in correct ones."""
 
 import dataclasses
 import re
@@ -21,7 +21,7 @@ NO = np.False_
 
 @dataclasses.dataclass(frozen=True)
 class Sound:
-    """A walk with a random start; every mistake below is one change to it."""
+    """A walk with a random start; every mistake below changes one thing."""
 
     observation_space = spaces.Box(-10.0, 10.0, (1,))
     action_space = spaces.Discrete(2)
@@ -194,7 +194,7 @@ class ResetsItself(Sound):
 
 
 class ResetsItselfUncounted:
-    """No step counter; always starts from zero."""
+    """Has no step counter and always starts at zero."""
 
     observation_space = spaces.Box(-10.0, 10.0, (1,))
     action_space = spaces.Discrete(2)
@@ -277,7 +277,7 @@ class WritesToItself(Sound):
 
 
 class NoVmap(Sound):
-    """Compiles alone, not in a batch: the callback does not say how to batch it."""
+    """Compiles alone but not in a batch, because the callback has no batching rule."""
 
     def step(self, key, state, action):
         state, obs, reward, *rest = super().step(key, state, action)
@@ -288,7 +288,7 @@ class NoVmap(Sound):
 ERRORS = [
     (
         PythonIf,
-        r"PythonIf.step cannot be compiled: test_checking.py:\d+ `if action > 0:` uses the value",
+        r"PythonIf.step cannot be compiled: test_check_env.py:\d+ `if action > 0:` needs the value",
         "jnp.where or jax.lax.cond",
     ),
     (
@@ -296,24 +296,24 @@ ERRORS = [
         r"NumpyCall.step cannot be compiled: .*np.asarray.*TracerArrayConversionError",
         "jnp instead of numpy",
     ),
-    (Raises, r"Raises.step raises \w+ at test_check_env.py:\d+ .*left", "correct that line"),
+    (Raises, r"Raises.step raises \w+ at test_check_env.py:\d+ .*left", "fix that line"),
     (Swapped, r"Swapped.reset returned \(obs, state\)", r"return \(state, obs\)"),
     (SwappedStep, r"SwappedStep.step returned \(obs, state", "return .state, obs, reward"),
     (
         Four,
         "Four.step returned 4 values instead of six",
-        "old Gym order .* time limits in truncated",
+        "old Gym order .* time limits reported as truncated",
     ),
-    (Five, "Five.step returned 5 values instead of six", "order of Gymnasium"),
-    (VectorReward, r"step reward has shape \(1,\)", "return one scalar"),
-    (FloatFlag, "step terminated is float32, not bool", "flags as booleans"),
+    (Five, "Five.step returned 5 values instead of six", "Gymnasium order"),
+    (VectorReward, r"step reward has shape \(1,\)", "return a scalar"),
+    (FloatFlag, "step terminated is float32, not bool", "boolean flags"),
     (NoInfo, "step info is a NoneType", "return a dict of arrays"),
     (NanReward, r"NanReward.step reward is (nan|-inf) at step \d+", "division by zero"),
     (NanAtTheBound, r"NanAtTheBound.step reward is -inf at step \d+", "an action on its bound"),
-    (WrongShape, r"observation has shape \(1,\), its space says \(3,\)", "make both agree"),
+    (WrongShape, r"observation has shape \(1,\), but its space has \(3,\)", "make them agree"),
     (
         WrongType,
-        "observation is float32, its space says int32: fractions would be cut off",
+        "observation is float32, but its space has int32: fractions would be cut off",
         "jnp.int32",
     ),
     (WrongStructure, "reset observation is structured", "dict for Dict"),
@@ -321,16 +321,16 @@ ERRORS = [
     (NanObservation, "observation is NaN or infinite", "look for the division"),
     (NoSpace, "NoSpace.observation_space is None", "set it to a gymnasium space"),
     (BadActions, "is a Box of int32", "use MultiDiscrete"),
-    (StateGrows, r"turns state\['x'\] from float32\[\] into float32\[1\]", "keep shape and dtype"),
+    (StateGrows, r"changes state\['x'\] from float32\[\] to float32\[1\]", "keep shape and dtype"),
     (
         StateChangesType,
-        r"turns state\['time'\] from int32\[\] into float32\[\]",
+        r"changes state\['time'\] from int32\[\] to float32\[\]",
         "keep shape and dtype",
     ),
-    (StateLosesField, "turns the state's structure", "same fields as reset"),
+    (StateLosesField, "changes the state's structure", "same fields as reset"),
     (ResetsItself, "seems to reset by itself", "auto_reset=True"),
     (ResetsItselfUncounted, "seems to reset by itself", "auto_reset=True"),
-    (ClaimsToReset, "says auto_reset=True, but its step counter runs on", "remove auto_reset"),
+    (ClaimsToReset, "sets auto_reset=True, but its step counter continues", "remove auto_reset"),
     (
         ResetsAndHidesIt,
         "auto_reset=True but info has no 'final_observation'",
@@ -341,18 +341,22 @@ ERRORS = [
         "max_episode_steps is 6, but step 6 .* neither terminated nor truncated",
         "TimeLimit",
     ),
-    (LimitIsDeath, "step 6 says terminated alone", "truncated = time >= max_episode_steps"),
+    (LimitIsDeath, "step 6 sets terminated alone", "truncated = time >= max_episode_steps"),
     (
         NumpyRandom,
-        "step gives two results for one key, state and action",
+        "step gives two different results for the same key, state and action",
         "draw all randomness from the key",
     ),
-    (NumpyRandomReset, "reset gives two results for one key", "draw all randomness from the key"),
-    (NoVmap, r"NoVmap.step under vmap raises \w+ at test_check_env.py", "correct that line"),
+    (
+        NumpyRandomReset,
+        "reset gives two different results for the same key",
+        "draw all randomness from the key",
+    ),
+    (NoVmap, r"NoVmap.step under vmap raises \w+ at test_check_env.py", "fix that line"),
     (
         WritesToItself,
-        r"writes to itself in reset or step \(calls\)",
-        "keep what changes in the state",
+        r"sets its own attributes in reset or step \(calls\)",
+        "keep everything that changes in the state",
     ),
 ]
 WARNINGS = [
@@ -365,7 +369,7 @@ WARNINGS = [
     (
         OtherLimit,
         "max_episode_steps is 20, but an episode was truncated after 6 steps",
-        "make both agree",
+        "make them agree",
     ),
     (
         UndeclaredLimit,
@@ -373,35 +377,33 @@ WARNINGS = [
         "declare max_episode_steps = 6",
     ),
     (Endless, "ended no episode in 40 random steps", "wrap it in TimeLimit"),
-    (IgnoresKey, "same observation for 8 different keys", "draw the start from the key"),
+    (IgnoresKey, "same observation for 8 different keys", "draw the initial state from the key"),
 ]
 
 
-@pytest.mark.parametrize(("env", "what", "cure"), ERRORS, ids=lambda x: getattr(x, "__name__", ""))
-def test_each_mistake_is_found_with_its_cure(env, what, cure):
+@pytest.mark.parametrize(("env", "what", "fix"), ERRORS, ids=lambda x: getattr(x, "__name__", ""))
+def test_each_mistake_is_reported_with_its_fix(env, what, fix):
     report = check_env(env(), num_steps=40, raise_on_error=False)
     assert not report.ok
-    assert any(re.search(what, x.what) and re.search(cure, x.cure) for x in report.errors), str(
+    assert any(re.search(what, x.what) and re.search(fix, x.fix) for x in report.errors), str(
         report
     )
     assert len(report.errors) <= 2, str(report)
 
 
-@pytest.mark.parametrize(
-    ("env", "what", "cure"), WARNINGS, ids=lambda x: getattr(x, "__name__", "")
-)
-def test_what_may_be_meant_is_a_warning(env, what, cure):
+@pytest.mark.parametrize(("env", "what", "fix"), WARNINGS, ids=lambda x: getattr(x, "__name__", ""))
+def test_likely_mistakes_are_warnings(env, what, fix):
     report = check_env(env(), num_steps=40)
     assert report.ok and len(report.warnings) == 1, str(report)
-    assert re.search(what, report.warnings[0].what) and re.search(cure, report.warnings[0].cure), (
-        str(report)
+    assert re.search(what, report.warnings[0].what) and re.search(fix, report.warnings[0].fix), str(
+        report
     )
 
 
 def test_sound_environments_pass():
     report = check_env(Sound(), num_steps=40)
     assert report.ok and not report.findings
-    assert str(report) == "Sound: no mistakes found"
+    assert str(report) == "Sound: no problems found"
     assert check_env(vectorize(TimeLimit(Sound(), 4), 3), num_steps=40).ok
 
 
@@ -421,10 +423,10 @@ def test_what_ships_passes(env_id):
 
 def test_errors_raise_the_whole_report():
     with pytest.raises(
-        EnvContractError, match=r"Four: 1 error\(s\), 0 warning\(s\)\n  error   .*\n +cure: "
+        EnvContractError, match=r"Four: 1 error\(s\), 0 warning\(s\)\n  error   .*\n +fix: "
     ):
         check_env(Four())
-    with pytest.raises(EnvContractError, match="Sound is a class; pass an object"):
+    with pytest.raises(EnvContractError, match="Sound is a class; pass an instance"):
         check_env(Sound)
     with pytest.raises(ConfigError, match="num_steps must be positive"):
         check_env(Sound(), num_steps=0)
@@ -433,14 +435,14 @@ def test_errors_raise_the_whole_report():
 
 @struct.dataclass
 class BatchState:
-    """Of `Batch`."""
+    """The state of `Batch`."""
 
     inner: object
     extra: jax.Array
 
 
 class Batch:
-    """An adapter of a third party around ours, with a switchable mistake."""
+    """A third-party adapter around one of rlkit's, with a switchable mistake."""
 
     num_envs, is_jittable, spec = 3, True, None
     max_episode_steps = 8
@@ -480,7 +482,7 @@ def test_adapters_of_third_parties_are_checked():
         ("nan", "reward is (nan|inf)"),
         ("shape", r"step reward is float32\[\], not float32\[3\]"),
         ("limit", "max_episode_steps is 8, but"),
-        ("state", "turns the state from"),
+        ("state", "changes the state from"),
     ):
         with pytest.raises(EnvContractError, match=what):
             check_env(Batch(mistake), num_steps=20)

@@ -1,6 +1,4 @@
-"""`check_env` on environments of the host: each mistake gives its finding and no other, sound ones
-give none.
-"""
+"""`check_env` finds each planted mistake in a Gymnasium environment, and none in correct ones."""
 
 import random
 import re
@@ -15,7 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from rlkit.envs import GymnasiumAdapter, check_env, make_env
-from rlkit.envs.checking.gymnasium_passive import gymnasium_findings
+from rlkit.envs.checking.gymnasium_checker import gymnasium_findings
 from rlkit.envs.host.base import HostState, check_state
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 
@@ -25,7 +23,7 @@ CLOCK = count()
 
 
 class Sound(gymnasium.Env):
-    """A noisy walk that ends outside [-3, 3]; every mistake below is one change to it."""
+    """A noisy walk that ends outside [-3, 3]; every mistake below changes one thing."""
 
     observation_space = spaces.Box(-10.0, 10.0, (2,))
     action_space = spaces.Discrete(2)
@@ -46,9 +44,7 @@ class Sound(gymnasium.Env):
 
 
 def changed(index, change):
-    """`Sound` with one of the five values of `step` changed by a function of (value,
-    environment).
-    """
+    """`Sound` with one of `step`'s five values changed by a function of (value, environment)."""
 
     class Changed(Sound):
         def step(self, action):
@@ -81,7 +77,7 @@ class OldReset(Sound):
 
 
 class TwoSpaces(Sound):
-    """A pair as observation, which is not (observation, info)."""
+    """Observes a pair that is not (observation, info)."""
 
     observation_space = spaces.Tuple((Sound.observation_space, spaces.Discrete(2)))
 
@@ -114,7 +110,7 @@ class NoOptions(Sound):
 
 
 class ShapeOfLateReset(Sound):
-    """Right at first, as Gymnasium's checker sees it."""
+    """Correct at first, when Gymnasium's checker runs."""
 
     resets = 0
 
@@ -236,7 +232,7 @@ class ForgetsSuper(Deterministic):
 
 
 class Limited(Sound):
-    """Ends by its time limit alone."""
+    """Ends only by its time limit."""
 
     max_episode_steps = 8
 
@@ -246,7 +242,7 @@ class Limited(Sound):
 
 
 class BothAtTheLimit(Limited):
-    """The task may be over in the very step that the time limit allows as the last."""
+    """The task may end exactly in the last step that the time limit allows."""
 
     def step(self, action):
         obs, reward, _, truncated, info = super().step(action)
@@ -254,7 +250,7 @@ class BothAtTheLimit(Limited):
 
 
 class TwoStarts(Limited):
-    """Other seeds often give the same episode, and that is right."""
+    """Different seeds often give the same episode, correctly."""
 
     max_episode_steps = 150
 
@@ -396,19 +392,19 @@ NOT_A_SPACE = type("NotASpace", (Sound,), {"observation_space": (2,)})
 ERRORS = {
     "old reset": (
         OldReset,
-        r"reset returned the observation alone, not \(observation, info\)",
+        r"reset returned only the observation, not \(observation, info\)",
         "return obs, {}",
     ),
     "old reset of a pair": (
         TwoSpaces,
-        r"reset returned the observation alone, not \(observation, info\)",
+        r"reset returned only the observation, not \(observation, info\)",
         "return obs, {}",
     ),
     "reset info": (NoInfo, "reset returned info of type NoneType, not a dict", "return obs, {}"),
     "old step": (
         OldStep,
         r"step returned 4 values instead of five: \(observation, reward, done, info\)",
-        "terminated where",
+        "terminated when",
     ),
     "no seed": (NoSeed, "reset takes no seed", r"reset\(self, \*, seed=None, options=None\)"),
     "no options": (
@@ -418,13 +414,13 @@ ERRORS = {
     ),
     "raises": (
         Raises,
-        r"step raises RuntimeError at test_gymnasium_env.py:\d+ `raise .*: stuck \(with the action",
-        "correct",
+        r"step raises RuntimeError at test_gymnasium_env.py:\d+ `raise .*: stuck \(with action",
+        "fix it",
     ),
     "raises at a bound": (
         RaisesAtTheBound,
-        r"step raises AssertionError .*too much \(with the action \[1.0\]",
-        "correct",
+        r"step raises AssertionError .*too much \(with action \[1.0\]",
+        "fix it",
     ),
     "no reward": (
         changed(1, lambda _, env: None),
@@ -434,7 +430,7 @@ ERRORS = {
     "array reward": (
         changed(1, lambda r, _: np.array([r])),
         r"reward is of type ndarray and shape \(1,\)",
-        "one number",
+        "a single number",
     ),
     "NaN reward": (
         changed(1, lambda r, e: r if e.steps < 3 else np.nan),
@@ -463,13 +459,13 @@ ERRORS = {
     ),
     "late shape": (
         ShapeOfLateReset,
-        r"observation has shape \(1,\), its space says \(2,\) \(reset\(\)\)",
+        r"observation has shape \(1,\), but its space has \(2,\) \(reset\(\)\)",
         "after every reset",
     ),
     "shape": (
         changed(0, lambda obs, _: obs[:, None]),
-        r"observation has shape \(2, 1\), its space says \(2,\)",
-        "make both",
+        r"observation has shape \(2, 1\), but its space has \(2,\)",
+        "make them",
     ),
     "NaN observation": (
         looking(lambda o, e: o * np.float32(np.nan if e.steps == 3 else 1)),
@@ -485,7 +481,7 @@ ERRORS = {
     ),
     "fractions": (
         looking(lambda o, e: o + 0.5, INTEGERS),
-        "is float32, its space says int64: fractions",
+        "is float32, but its space has int64: fractions",
         "as float32",
     ),
     "Discrete": (
@@ -500,13 +496,13 @@ ERRORS = {
     ),
     "huge integers": (
         looking(lambda o, e: np.int64(2**40 + e.steps), spaces.Discrete(2**50)),
-        r"holds 1099511627\d+, which does not fit into the int32",
+        r"contains 1099511627\d+, which does not fit into the int32",
         "float32",
     ),
     "keys": (
         looking(lambda o, e: {"a": o, "c": 0}, PAIR),
-        r"lacks the keys \['b'\], and has \['c'\]",
-        "same keys",
+        r"lacks the keys \['b'\] and has the unknown keys \['c'\]",
+        "keys of the space",
     ),
     "part": (
         looking(lambda o, e: {"a": o, "b": 2}, PAIR),
@@ -515,18 +511,18 @@ ERRORS = {
     ),
     "no dict": (
         looking(lambda o, e: o, PAIR),
-        "observation is of type ndarray, its space is a Dict",
+        "observation is of type ndarray, but its space is a Dict",
         "return a dict",
     ),
     "list for tuple": (
         looking(lambda o, e: [o, 0], TUPLE),
-        "is of type list, its space is a Tuple of 2",
+        "is of type list, but its space is a Tuple of 2",
         "return a tuple",
     ),
     "short tuple": (
         looking(lambda o, e: (o,), TUPLE),
-        "is 1 values, its space is a Tuple of 2",
-        "one value for each",
+        "is 1 values, but its space is a Tuple of 2",
+        "one value per part",
     ),
     "no space": (
         NOT_A_SPACE,
@@ -552,7 +548,7 @@ ERRORS = {
     "global random": (GlobalRandomStart, "draws from the global generators", "self.np_random"),
     "ignores seed": (
         OwnGeneratorIgnoresSeed,
-        "reset with the same seed gives another observation",
+        "reset returns different observations for the same seed",
         "self.np_random",
     ),
     "reseeds itself": (
@@ -567,7 +563,7 @@ ERRORS = {
     ),
     "limit is death": (
         LimitIsDeath,
-        "limit of 8 steps, but step 8 says terminated alone",
+        "limit of 8 steps, but step 8 sets terminated alone",
         "truncated = steps >= 8",
     ),
     "arguments": (NeedsSize, r"NeedsSize\(\) raises TypeError: .*'size'", r"NeedsSize\(...\)"),
@@ -586,7 +582,7 @@ WARNINGS = {
     "reward range": (
         type("Ranged", (Sound,), {"reward_range": (0, 1)}),
         r"rewards from 0\.\d+ to [345]\.?\d*, but its reward_range is 0 to 1",
-        "Gymnasium has none",
+        "no longer has it",
     ),
     "bool reward": (changed(1, lambda r, _: r > 1), "reward is a bool", r"float\(reward\)"),
     "integer flag": (
@@ -601,12 +597,12 @@ WARNINGS = {
     ),
     "float64": (
         looking(lambda o, e: o.astype(float)),
-        "observation is float64, its space says float32",
+        "observation is float64, but its space has float32",
         "np.float32",
     ),
     "whole floats": (
         looking(lambda o, e: np.round(o), INTEGERS),
-        "is float32, its space says int64 ",
+        "is float32, but its space has int64 ",
         "np.int64",
     ),
     "list": (looking(lambda o, e: o.tolist()), "observation is a list, not an array", "np.asarray"),
@@ -617,19 +613,19 @@ WARNINGS = {
     ),
     "same array": (
         SameArray,
-        "step overwrites the observation that the call before it returned",
+        "step overwrites the observation that the previous call returned",
         r"obs.copy\(\)",
     ),
-    "action in place": (WritesIntoTheAction, "step changes the array of the action", "np.clip"),
+    "action in place": (WritesIntoTheAction, "step changes the action array in place", "np.clip"),
     "seeds globally": (SeedsTheGlobalGenerator, "seeds the global generators", "self.np_random"),
     "own generator": (
         OwnGeneratorInStep,
-        "another episode for the same seed and actions, though it starts alike",
+        "different episodes for the same seed and actions, though they start the same",
         "self.np_r",
     ),
     "new generator": (
         NewGeneratorInEachReset,
-        r"reset\(\) gives another observation each time it follows",
+        r"reset\(\) returns a different observation each time it follows",
         "seed is not None",
     ),
     "undeclared limit": (
@@ -639,7 +635,7 @@ WARNINGS = {
     ),
     "undeclared death": (
         UndeclaredDeath,
-        r"all \d+ episodes ended, terminated, after exactly 8 steps",
+        r"all \d+ episodes terminated after exactly 8 steps",
         "truncated instead",
     ),
     "endless": (
@@ -650,19 +646,19 @@ WARNINGS = {
     "limit too long": (
         LimitTooLong,
         "limit of 20 steps, but an episode was truncated after 8",
-        "make both agree",
+        "make them agree",
     ),
     "both flags": (
         BothFlags,
         "terminated and truncated together at the end of every",
-        "truncated where a time limit",
+        "truncated when a time limit",
     ),
     "unbounded actions": (
         acting(spaces.Box(-np.inf, np.inf, (1,))),
         "action_space is not bounded",
-        "declare bounds",
+        "declare the bounds",
     ),
-    "cannot be sent": (unpicklable(), "class cannot be pickled .*lock", "module of its own"),
+    "cannot be sent": (unpicklable(), "class cannot be pickled .*lock", "its own module"),
     "close": (CloseRaises, r"close\(\) raises OSError .*socket is gone", "nothing left to free"),
     "close twice": (
         CloseRaisesTwice,
@@ -671,7 +667,7 @@ WARNINGS = {
     ),
     "channels first": (
         PicturesOfChannels,
-        r"shape \(3, 8, 8\): its channels seem to come first",
+        r"shape \(3, 8, 8\), which looks channels-first",
         "np.moveaxis",
     ),
     "no super": (
@@ -685,7 +681,7 @@ WARNINGS = {
 INFOS = {
     "actions": (
         acting(spaces.Box(-2.0, 2.0, (1,))),
-        "action_space goes from -2 to 2",
+        "action_space ranges from -2 to 2",
         "rescale_actions=True",
     ),
     "uneven actions": (
@@ -700,20 +696,20 @@ INFOS = {
     ),
     "float64 space": (
         looking(lambda o, e: o.astype(float), WIDE),
-        "observes float64; rlkit casts",
-        "nothing to do",
+        "returns float64 observations; rlkit casts",
+        "no change needed",
     ),
-    "slow": (Slow, r"takes [2-9]\.\d ms a step", 'vectorization="async"'),
+    "slow": (Slow, r"takes [2-9]\.\d ms per step", 'vectorization="async"'),
     "no chance": (
         Deterministic,
-        "the same episode for the same actions whatever the seed",
+        "the same episode for the same actions, whatever the seed",
         "self.np_random",
     ),
-    "clock": (ClockInInfo, "another info for the same seed and actions", "leave them out"),
+    "clock": (ClockInInfo, "different info for the same seed and actions", "leave them out"),
     "warns": (
         Warns,
-        "gives a UserWarning: the simulator is 2.1 versions old",
-        "see what it asks for",
+        "raised a UserWarning: the simulator is 2.1 versions old",
+        "follow its advice",
     ),
 }
 ALL = [
@@ -727,15 +723,15 @@ ALL = [
     ("severity", "name", "planted"), ALL, ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_each_mistake_gives_its_finding_and_no_other(severity, name, planted):
-    kind, what, cure = planted
+    kind, what, fix = planted
     report = check_env(kind, raise_on_error=False)
     found = [finding for finding in report.findings if re.search(what, finding.what)]
-    assert found and found[0].severity == severity and re.search(cure, found[0].cure), str(report)
+    assert found and found[0].severity == severity and re.search(fix, found[0].fix), str(report)
     assert report.findings == (found[0],), str(report)
     assert report.ok == (severity != "error")
 
 
-def test_a_default_seed_is_told_by_both_checkers():
+def test_a_default_seed_is_reported_by_both_checkers():
     report = check_env(DefaultSeed, raise_on_error=False)
     assert [finding.severity for finding in report.findings] == ["error"], str(report)
     assert "without a seed starts the same episode" in report.errors[0].what
@@ -754,7 +750,7 @@ def test_a_sound_environment_has_no_findings():
         report = check_env(env)
         assert report.findings == (), str(report)
     assert all(check_env(TwoStarts, seed=seed).findings == () for seed in range(4))
-    assert str(check_env(Sound)).startswith("Sound: no mistakes found\n  steps 200, episodes ")
+    assert str(check_env(Sound)).startswith("Sound: no problems found\n  steps 200, episodes ")
     assert check_env(NeedsSize, env_arguments={"size": 3}).findings == ()
     assert check_env(Sound, num_steps=7).measured["steps"] == 7
 
@@ -805,24 +801,24 @@ def test_unknown_messages_of_gymnasium_are_passed_on(monkeypatch):
 def test_pictures_are_looked_at_where_they_are_drawn():
     report = check_env(NoPictures, raise_on_error=False)
     assert [finding.what for finding in report.errors] == [
-        "NoPictures.render() does not return a picture"
+        "NoPictures.render() does not return an image"
     ], str(report)
 
 
 def test_errors_raise_the_report_with_reasons():
     with pytest.raises(
         EnvContractError,
-        match=r"OldStep: 1 error\(s\), 0 warning\(s\)\n  error   .*\n +why: .*\n +cure: ",
+        match=r"OldStep: 1 error\(s\), 0 warning\(s\)\n  error   .*\n +why: .*\n +fix: ",
     ):
         check_env(OldStep())
-    with pytest.raises(ConfigError, match="env_arguments are for an id or a class"):
+    with pytest.raises(ConfigError, match="env_arguments need an id or a class"):
         check_env(Sound(), env_arguments={"size": 1})
     with pytest.raises(UnknownNameError, match="did you mean 'gymnasium/CartPole-v1'"):
         check_env("gymnasium/CartPol-v1")
     old_gym = type("Env", (), {"__module__": "gym.core"})
     report = check_env(type("Maze", (old_gym,), {})(), raise_on_error=False)
     assert [finding.what for finding in report.findings] == [
-        "Maze is an environment of the package gym"
+        "Maze is an environment of the old gym package"
     ]
 
 
@@ -842,9 +838,9 @@ SHIPPED = {  # id: what its warnings and infos say
     ],  # truly endless for a bad policy, and without chance
     "CliffWalkingSlippery-v1": ["declares no time limit"],
     "LunarLander-v3": [],
-    "BipedalWalker-v3": ["though it starts alike"],  # true: Box2D's world outlives resets
-    "Hopper-v5": ["observes float64"],
-    "InvertedPendulum-v5": ["from -3 to 3", "observes float64"],
+    "BipedalWalker-v3": ["though they start the same"],  # true: Box2D's world outlives resets
+    "Hopper-v5": ["returns float64"],
+    "InvertedPendulum-v5": ["from -3 to 3", "returns float64"],
 }
 
 
@@ -859,7 +855,7 @@ def test_what_gymnasium_ships_has_no_errors_and_no_false_alarms(env_id, tmp_path
 
 
 class Batch:
-    """A host adapter of a third party around ours, with a switchable mistake."""
+    """A third-party host adapter around one of rlkit's, with a switchable mistake."""
 
     is_jittable, spec = False, None
 
@@ -922,20 +918,20 @@ BATCH = {
     "shape": r"step reward is float32\[1\], not float32\[2\]",
     "dtype": r"step obs is float64\[2, 2\], not float32\[2, 2\]",
     "nan": "step reward is .*nan",
-    "final": r"obs equal to next_obs at all \d+ ends",
-    "lost": r"obs equal to next_obs at all \d+ ends",
-    "apart": "two different obs and next_obs within an episode",
+    "final": r"obs equal to next_obs at all \d+ episode ends",
+    "lost": r"obs equal to next_obs at all \d+ episode ends",
+    "apart": "returns different obs and next_obs within an episode",
     "info": r"info\['x'\] has shape \(\), not \[2, ...\]",
     "buffer": "step overwrites the obs",
-    "other": "reset with the same key gives other episodes",
-    "copies": "all 2 environments of the batch play the same episode",
+    "other": "reset with the same key starts different episodes",
+    "copies": "all 2 environments of the batch run the same episode",
     "stale": "accepts a state from before the last reset",
     "close": r"close\(\) raises OSError",
 }
 
 
 @pytest.mark.parametrize("mistake", BATCH)
-def test_each_mistake_of_a_batch_is_found(mistake):
+def test_each_mistake_of_a_batch_is_reported(mistake):
     report = check_env(Batch(mistake), num_steps=60, raise_on_error=False)
     assert len(report.findings) == 1 and re.search(BATCH[mistake], report.findings[0].what), str(
         report
@@ -949,12 +945,12 @@ def test_sound_batches_have_no_findings():
     assert check_env(make_env("envpool/CartPole-v1", 2)).findings == ()
 
 
-def test_a_batch_of_a_broken_environment_tells_of_that_one():
+def test_a_broken_environment_in_a_batch_is_reported():
     report = check_env(GymnasiumAdapter(OldStep, 2), raise_on_error=False)
     assert len(report.findings) == 1 and "step returned 4 values" in report.errors[0].what
     report = check_env(GymnasiumAdapter(OwnGeneratorInStep, 2), raise_on_error=False)
-    assert len(report.findings) == 1 and "though it starts alike" in report.warnings[0].what, str(
-        report
+    assert len(report.findings) == 1 and "though they start the same" in report.warnings[0].what, (
+        str(report)
     )
 
 

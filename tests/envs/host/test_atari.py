@@ -1,4 +1,4 @@
-"""Atari games: the preprocessing of Machado et al. (2018), checked against the emulator itself."""
+"""The Atari preprocessing of Machado et al. (2018), checked against the emulator itself."""
 
 import subprocess
 import sys
@@ -72,9 +72,7 @@ def test_the_time_limit_is_declared_and_truncates():
 
 
 def test_ale_itself_sets_no_limit():
-    """Its frames count those before the first step, so it would cut an episode some steps before
-    the declared limit.
-    """
+    """Frames before the first step would count, so an episode would end before its limit."""
     assert make_atari(BREAKOUT).unwrapped.ale.getInt("max_num_frames_per_episode") == 0
     assert gymnasium.make(BREAKOUT).unwrapped.ale.getInt("max_num_frames_per_episode") == 108_000
 
@@ -125,27 +123,27 @@ def test_other_sizes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frameskip": 2}, "takes no frameskip; use frame_skip"),
+        ({"frameskip": 2}, "does not take frameskip; use frame_skip"),
         (
             {"max_num_frames_per_episode": 9},
-            "takes no max_num_frames_per_episode; use max_episode_steps",
+            "does not take max_num_frames_per_episode; use max_episode_steps",
         ),
-        ({"obs_type": "ram"}, "takes no obs_type; use screen_size"),
-        ({"frame_stak": 2}, "takes no 'frame_stak'; did you mean 'frame_stack'"),
-        ({"dificulty": 2}, "takes no 'dificulty'; did you mean 'difficulty'"),
-        ({"frame_skip": 0}, "frame_skip is 0; pass an integer of at least 1"),
-        ({"frame_stack": 1.5}, "frame_stack is 1.5"),
-        ({"screen_size": -1}, "screen_size is -1"),
-        ({"noop_max": -1}, "noop_max is -1; pass an integer of at least 0"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        ({"obs_type": "ram"}, "does not take obs_type; use screen_size"),
+        ({"frame_stak": 2}, "does not take 'frame_stak'; did you mean 'frame_stack'"),
+        ({"dificulty": 2}, "does not take 'dificulty'; did you mean 'difficulty'"),
+        ({"frame_skip": 0}, "frame_skip must be an integer >= 1, got 0; leave it out"),
+        ({"frame_stack": 1.5}, "frame_stack must be an integer >= 1, got 1.5"),
+        ({"screen_size": -1}, "screen_size must be an integer >= 1, got -1"),
+        ({"noop_max": -1}, "noop_max must be an integer >= 0, got -1; leave it out"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be an integer >= 1, got 0"),
     ],
 )
-def test_wrong_arguments_get_a_cure(arguments, message):
+def test_wrong_arguments_get_a_hint(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make_atari(BREAKOUT, **arguments)
 
 
-def test_unknown_games_get_a_cure():
+def test_unknown_games_get_a_hint():
     with pytest.raises(
         ConfigError, match="no Atari game 'ALE/Brakeout-v5'; did you mean 'ALE/Breakout-v5'"
     ):

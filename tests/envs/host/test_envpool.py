@@ -1,6 +1,4 @@
-"""`EnvPoolAdapter` with the real EnvPool: no reset row ever comes out, seeds are per environment,
-faults say what happened.
-"""
+"""`EnvPoolAdapter` with the real EnvPool: no reset rows, one seed per environment, clear errors."""
 
 import itertools
 import os
@@ -45,7 +43,7 @@ def assert_same(a, b):
 
 
 def cartpole_successor(obs, action):
-    """Euler's step of Barto, Sutton and Anderson's cart and pole, written down anew."""
+    """An Euler step of Barto, Sutton and Anderson's cart-pole, implemented independently."""
     x, x_dot, theta, theta_dot = np.moveaxis(np.asarray(obs, np.float64), -1, 0)
     gravity, cart, pole, half_length, dt = 9.8, 1.0, 0.1, 0.5, 0.02
     force = np.where(action == 1, 10.0, -10.0)
@@ -288,7 +286,7 @@ def test_a_block_of_several_keys_is_the_run_of_its_key(env_id):
 
 
 def test_keys_that_cannot_share_the_environments_are_refused():
-    with pytest.raises(ConfigError, match="4 environments cannot be shared by 3 seeds"):
+    with pytest.raises(ConfigError, match="4 environments cannot be split evenly over 3 seeds"):
         EnvPoolAdapter("CartPole-v1", 4).reset(jax.random.split(jax.random.key(0), 3))
 
 
@@ -348,7 +346,7 @@ def test_a_state_of_an_earlier_reset_is_refused():
     adapter = EnvPoolAdapter("CartPole-v1", 2)
     state, _ = adapter.reset(jax.random.key(0))
     adapter.reset(jax.random.key(1))
-    with pytest.raises(EnvContractError, match="make one adapter for each"):
+    with pytest.raises(EnvContractError, match="create one adapter for each"):
         adapter.step(None, state, np.array([0, 1]))
 
 
@@ -376,7 +374,7 @@ def test_threads_start_with_reset_and_end_with_close():
 @pytest.mark.parametrize(
     "action, problem",
     [
-        (np.array([0, 1]), r"shape \(2,\); pass one of shape \(3,\)"),
+        (np.array([0, 1]), r"shape \(2,\); pass an array of shape \(3,\)"),
         (np.array([0, 1, 2]), r"not in Discrete\(2\)"),
         (np.array([0, -1, 1]), r"not in Discrete\(2\)"),
         (np.array([0.0, 1.0, 1.0]), "pass integers"),
@@ -396,7 +394,7 @@ def test_an_unknown_name_gets_a_hint():
         UnknownNameError, match="'envpool/HalfChetah-v5'; did you mean 'envpool/HalfCheetah-v5'"
     ):
         EnvPoolAdapter("HalfChetah-v5", 2)
-    with pytest.raises(UnknownNameError, match=r"envpool.list_all_envs\(\) names all \d+"):
+    with pytest.raises(UnknownNameError, match=r"envpool.list_all_envs\(\) lists all \d+"):
         EnvPoolAdapter("?!?!?!?!?!", 2)
 
 
@@ -409,10 +407,10 @@ def test_an_unknown_name_gets_a_hint():
         ),
         (
             {"frame_skip": "four"},
-            r"^envpool/Pong-v5 refuses its arguments: [^\n]*; it takes .*frame_skip=4[^\n]*$",
+            r"^envpool/Pong-v5 rejects its arguments: [^\n]*; it takes .*frame_skip=4[^\n]*$",
         ),
-        ({"seed": 3}, r"cannot take seed; leave it out: reset\(key\)"),
-        ({"batch_size": 1}, "cannot take batch_size"),
+        ({"seed": 3}, r"does not take seed; leave it out: reset\(key\)"),
+        ({"batch_size": 1}, "does not take batch_size"),
         ({"render_mode": "rgb_array"}, "gymnasium/"),
         ({"max_episode_steps": 0}, "max_episode_steps must be a positive integer"),
         ({"num_threads": -1}, "num_threads must be a positive integer"),
@@ -426,13 +424,13 @@ def test_arguments_that_cannot_work_are_refused_at_once(kwargs, problem):
 def test_other_things_that_cannot_be():
     with pytest.raises(ConfigError, match="num_envs"):
         EnvPoolAdapter("CartPole-v1", 0)
-    with pytest.raises(ConfigError, match="game of 2 players"):
+    with pytest.raises(ConfigError, match="game for 2 players"):
         EnvPoolAdapter("Go9x9-v1", 2)
     with pytest.raises(ConfigError, match=r"gymnasium/\.\.\. with render_mode"):
         EnvPoolAdapter("CartPole-v1", 2).render()
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+def test_without_the_package_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(ConfigError, match=r'pip install "rlkit\[envpool\]"'):
         EnvPoolAdapter("CartPole-v1", 2)

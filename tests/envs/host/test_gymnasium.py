@@ -1,6 +1,4 @@
-"""Gymnasium environments as an EnvAdapter: values by hand, every kind of space, real simulators,
-known traps.
-"""
+"""Gymnasium environments as an EnvAdapter: hand-computed values, all spaces, real simulators."""
 
 import importlib.util
 
@@ -27,7 +25,7 @@ def start(env, num_envs=2, seed=0, **kwargs):
 
 
 def play(adapter, actions, key):
-    """Every observation, reward and end of the episodes that `actions` [T, N, ...] lead to."""
+    """All observations, rewards and episode ends for `actions` [T, N, ...]."""
     state, obs = adapter.reset(key)
     steps = [(obs,)]
     for action in actions:
@@ -69,8 +67,8 @@ def test_the_contract():
 
 
 def test_an_episode_that_ends_shows_its_true_last_observation():
-    """Clock returns one array for ever, so a final observation that is not copied would read 0
-    after the reset.
+    """Clock always returns the same array, so an uncopied final observation would read 0 after the
+    reset.
     """
     adapter, state, obs = start(Clock, 2, length=3)
     np.testing.assert_array_equal(obs, np.zeros((2, 2)))
@@ -112,8 +110,8 @@ def test_final_infos_are_numbers_by_name_and_nan_where_no_episode_ended():
 
 
 def test_lengths_are_right_from_the_second_episode_on():
-    """Gymnasium's RecordEpisodeStatistics reports -4 after 4 steps for a 5-step episode here; we
-    use none of it.
+    """Gymnasium's RecordEpisodeStatistics reports -4 after 4 steps for a 5-step episode here; rlkit
+    does not use it.
     """
     adapter, state, _ = start(Clock, 1, length=5)
     ends = []
@@ -159,7 +157,7 @@ def test_calls_out_of_order_are_errors():
         adapter.step_async(np.zeros(1, np.int32))
     new, obs = adapter.reset(jax.random.key(0))  # forgets the step under way
     assert (obs == 0).all()
-    with pytest.raises(EnvContractError, match="make one adapter for each"):
+    with pytest.raises(EnvContractError, match="create one adapter for each"):
         adapter.step(None, old, np.zeros(1, np.int32))
     adapter.step(None, new, np.zeros(1, np.int32))
     with pytest.raises(EnvContractError, match=r"actions have shape \(2,\); pass \(1,\)"):
@@ -187,9 +185,7 @@ def test_calls_out_of_order_are_errors():
     ids=["Discrete from 5", "MultiDiscrete", "Box", "Box of float64"],
 )
 def test_environments_get_actions_of_their_space(space, actions, given):
-    """Echo asserts that its action space contains what it gets. JAX arrays, which are read-only, do
-    as well.
-    """
+    """Echo asserts that its action is in the space. Read-only JAX arrays must work too."""
     made = []
 
     def make():
@@ -223,9 +219,7 @@ def test_environments_get_actions_of_their_space(space, actions, given):
     ids=str,
 )
 def test_observations_of_every_space(space):
-    """In the types of JAX, and next_obs is what the environment returned last, row for row, ends
-    included.
-    """
+    """Spaces have JAX's dtypes, and next_obs is what the environment returned last, row by row."""
     returned = []
 
     class Kept(Echo):
@@ -257,7 +251,7 @@ def test_observations_of_every_space(space):
 
 
 def test_actions_out_of_bounds_are_clipped_for_pendulum():
-    """Gymnasium itself lets 5.0 pass; Pendulum's own reward would not tell, its torque does."""
+    """Gymnasium itself accepts 5.0, and Pendulum's reward would hide it (but not its torque)."""
     adapter = GymnasiumAdapter("Pendulum-v1", 2)
     one = play(adapter, np.array([[[5.0], [-9.0]]] * 5), jax.random.key(0))
     other = play(adapter, np.array([[[2.0], [-2.0]]] * 5), jax.random.key(0))
@@ -272,7 +266,7 @@ def test_rescaled_actions():
         GymnasiumAdapter("Pendulum-v1", 2), np.array([[[0.5], [-2.0]]] * 5), jax.random.key(0)
     )
     assert_same(one, other)
-    with pytest.raises(ConfigError, match="only Box actions are rescaled"):
+    with pytest.raises(ConfigError, match="only Box actions can be rescaled"):
         GymnasiumAdapter("CartPole-v1", 2, rescale_actions=True)
     with pytest.raises(ConfigError, match="needs finite bounds"):
         GymnasiumAdapter(
@@ -314,7 +308,7 @@ def test_equal_keys_give_equal_episodes_and_every_reset_seeds_anew():
 
 
 def test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run():
-    """Gymnasium gives seed s the environments s, s + 1, …: runs 0, 1, 2 would play nearly the same
+    """Gymnasium would seed the environments s, s + 1, …: runs 0, 1, 2 would have nearly the same
     episodes.
     """
     keys = [jax.random.key(seed) for seed in (0, 1, 2, np.int64(7), -1, 2**31)]
@@ -326,21 +320,19 @@ def test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run():
     for block, key in enumerate(keys[:3]):
         _, single = adapter.remake(2).reset(key)
         np.testing.assert_array_equal(obs[2 * block : 2 * block + 2], single)
-    with pytest.raises(ConfigError, match="6 environments cannot be shared by 4 seeds"):
+    with pytest.raises(ConfigError, match="6 environments cannot be split evenly over 4 seeds"):
         adapter.reset(jax.random.split(keys[0], 4))
 
 
 def test_sync_cartpole_is_not_the_vector_entry_point():
-    """make_vec would pick CartPoleVectorEnv, which resets one step late and seeds otherwise."""
+    """make_vec would choose CartPoleVectorEnv, which resets one step late and seeds differently."""
     _, _, obs = start("CartPole-v1", 2, seed=5)
     for index, seed in enumerate(seeds(jax.random.key(5), 2)):
         np.testing.assert_array_equal(obs[index], gymnasium.make("CartPole-v1").reset(seed=seed)[0])
 
 
 def test_two_adapters_of_one_class_stay_apart():
-    """In Gymnasium the second vector environment changes the metadata of the first one, and of the
-    class.
-    """
+    """In Gymnasium a second vector environment changes the metadata of the first and the class."""
     metadata = dict(gymnasium.make("CartPole-v1").unwrapped.metadata)
     one, two = GymnasiumAdapter("CartPole-v1", 2), GymnasiumAdapter("CartPole-v1", 2)
     actions = np.random.default_rng(0).integers(0, 2, (40, 2))
@@ -367,7 +359,7 @@ def test_classes_callables_and_instances():
     assert clock.closed == 0  # it is the user's
     with pytest.raises(
         ConfigError,
-        match=r"Clock was passed as an object, which cannot be made again; pass its class",
+        match=r"Clock was passed as an object, which cannot be created again; pass its class",
     ):
         adapter.remake(1)
     for wrong in (
@@ -375,7 +367,7 @@ def test_classes_callables_and_instances():
         {"num_envs": 1, "vectorization": "async"},
         {"num_envs": 1, "length": 2},
     ):
-        with pytest.raises(ConfigError, match=r"one gymnasium.Env cannot be copied"):
+        with pytest.raises(ConfigError, match=r"a gymnasium.Env object cannot be copied"):
             GymnasiumAdapter(clock, **wrong)
     built = []
     adapter, _, _ = start(lambda **kwargs: built.append(Clock(**kwargs)) or built[-1], 2, length=7)
@@ -443,10 +435,13 @@ def test_unknown_names():
         ({"vectorization": "asinc"}, "did you mean 'async'"),
         ({"context": "fork"}, "JAX threads.*use 'forkserver'"),
         ({"context": "spwan"}, "did you mean 'spawn'"),
-        ({"step_timeout": 0}, "step_timeout is 0; pass seconds > 0"),
-        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        (
+            {"step_timeout": 0},
+            "step_timeout must be positive or None, got 0; pass a number of seconds",
+        ),
+        ({"max_episode_steps": 0}, "max_episode_steps must be a positive integer or None, got 0"),
         ({"gravitas": 3}, "gravitas"),
-        ({"render_mode": 3}, "render_mode is 3; pass 'rgb_array'"),
+        ({"render_mode": 3}, "render_mode must be a string or None, got 3; pass 'rgb_array'"),
     ],
 )
 def test_settings_that_cannot_work(settings, message):
@@ -470,7 +465,7 @@ def test_things_that_are_no_environment():
         raise RuntimeError("no licence")
 
     for env, error, message in (
-        (3, ConfigError, "env is 3; pass an id"),
+        (3, ConfigError, "env must be an environment or create one, got 3; pass an id"),
         (lambda: 3, EnvContractError, "int is not a gymnasium.Env"),
         (NoStep, EnvContractError, "NoStep has no method 'step'"),
         (NoSpace, EnvContractError, r"NoSpace.action_space is None; set it"),
@@ -535,9 +530,7 @@ def test_copies_with_other_spaces():
     ],
 )
 def test_real_simulators(env_id, shape, limit, tmp_path, monkeypatch):
-    """Eighty random steps against Gymnasium itself, stepped by hand with the same seeds and
-    actions.
-    """
+    """Eighty random steps, compared with Gymnasium stepped by hand (same seeds and actions)."""
     needed = {
         "LunarLander-v3": "Box2D",
         "HalfCheetah-v5": "mujoco",

@@ -1,5 +1,5 @@
-"""Environments in processes of their own, and what happens when environments raise, die, hang or
-lie, in either place.
+"""What happens when environments raise, die, hang or return garbage, in this process and in
+workers.
 """
 
 import multiprocessing
@@ -47,7 +47,7 @@ def faulty(fault, vectorization, where="step", **kwargs):
 
 
 def run_script(text):
-    """A user's script in a process of its own."""
+    """Runs a user's script in its own process."""
     command = [sys.executable, "-c", textwrap.dedent(text)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
@@ -107,8 +107,8 @@ def test_spawned_processes_infos_pictures_and_a_second_life():
 
 
 def test_environments_that_this_process_alone_knows():
-    """Ids registered here, and functions that no other process can import, reach workers by value;
-    locks do not.
+    """Ids registered here and functions that workers cannot import are sent by value; locks cannot
+    be.
     """
     gymnasium.register("Only-Here-v0", lambda **kwargs: Clock(**kwargs), max_episode_steps=4)
     try:
@@ -127,7 +127,7 @@ def test_environments_that_this_process_alone_knows():
 
 
 def test_classes_of_modules_that_workers_cannot_import(capfd):
-    """They are sent by name, as pickle does; cloudpickle sends them by value when told to."""
+    """Importable classes are sent by name, as in pickle; cloudpickle can send them by value."""
     module = types.ModuleType("nowhere_to_be_found")
     source = "import gymnasium\nfrom tests.envs.host_envs import Clock\nclass Mine(Clock): pass\n"
     exec(source, module.__dict__)
@@ -135,7 +135,7 @@ def test_classes_of_modules_that_workers_cannot_import(capfd):
     try:
         adapter = GymnasiumAdapter(module.Mine, 1, vectorization="async", context="spawn")
         with pytest.raises(
-            EnvFailedError, match=r"ended with exit code 1 before it was ready; its own error"
+            EnvFailedError, match=r"ended with exit code 1 before it was ready; see its own error"
         ):
             adapter.reset(jax.random.key(0))
         assert_nothing_left(adapter)
@@ -149,7 +149,7 @@ def test_classes_of_modules_that_workers_cannot_import(capfd):
 
 
 class Sleeper:
-    """A recipe that hangs while a worker reads it."""
+    """A recipe that hangs while a worker unpickles it."""
 
     def __call__(self):
         return Clock()
@@ -170,7 +170,7 @@ def test_workers_that_do_not_start(monkeypatch):
 
 
 def test_workers_import_no_jax():
-    code = "import sys, rlkit.envs.gymnasium_worker; sys.exit('jax' in sys.modules)"
+    code = "import sys, rlkit.envs.host.gymnasium_worker; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
@@ -237,8 +237,12 @@ def test_an_environment_that_raises(vectorization, capfd):
                 r" memory"
             ),
         ),
-        ("step", "hang", r"environment 2 did not answer within 2 s \(step\); look at the stack"),
-        ("step", "shape", "an environment returned what does not fit|observation has shape"),
+        ("step", "hang", r"environment 2 did not answer within 2 s \(step\); see the stack"),
+        (
+            "step",
+            "shape",
+            "an environment returned a value that does not fit|observation has shape",
+        ),
         ("step", "nan observation", r"environment 2 returned an observation\[1\] of nan"),
         ("step", "infinite reward", "environment 2 returned the reward inf"),
         ("step", "no reward", "environment 2 raised EnvContractError: the reward is None"),
@@ -286,14 +290,12 @@ def test_faults_in_this_process(fault, message):
 
 @pytest.mark.fast
 def test_shapes_that_change_later():
-    """Only the first step of an environment is looked at closely; what follows must still fit the
-    batch.
-    """
+    """Only the first step of an environment is fully checked; later ones must fit the batch."""
     adapter = faulty("shape", "sync")
     state, _ = adapter.reset(jax.random.key(0))
     adapter.step(None, state, SAFE)
     with pytest.raises(
-        EnvFailedError, match="an environment returned what does not fit its spaces"
+        EnvFailedError, match="an environment returned a value that does not fit its spaces"
     ):
         adapter.step(None, state, STEP)
 
@@ -415,7 +417,7 @@ adapter.reset(jax.random.key(0))
 
 
 @pytest.mark.parametrize("context", ["forkserver", "spawn"])
-def test_a_script_without_a_main_guard_is_told_so_once(context, tmp_path):
+def test_a_script_without_a_main_guard_gets_one_error(context, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(GUARDLESS.format(context=context))
     result = subprocess.run(
@@ -426,7 +428,7 @@ def test_a_script_without_a_main_guard_is_told_so_once(context, tmp_path):
         result.stderr.count("__name__ == '__main__'") == 1 and result.stderr.count("Traceback") == 1
     )
     assert (
-        "ConfigError: this script starts worker processes each time it is imported; put"
+        "ConfigError: this script starts worker processes whenever it is imported; put"
         in result.stderr
     )
 
@@ -449,7 +451,7 @@ PARENT = """
     ("context", "sent"), [("forkserver", signal.SIGKILL), ("spawn", signal.SIGTERM)]
 )
 def test_workers_do_not_outlive_their_parent(context, sent, tmp_path):
-    """One of them hangs in a step, and two wait for a command."""
+    """One worker hangs in a step, and two wait for a command."""
     pid_file = tmp_path / "pids"
     script = textwrap.dedent(PARENT.format(context=context, pid_file=str(pid_file)))
     parent = subprocess.Popen(
@@ -479,8 +481,8 @@ def _runs(pid: int) -> bool:
 
 
 def test_ctrl_c_reaches_this_process_alone():
-    """A terminal sends SIGINT to every process of a job; with workers left alive the Trainer can
-    end its iteration and save.
+    """A terminal sends SIGINT to all processes of a job; workers must survive it so that the
+    Trainer can save.
     """
     adapter = faulty("slow", "async")
     state, _ = adapter.reset(jax.random.key(0))
@@ -493,7 +495,7 @@ def test_ctrl_c_reaches_this_process_alone():
 
 @pytest.mark.process
 def test_observations_of_a_wrong_shape_are_refused_in_every_step():
-    """Gymnasium's shared memory would broadcast them in silence."""
+    """Gymnasium's shared memory would silently broadcast them."""
     for vectorization in ("sync", "async"):
         adapter = GymnasiumAdapter(LateShape, 2, vectorization=vectorization)
         state, _ = adapter.reset(jax.random.key(0))

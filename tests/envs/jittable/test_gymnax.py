@@ -1,4 +1,4 @@
-"""What is particular to Gymnax: its registry, its own resets, its parameters."""
+"""What is specific to Gymnax: its registry, its own resets, its parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ def test_only_deep_sea_resets_itself():
 
 
 def test_deep_sea_keeps_its_count_of_bad_episodes(key):
-    """Walking left from the first row on spoils the episode: the count, which our reset would
+    """Walking left from the first row spoils the episode: the count, which rlkit's reset would
     clear, grows by one each time.
     """
     adapter = make_env(
@@ -51,7 +51,7 @@ def test_adapter_knows_how_to_be_rebuilt():
 
 
 def test_parameters_take_the_type_of_their_default():
-    """BernoulliBandit counts to 100.0 and cannot be built with 5."""
+    """BernoulliBandit works with 100.0 but not with 5."""
     assert isinstance(
         gymnax_env(
             "BernoulliBandit-misc", params={"max_steps_in_episode": 5}
@@ -79,7 +79,7 @@ def test_observations_and_rewards_come_in_the_types_of_the_space(key):
         assert (reward.dtype, terminated.dtype, truncated.dtype) == ("float32", "bool", "bool")
 
 
-def test_errors_say_the_cure():
+def test_errors_name_the_fix():
     with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
         gymnax_env("CartPole-v0")
     with pytest.raises(

@@ -1,6 +1,4 @@
-"""`vectorize` beyond the contract battery: blocks of resets, traced parameters, weak types, keys in
-the state, errors.
-"""
+"""`vectorize`: blocks of resets, traced parameters, weak types, keys in the state, errors."""
 
 import dataclasses
 import re
@@ -34,7 +32,7 @@ class Weak:
         return state, x[None], x, state["n"] >= 3, jnp.bool_(False), {}
 
 
-def test_trace_gate_sees_a_weakly_typed_environment_and_vectorize_cures_it(key, counted):
+def test_trace_gate_sees_a_weakly_typed_environment_and_vectorize_fixes_it(key, counted):
     env = Weak()
     bare = counted(env.step)
     state, _ = env.reset(key)
@@ -95,8 +93,8 @@ def test_blocks_of_resets_equal_resetting_everything(rollout_with_blocks, monkey
 @pytest.mark.parametrize("num_envs", [4, 40])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_resets_are_computed_only_where_an_episode_ended(key, num_envs, seeds):
-    """And not at every step, where XLA moves what does not depend on the state of the loop of
-    resets.
+    """Resets are not computed at every step, although XLA hoists what does not depend on the loop's
+    state.
     """
 
     class Costly(Weak):
@@ -181,10 +179,10 @@ def test_num_envs_must_be_a_positive_integer(num_envs):
 
 def test_vectorizing_twice_is_refused():
     with pytest.raises(
-        EnvContractError, match=r"Counter is a class; pass an object: vectorize\(Counter"
+        EnvContractError, match=r"Counter is a class; pass an instance: vectorize\(Counter"
     ):
         vectorize(Counter, 2)
-    with pytest.raises(EnvContractError, match="vectorised already"):
+    with pytest.raises(EnvContractError, match="already vectorized"):
         vectorize(vectorize(Counter(), 2), 2)
 
 

@@ -1,4 +1,4 @@
-"""Wrappers, by numbers that can be checked by hand."""
+"""Wrappers, with values that can be checked by hand."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ ZERO, ONE, TWO = jnp.int32(0), jnp.int32(1), jnp.int32(2)
 
 
 def play(env, actions, key):
-    """(obs of reset, [(obs, reward, terminated, truncated), ...]) without any reset between."""
+    """(obs of reset, [(obs, reward, terminated, truncated), ...]) without resets in between."""
     state, first = env.reset(key)
     rows = []
     for action in actions:
@@ -36,7 +36,7 @@ def play(env, actions, key):
 
 @dataclasses.dataclass(frozen=True)
 class Structured:
-    """One of every leaf; actions with unequal bounds echoed in the reward's place."""
+    """One leaf of every kind; the reward echoes actions with unequal bounds."""
 
     observation_space = spaces.Dict(
         {
@@ -68,7 +68,7 @@ def deep_sea():
 
 
 def test_time_limit_truncates_and_leaves_terminated_alone(key):
-    """Goal 4, ones: the third step truncates; the fourth, taken all the same, says both."""
+    """With goal 4 and actions 1, the third step truncates; a fourth step also terminates."""
     env = TimeLimit(Counter(goal=4, max_episode_steps=8), 3)
     assert env.max_episode_steps == 3
     first, rows = play(env, [ONE] * 4, key)
@@ -209,11 +209,15 @@ ERRORS = [
     (
         lambda: TimeLimit(TimeLimitProbe(5), 6),
         ConfigError,
-        r"never reached: TimeLimitProbe stops after 5 steps itself; raise",
+        r"never reached: TimeLimitProbe stops after 5 steps; raise",
     ),
     (lambda: TimeLimit(vectorize(Counter(), 2), 6), EnvContractError, "wrap first, then vectorize"),
-    (lambda: TimeLimit(Counter, 6), EnvContractError, r"not Counter \(the class\); pass an object"),
-    (lambda: TimeLimit("Counter", 6), EnvContractError, "wraps a JaxEnv, not str"),
+    (
+        lambda: TimeLimit(Counter, 6),
+        EnvContractError,
+        r"got Counter \(the class\); pass an instance",
+    ),
+    (lambda: TimeLimit("Counter", 6), EnvContractError, "wraps a JaxEnv, got str"),
     (lambda: RescaleAction(ActionChoice()), SpaceError, r"needs a Box, not Discrete\(2\)"),
     (
         lambda: RescaleAction(ContinuousAction(), low=1, high=1),
@@ -221,7 +225,11 @@ ERRORS = [
         "finite low < high, got 1 and 1; pass low=-1",
     ),
     (lambda: RescaleAction(ContinuousAction(), low=-np.inf), ConfigError, "finite low < high"),
-    (lambda: FrameStack(DictObservation(), 2), SpaceError, "wrap in FlattenObservation first"),
+    (
+        lambda: FrameStack(DictObservation(), 2),
+        SpaceError,
+        "wrap the environment in FlattenObservation first",
+    ),
     (lambda: FrameStack(Counter(), 0), ConfigError, "num_frames must be a positive integer"),
     (
         lambda: CastObservation(Counter(goal=300), np.uint8),
@@ -253,6 +261,6 @@ def test_unbounded_actions_and_self_resetting_environments_are_refused(deep_sea)
         RescaleAction(Unbounded())
     with pytest.raises(
         EnvContractError,
-        match=r"resets itself \(auto_reset=True\) and would not know; set its own limit",
+        match=r"resets itself \(auto_reset=True\); set its own limit",
     ):
         TimeLimit(deep_sea, 2)

@@ -175,7 +175,7 @@ def test_no_limit_is_an_error(tiny):
     env = vectorize(RandomLength(max_episode_steps=None), 2)
     with pytest.raises(
         ConfigError,
-        match=r"no time limit.*set max_evaluation_steps .*or give it a limit: TimeLimit",
+        match=r"no time limit.*set max_evaluation_steps .*or add a limit: TimeLimit",
     ):
         RLModule(
             env=env,

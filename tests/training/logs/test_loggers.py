@@ -121,10 +121,10 @@ def test_half_written_row_is_skipped_and_set_aside(tmp_path):
 
 
 @pytest.mark.fast
-def test_unusable_files_name_the_cure(tmp_path):
+def test_unusable_files_name_the_fix(tmp_path):
     (tmp_path / "file").write_text("not json\n")
     with pytest.raises(
-        RunDirectoryError, match=r"cannot write records to .*; a new run .* --jsonl PATH$"
+        RunDirectoryError, match=r"cannot write records to .*; start a new run with --jsonl PATH"
     ):
         JsonlLogger(tmp_path / "file" / "metrics.jsonl")
     with pytest.raises(RunDirectoryError, match="cannot write"):
@@ -388,7 +388,7 @@ def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
     )  # the refused ones were sent later
     assert len(read_records(tmp_path / "metrics.jsonl")) == 5
     assert logger.loggers["WandbLogger"].failures == 4
-    assert len(caplog.records) == 1 and "the JSONL file has all rows" in caplog.text
+    assert len(caplog.records) == 1 and "the JSONL file contains all rows" in caplog.text
 
 
 @pytest.mark.fast

@@ -91,19 +91,19 @@ def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
         ({"x": "steps"}, ["unknown x axis 'steps'", "env_steps"]),
     ],
 )
-def test_mistakes_name_the_cure(tmp_path, arguments, words):
+def test_mistakes_name_the_fix(tmp_path, arguments, words):
     run = write_run(tmp_path / "a")
     with pytest.raises(ConfigError) as error:
         learning_curve([run], tmp_path / "curve.png", **arguments)
     assert all(word in str(error.value) for word in words)
 
 
-def test_nothing_to_draw_is_explained(tmp_path):
+def test_nothing_to_plot_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="at least one run"):
         learning_curve([], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match=r"metrics\.jsonl"):
         learning_curve([tmp_path / "absent"], tmp_path / "curve.png")
-    with pytest.raises(ConfigError, match="no records with metrics yet"):
+    with pytest.raises(ConfigError, match="has no metrics yet"):
         learning_curve([write_run(tmp_path / "empty", points=0)], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match="no finite value"):
         learning_curve(

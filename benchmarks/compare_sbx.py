@@ -1,10 +1,10 @@
-"""How well rlkit learns MuJoCo off policy beside SBX: same settings, same machine, in one run.
+"""Compares how well rlkit and SBX learn MuJoCo tasks off policy: same settings, same machine.
 
-    RLKIT_PEERS=<directory> python benchmarks/beside_sbx.py [TASK ...]
+    RLKIT_PEERS=<directory> python benchmarks/compare_sbx.py [TASK ...]
 
-Both learn side by side, one core each. Prints a Markdown table for each task, and writes all
+Both train at the same time, on one core each. Prints a Markdown table per task and writes all
 evaluations to benchmarks/results/. rlkit runs its preset, cut to the steps of the task; SBX gets
-the same numbers. README.md says how to set SBX up.
+the same settings. README.md explains how to set up SBX.
 """
 
 import argparse
@@ -25,15 +25,16 @@ HERE = Path(__file__).resolve().parent
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """What both contenders learn. Evaluations are deterministic, over whole episodes, at the same
-    steps.
+    """What both contenders train.
+
+    Evaluations are deterministic, over whole episodes, at the same environment steps.
     """
 
     algorithm: str
     env: str
     seeds: int
     settings: dict[str, Any]
-    """Keyword arguments of SBX that say what rlkit's preset says."""
+    """rlkit's preset as keyword arguments for SBX."""
     hidden: tuple[int, ...] = (256, 256)
     total_steps: int = 100_000
     evaluations: int = 10
@@ -41,9 +42,7 @@ class Task:
 
     @property
     def evaluated_at(self) -> list[int]:
-        """Environment steps at which both are evaluated: before they learn, and after each of equal
-        parts of what is left.
-        """
+        """Environment steps of the evaluations: one before learning, the others evenly spaced."""
         prefill = self.settings["learning_starts"]
         return [
             prefill + part * (self.total_steps - prefill) // self.evaluations
@@ -73,11 +72,11 @@ TASKS = {
 }
 
 Curves = list[list[list[float]]]
-"""For each seed, (environment steps, mean return) of each evaluation."""
+"""For each seed, the (environment steps, mean return) of each evaluation."""
 
 
 def learn_rlkit(task: Task) -> Curves:
-    """All seeds in one run of the command line."""
+    """Runs all seeds in one run of the command line."""
     with tempfile.TemporaryDirectory() as directory:
         run_dir = Path(directory) / "run"
         arguments = {
@@ -98,11 +97,11 @@ def learn_rlkit(task: Task) -> Curves:
         ]
         _run(command, core=0)
         rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    found = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
+    evaluations = [row for row in rows if "eval/avg_return" in row.get("metrics", {})]
     per_seed = (
-        [[row for row in found if row.get("seed") == seed] for seed in range(task.seeds)]
+        [[row for row in evaluations if row.get("seed") == seed] for seed in range(task.seeds)]
         if task.seeds > 1
-        else [found]
+        else [evaluations]
     )
     return [
         [[row["env_steps"], row["metrics"]["eval/avg_return"]] for row in rows] for rows in per_seed
@@ -110,7 +109,7 @@ def learn_rlkit(task: Task) -> Curves:
 
 
 def learn_sbx(task: Task) -> Curves:
-    """One seed after the other."""
+    """Runs the seeds one after the other."""
     python = Path(os.environ["RLKIT_PEERS"]) / "venv-sbx/bin/python"
     given = json.dumps(dataclasses.asdict(task) | {"evaluated_at": task.evaluated_at})
     curves = []
@@ -124,7 +123,7 @@ def learn_sbx(task: Task) -> Curves:
 
 
 def _run(command: list[str], core: int) -> str:
-    """The output of a process on one core, errors to ours."""
+    """The output of a process on one core; its errors go to stderr."""
     cores = sorted(os.sched_getaffinity(0))
 
     def pin() -> None:
@@ -137,7 +136,7 @@ def _run(command: list[str], core: int) -> str:
 
 
 def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
-    """Return at the end and over the second half of the evaluations, mean and each seed."""
+    """Mean return at the end and over the second half of the evaluations, with each seed."""
     lines = [
         (
             f"### {name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds}"
@@ -163,22 +162,22 @@ def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="How well rlkit learns MuJoCo off policy beside SBX."
+        description="Compares how well rlkit and SBX learn MuJoCo tasks off policy."
     )
     parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; all of them if none is named"
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
     )
-    parser.add_argument("--total-steps", type=int, help="instead of the tasks' own")
+    parser.add_argument("--total-steps", type=int, help="instead of the tasks' own settings")
     parser.add_argument(
-        "--output", type=Path, default=HERE / "results", help="directory of the JSON record"
+        "--output", type=Path, default=HERE / "results", help="directory for the JSON record"
     )
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
-        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose from {', '.join(TASKS)}")
+        parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
     if not (Path(os.environ.get("RLKIT_PEERS", "/nonexistent")) / "venv-sbx/bin/python").exists():
         parser.error(
-            "SBX is not there: RLKIT_PEERS must name a directory with venv-sbx"
-            " (benchmarks/README.md)"
+            "SBX is missing: RLKIT_PEERS must name a directory with venv-sbx (see"
+            " benchmarks/README.md)"
         )
     args.output.mkdir(parents=True, exist_ok=True)
     for name in args.tasks or TASKS:
@@ -189,8 +188,8 @@ def main() -> int:
             set(task.evaluated_at)
         ) == 1:
             parser.error(
-                f"what follows the {task.settings['learning_starts']} random steps must divide by"
-                f" {task.evaluations}"
+                f"the steps after the {task.settings['learning_starts']} random ones must be"
+                f" divisible by {task.evaluations}"
             )
         started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -201,7 +200,7 @@ def main() -> int:
                 raise SystemExit(f"{contender} was not evaluated at {task.evaluated_at}: {seeds}")
         print(table(name, task, curves), end="\n\n", flush=True)
         record = {"when": started, "task": dataclasses.asdict(task), "curves": curves}
-        (args.output / f"beside-sbx-{name}-{started}.json").write_text(json.dumps(record) + "\n")
+        (args.output / f"compare-sbx-{name}-{started}.json").write_text(json.dumps(record) + "\n")
     return 0
 
 

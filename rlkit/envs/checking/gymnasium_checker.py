@@ -1,6 +1,4 @@
-"""Gymnasium's own checker, its assertions and warnings as findings that say why they matter and
-what to do.
-"""
+"""The messages of Gymnasium's own checker, as findings that explain them."""
 
 import re
 import warnings
@@ -9,23 +7,21 @@ from collections.abc import Iterator
 import gymnasium
 from gymnasium.utils import env_checker, passive_env_checker
 
-from rlkit.envs.checking.gymnasium_rollout import raised
+from rlkit.envs.checking.gymnasium_rollout import exception_finding
 from rlkit.envs.checking.gymnasium_seeding import SEEDING
 from rlkit.envs.jittable.contract import Finding
 
-RENDER = (
-    "return an array [height, width, 3] of uint8 from render() where render_mode is 'rgb_array'"
-)
+RENDER = "return an array [height, width, 3] of uint8 from render() if render_mode is 'rgb_array'"
 
-# What rlkit's own checks look at in every step and after every reset, or what does not matter here.
-# (part of the message)
+# Messages (or parts of them) that rlkit's own checks cover in every step and reset, or that do not
+# matter here.
 COVERED = (
-    # one trains on the wrapped environment, so that is what is checked
+    # rlkit trains on the wrapped environment, so that is what is checked
     "is different from the unwrapped version",
-    "minimum value is -infinity",  # of observations: no matter; of actions: ours
+    "minimum value is -infinity",  # no matter for observations; actions: rlkit checks them
     "maximum value is infinity",
     "we recommend using a symmetric and normalized space",
-    # of actions: ours; of observations: a coordinate that never changes
+    # covered by rlkit's own checks for actions; for observations, a constant coordinate
     "maximum and minimum values are equal",
     "was not a tuple of the form",
     "did not return a 2-tuple",
@@ -44,7 +40,7 @@ COVERED = (
     "Deterministic step observations",
     "Deterministic step rewards",
     "Deterministic step termination",
-    "Environment truncates after 1 step",  # also said of every environment that returns np.bool_
+    "Environment truncates after 1 step",  # also raised if it returns np.bool_
     "Expects step result to be a tuple",
     "written in old step API",
     "four or five element tuple",
@@ -58,119 +54,117 @@ COVERED = (
     "The reward",
 )
 
-# (part of the message, severity, what, why, cure); {name} is the environment's.
+# (part of the message, severity, what, why, fix); {name} is the environment's name.
 EXPLAINED = (
     (
         "low value is greater than a high value",
         "error",
-        "{name}.observation_space has a low above its high",
-        "no observation lies within such a space",
+        "{name}.observation_space has a lower bound above its upper bound",
+        "no observation lies in such a space",
         "correct the bounds",
     ),
     (
         "space is not allowed",
         "error",
         "{name} has an empty Tuple or Dict space",
-        "a network needs something to read",
+        "networks need at least one input",
         "give the space at least one part",
     ),
     (
         "random number generator to have been generated",
         "warning",
         "{name}.reset does not call super().reset(seed=seed), so self.np_random is never seeded",
-        "whatever draws from self.np_random, wrappers included, is not repeatable",
+        "anything that draws from self.np_random, wrappers included, is not repeatable",
         SEEDING,
     ),
     (
         "does not call `super().reset(seed=seed)`",
         "warning",
         (
-            "{name}.reset does not hand its seed to super().reset(seed=seed), so self.np_random is"
-            " not seeded by it"
+            "{name}.reset does not pass its seed to super().reset(seed=seed), so self.np_random is"
+            " not seeded"
         ),
-        "whatever draws from self.np_random, wrappers included, is not repeatable",
+        "anything that draws from self.np_random, wrappers included, is not repeatable",
         SEEDING,
     ),
     (
         "The default seed argument",
         "warning",
-        "{name}.reset has a default seed that is not None",
+        "{name}.reset has a default seed other than None",
         "every reset without a seed then starts the same episode, and the agent sees no other",
         SEEDING,
     ),
     (
         "cannot be reset with a random seed",
         "error",
-        "{name}.reset(seed=...) raises a TypeError although it has that parameter",
-        "rlkit seeds every environment of a run through it",
+        "{name}.reset(seed=...) raises a TypeError although reset takes a seed",
+        "rlkit seeds every environment of a run this way",
         SEEDING,
     ),
     (
         "cannot be reset with options",
         "error",
-        "{name}.reset(options={{}}) raises a TypeError although it has that parameter",
-        "Gymnasium's wrappers pass options on",
+        "{name}.reset(options={{}}) raises a TypeError although reset takes options",
+        "Gymnasium's wrappers pass options",
         SEEDING,
     ),
     (
         "Official support for the `seed` function is dropped",
         "warning",
-        "{name} has a method seed(), which nobody calls any more",
-        "what it seeds would stay unseeded",
+        "{name} has a method seed(), which is never called",
+        "whatever it seeds stays unseeded",
         "remove it, and seed in reset(seed=...)",
     ),
     (
         "`return_info` is deprecated",
         "warning",
-        "{name}.reset has a parameter return_info, of an interface before Gymnasium",
-        "reset always returns (observation, info) now",
+        "{name}.reset has a parameter return_info, from before Gymnasium",
+        "reset now always returns (observation, info)",
         "remove it",
     ),
     (
         "Deterministic step info",
         "info",
-        "{name}.step returns another info for the same seed and actions",
+        "{name}.step returns different info for the same seed and actions",
         (
-            "numbers in the info of an episode's last step are recorded: these will differ from run"
-            " to run (a clock?)"
+            "numbers in the info of an episode's last step are recorded; these (a clock?) will"
+            " differ between runs"
         ),
-        "leave them out of info, unless they are meant to differ",
+        "leave them out of info, unless they should differ",
     ),
     (
         "No render modes",
         "warning",
-        "{name}.metadata names no render modes",
-        "Gymnasium's tools refuse to render then",
+        "{name}.metadata declares no render modes",
+        "Gymnasium's tools then refuse to render",
         RENDER,
     ),
     (
         "No render fps",
         "info",
         "{name}.metadata has no render_fps",
-        "videos run at a speed of their own",
+        "videos play at an arbitrary speed",
         "add 'render_fps': 30",
     ),
     (
         "unsupported render mode",
         "error",
-        "{name} was made with a render_mode that its metadata does not name",
+        "{name} was created with a render_mode that its metadata does not list",
         "",
         RENDER,
     ),
     (
         "RGB-array rendering",
         "error",
-        "{name}.render() does not return a picture",
-        "rlkit makes videos of them",
+        "{name}.render() does not return an image",
+        "rlkit makes videos from it",
         RENDER,
     ),
 )
 
 
 def gymnasium_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
-    """What `gymnasium.utils.env_checker.check_env` says of `env` beyond what `host_checking` finds
-    by itself.
-    """
+    """What `gymnasium.utils.env_checker.check_env` reports beyond rlkit's own checks."""
     failure: Exception | None = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -180,8 +174,8 @@ def gymnasium_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
                 passive_env_checker.env_render_passive_checker(env)
         except Exception as error:
             failure = error
-    # Gymnasium's logger marks its messages; what the environment itself warns of was seen when it
-    # was played.
+    # Gymnasium's logger marks its messages; the environment's own warnings were caught during the
+    # rollout.
     texts = (re.sub(r"\x1b\[[0-9;]*m", "", str(warning.message)) for warning in caught)
     for text in dict.fromkeys(text for text in texts if text.startswith(("WARN: ", "ERROR: "))):
         yield from _explained(name, " ".join(text.partition(": ")[2].split()), None)
@@ -190,37 +184,37 @@ def gymnasium_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
 
 
 def _explained(name: str, message: str, failure: Exception | None) -> Iterator[Finding]:
-    for part, severity, what, why, cure in EXPLAINED:
+    for part, severity, what, why, fix in EXPLAINED:
         if part in message:
-            yield Finding(severity, what.format(name=name), cure, why)  # pyright: ignore[reportArgumentType]
+            yield Finding(severity, what.format(name=name), fix, why)  # pyright: ignore[reportArgumentType]
             return
     if any(part in message for part in COVERED):
         return
     if isinstance(failure, ImportError):
         what = (
-            f"{name} could not be given to Gymnasium's own checker, which lacks a package:"
-            f" {message}"
+            f"{name} could not be run through Gymnasium's own checker, which needs a missing"
+            f" package: {message}"
         )
-        yield Finding("info", what, "install it to have that checker's opinion too")
+        yield Finding("info", what, "install it to run that checker too")
     elif failure is None:
         yield Finding(
             "warning",
             f"{name}: a warning while Gymnasium's checker ran: {message}",
-            "see what it asks for",
+            "follow its advice",
         )
     elif isinstance(
         failure, (AssertionError, gymnasium.error.Error, TypeError, AttributeError)
     ) and _from_checker(failure):
         what = f"{name} fails Gymnasium's own checker: {message}"
         yield Finding(
-            "error", what, "correct what it names; rlkit's checks do not know this message"
+            "error", what, "fix what it describes; rlkit's checks do not know this message"
         )
     else:
-        yield raised(f"{name} in Gymnasium's own checker", failure)
+        yield exception_finding(f"{name} in Gymnasium's own checker", failure)
 
 
 def _from_checker(failure: Exception) -> bool:
-    """Whether the checker raised it, not the environment."""
+    """Whether the checker itself raised it, rather than the environment."""
     trace = failure.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
