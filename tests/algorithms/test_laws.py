@@ -15,6 +15,8 @@ from algorithm_rows import LEARNING, NAMES, NORMALIZED
 from rlkit.algorithms.ring import Ring
 from rlkit.training.core.module import RLModule, fit, iteration, strong_types
 
+pytestmark = pytest.mark.gpu
+
 
 @pytest.fixture(scope="module", params=NAMES)
 def module(request, make_env):
