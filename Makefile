@@ -53,7 +53,7 @@ test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)
 
 mutants: $(STAMP)
-	$(BIN)/python tests/mutation/run.py $(ARGS)
+	$(BIN)/python tests/support/try_mutants.py $(ARGS)
 
 learning: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)
