@@ -199,6 +199,7 @@ def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
         assert ours[field] == theirs[field], field
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_killed_at_random_moments(tmp_path):
     run, outer, dice = tmp_path / "run", 24, random.Random()
