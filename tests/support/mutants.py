@@ -126,7 +126,9 @@ MUTANTS = (
         UPDATERS,
         "finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))",
         "finite = jnp.isfinite(norm) | True",
-        ("tests/algorithms/test_updaters.py",),
+        (
+            "tests/algorithms/test_updaters.py::test_a_step_that_is_not_finite_changes_nothing_and_is_counted",
+        ),
     ),
     # Replay
     Mutant(
@@ -191,7 +193,9 @@ MUTANTS = (
         "rlkit/algorithms/base.py",
         "agent, learner, memory, rollout, axis_name, behaviour\n        )",
         "agent, self._absorb(learner, rollout), memory, rollout, axis_name, behaviour\n        )",
-        ("tests/algorithms/test_algorithm.py", "tests/algorithms/test_reference_update.py"),
+        (
+            "tests/algorithms/test_algorithm.py::test_observations_are_normalised_by_the_statistics_of_the_acting_policy",
+        ),
     ),
     Mutant(
         "counters lose what goes beyond a word",
@@ -220,7 +224,7 @@ MUTANTS = (
         "rlkit/envs/jittable/vectorized.py",
         "jax.random.fold_in(key, i))(index)",
         "jax.random.fold_in(key, 0 * i))(index)",
-        ("tests/envs/test_contract.py", "tests/envs/jittable/test_vectorized.py"),
+        ("tests/envs/test_contract.py::test_batch_is_a_loop_over_single_environments",),
     ),
     Mutant(
         "parallel seeds are one seed",
@@ -236,7 +240,9 @@ MUTANTS = (
         "rlkit/envs/host/base.py",
         "for seed in np.random.SeedSequence(row.tolist()).generate_state(each)",
         "for seed in row[-1] + np.arange(each)",
-        ("tests/envs/host/test_gymnasium.py",),
+        (
+            "tests/envs/host/test_gymnasium.py::test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run",
+        ),
     ),
     Mutant(
         "threefry rotates by another distance",
@@ -258,14 +264,16 @@ MUTANTS = (
         "rlkit/envs/jittable/vectorized.py",
         "next_obs=next_obs,",
         "next_obs=obs,",
-        ("tests/envs/test_contract.py",),
+        ("tests/envs/test_contract.py::test_obs_and_next_obs_differ_only_where_an_episode_ends",),
     ),
     Mutant(
         "on the host next_obs is the first observation of the next episode",
         "rlkit/envs/host/gymnasium.py",
         '_put(next_obs, index, infos["final_obs"][index])',
         "pass",
-        ("tests/envs/host/test_gymnasium.py",),
+        (
+            "tests/envs/host/test_gymnasium.py::test_an_episode_that_ends_shows_its_true_last_observation",
+        ),
     ),
     Mutant(
         "the recurrent state goes on into the next episode",
@@ -301,21 +309,28 @@ MUTANTS = (
         CHECKPOINTER,
         "require(same, f\"{name}{entry['path']} was altered\"",
         "require(True, f\"{name}{entry['path']} was altered\"",
-        ("tests/training/files/test_checkpointer.py",),
+        (
+            "tests/training/files/test_checkpointer.py::test_a_flipped_bit_in_the_data_names_the_leaf",
+            "tests/training/files/test_checkpointer.py::test_no_flipped_bit_goes_unnoticed",
+        ),
     ),
     Mutant(
         "of equally good checkpoints the oldest is best",
         CHECKPOINTER,
         "return max(finite)[1] if finite else None",
         "return max(finite, key=lambda pair: (pair[0], -pair[1]))[1] if finite else None",
-        ("tests/training/files/test_checkpointer.py",),
+        (
+            "tests/training/files/test_checkpointer.py::test_latest_and_best_stay_also_after_reopening",
+        ),
     ),
     Mutant(
         "a checkpoint whose score is infinite is best",
         CHECKPOINTER,
         "if score is not None and math.isfinite(score)",
         "if score is not None",
-        ("tests/training/files/test_checkpointer.py",),
+        (
+            "tests/training/files/test_checkpointer.py::test_latest_and_best_stay_also_after_reopening",
+        ),
     ),
     Mutant(
         "a resumed run loses its optimiser state",
@@ -350,13 +365,13 @@ MUTANTS = (
         "rlkit/training/logs/wandb_logger.py",
         "self._gave_up = True",
         "self._gave_up = False",
-        ("tests/training/logs/test_loggers.py",),
+        ("tests/training/logs/test_loggers.py::test_wandb_that_cannot_start_is_tried_once",),
     ),
     Mutant(
         "an error of Weights & Biases ends the run",
         "rlkit/training/logs/wandb_logger.py",
         "except Exception as error:  # whatever it is",
         "except ValueError as error:  # whatever it is",
-        ("tests/training/logs/test_loggers.py",),
+        ("tests/training/logs/test_loggers.py::test_wandb_failures_cost_one_warning",),
     ),
 )
