@@ -10,13 +10,15 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-fast learning lint format bench clean
+.PHONY: help train test test-all test-fast mutants learning lint format bench clean
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
-	@echo "make test       all tests but the slow ones"
+	@echo "make test       the tests that every change must pass; a few minutes"
+	@echo "make test-all   these and the full matrix of algorithms, compiled as in real runs; half an hour"
 	@echo "make test-fast  only the tests that compile nothing"
+	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
 	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
@@ -38,11 +40,20 @@ train: $(STAMP)
 	@run=runs/first-flight; n=1; while [ -e "$$run" ]; do n=$$((n + 1)); run=runs/first-flight-$$n; done; set -x; \
 	$(BIN)/rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --run-dir "$$run" $(ARGS)
 
+# Two processes; tests/conftest.py sorts the files, the longest first.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
+
+test-all: $(STAMP)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
 
 test-fast: $(STAMP)
-	$(BIN)/pytest -m fast $(ARGS)
+	$(BIN)/pytest -m "fast and not full" $(ARGS)
+
+mutants: $(STAMP)
+	$(BIN)/python tests/support/try_mutants.py $(ARGS)
 
 learning: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)

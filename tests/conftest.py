@@ -2,9 +2,12 @@
 before JAX is imported.
 """
 
+import collections
 import gc
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,14 +29,35 @@ def _private_cache_dir() -> str:
     return str(path) if ours else tempfile.mkdtemp(prefix="rlkit-tests-")
 
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-flags = [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=2"]
+def _known(flags: list[str]) -> list[str]:
+    """Those that the installed jaxlib knows. It ends the process at a flag that it does not know,
+    so a process of its own is asked (0.4 s, once: workers inherit XLA_FLAGS).
+    """
+    program = "from jaxlib import xla_client; xla_client.CompileOptions()"
+    environment = os.environ | {"XLA_FLAGS": " ".join(flags)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    return flags if done.returncode == 0 else [flag for flag in flags if flag not in done.stderr]
+
+
 # Compiling dominates: without most of XLA's optimisations the suite takes a third less, and with
-# its older way of generating fused loops, in one piece each, another quarter. `make learning` turns
-# them on again.
-if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1":
-    flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
-os.environ["XLA_FLAGS"] = " ".join(flags).strip()
+# its older way of generating fused loops, in one piece each, another quarter. `make test-all` and
+# `make learning` compile as users do. jaxlib 0.11 dropped the first of these flags.
+QUICK = ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+
+
+def _xla_flags() -> str:
+    given = os.environ.get("XLA_FLAGS", "").split()
+    wanted = ["--xla_force_host_platform_device_count=2"]
+    quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
+    if quick and "PYTEST_XDIST_WORKER" not in os.environ:
+        wanted += _known(QUICK)
+    return " ".join(dict.fromkeys(given + wanted))
+
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = _xla_flags()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _private_cache_dir())
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
@@ -42,17 +66,20 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 gc.set_threshold(20_000, 10, 10)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
-    if not gpu_items:
-        return
-    import jax
+def _seconds(item: pytest.Item) -> float:
+    """Roughly what a test of this tier takes."""
+    if item.get_closest_marker("fast"):
+        return 0.02
+    return 5.0 if item.get_closest_marker("process") else 1.0
 
-    if jax.default_backend() != "gpu":
-        for item in gpu_items:
-            item.add_marker(
-                pytest.mark.skip(reason="JAX sees no GPU (JAX_PLATFORMS=cuda to look for one)")
-            )
+
+@pytest.hookimpl(trylast=True)  # what -m and -k leave out does not count
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no process is left with one when the others are done."""
+    seconds: collections.Counter[Path] = collections.Counter()
+    for item in items:
+        seconds[item.path] += _seconds(item)
+    items.sort(key=lambda item: -seconds[item.path])  # stable: a file's tests stay together
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """What README and docs say is true: Python runs, commands parse, links lead somewhere."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from script_process import ScriptProcess
 
 from rlkit.cli import flags
 from rlkit.cli.check_env import CheckEnvFlags
@@ -17,10 +15,6 @@ from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-}  # short runs: compiling takes longer than training
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PROSE = [
     *PAGES,
@@ -63,20 +57,17 @@ def program(page: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
+@pytest.fixture(scope="module")
+def scripts():
+    with ScriptProcess() as process:
+        yield process
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
-def test_python_runs(page, tmp_path):
+def test_python_runs(page, scripts, tmp_path):
     (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
-    command = [sys.executable, "-W", "error::UserWarning", "page.py"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = scripts.run(tmp_path / "page.py", directory=tmp_path)
     assert done.returncode == 0, f"{name(page)}: {done.stderr[-3000:]}"
 
 

@@ -2,17 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from script_process import ScriptProcess
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-}  # short runs: compiling takes longer than training
 
 # For each example: arguments that make it short, and what it must print.
 CASES = {
@@ -57,34 +52,28 @@ CASES = {
 }
 
 
-def run(example: str, arguments: list[str], directory: Path) -> str:
-    command = [sys.executable, "-W", "error::UserWarning", EXAMPLES / example, *arguments]
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+@pytest.fixture(scope="module")
+def scripts():
+    with ScriptProcess() as process:
+        yield process
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("example", CASES)
-def test_example_runs(example, tmp_path):
+def test_example_runs(example, scripts, tmp_path):
     arguments, promised = CASES[example]
-    out = run(example, arguments, tmp_path)
+    done = scripts.run(EXAMPLES / example, *arguments, directory=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
     for pattern in promised:
-        assert re.search(pattern, out), f"{pattern!r} not in:\n{out[-2000:]}"
+        assert re.search(pattern, done.stdout), f"{pattern!r} not in:\n{done.stdout[-2000:]}"
     if example == "train_cartpole.py":
         assert {"config.yaml", "summary.json", "learning_curve.png"} <= set(
             os.listdir(tmp_path / "runs/mine")
         )
     if example == "evolution_strategy.py":
-        returns = [float(number) for number in re.search(r"generation:(.*)", out)[1].split()]
+        returns = [
+            float(number) for number in re.search(r"generation:(.*)", done.stdout)[1].split()
+        ]
         assert returns[-1] > 300, "a linear policy learns CartPole within six generations"
 
 

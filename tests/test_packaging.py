@@ -41,6 +41,7 @@ def package_files() -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_sdist_and_wheel_are_complete_and_import(tmp_path):
     # With neither --sdist nor --wheel, build makes the wheel out of the sdist.

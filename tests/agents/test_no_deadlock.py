@@ -34,6 +34,7 @@ print("finished", run + 1)
 """
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_fifty_vmapped_fits_finish():
     environment = {

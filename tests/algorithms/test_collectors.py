@@ -181,3 +181,27 @@ def test_acting_normalises_and_tells_progress(key):
     assert params == "p"
     np.testing.assert_allclose(obs, [1.0], rtol=1e-6)
     np.testing.assert_allclose(progress, 0.25)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowsItsKey(Scripted):
+    """Observes the words of the key that its step was given."""
+
+    def step(self, key, state, action):
+        state, timestep = super().step(key, state, action)
+        words = jax.random.key_data(key)
+        return state, timestep.replace(obs=words, next_obs=words)
+
+
+def test_policy_and_environments_never_share_a_key_nor_use_one_again(key):
+    local = local_state((), key).replace(obs=jnp.zeros(2, jnp.uint32))
+    collector, used = Collector(num_steps=2), []
+    for _ in range(2):
+        local, rollout, _ = collector.collect(
+            ShowsItsKey(),
+            lambda obs, carry, k: (jnp.zeros(2), carry, {"key": jax.random.key_data(k)}),
+            (),
+            local,
+        )
+        used += [*np.asarray(rollout.extras["key"]), *np.asarray(rollout.next_obs)]
+    assert len(np.unique(used, axis=0)) == len(used) == 8

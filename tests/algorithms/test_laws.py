@@ -15,6 +15,8 @@ from algorithm_rows import LEARNING, NAMES, NORMALIZED
 from rlkit.algorithms.ring import Ring
 from rlkit.training.core.module import RLModule, fit, iteration, strong_types
 
+pytestmark = pytest.mark.gpu
+
 
 @pytest.fixture(scope="module", params=NAMES)
 def module(request, make_env):
@@ -82,7 +84,7 @@ def fitted(module, quick_jit):
     by side)
     """
     keys = jax.random.split(jax.random.key(7), 2)
-    one = quick_jit(lambda k: fit(module, k, num_outer_iterations=2))
+    one = quick_jit(lambda k: fit(module, k, num_outer_iterations=2, skip_initial_evaluation=True))
     many = quick_jit(
         jax.vmap(lambda k: fit(without_evaluation(module), k, num_outer_iterations=2)[0])
     )

@@ -24,6 +24,7 @@ HARD = {
 }
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from algorithm_rows import LEARNING, NAMES, NORMALIZED
 from gymnasium import spaces
+from tiers import representative
 
 from rlkit.agents.registry import list_agents, make_agent
 from rlkit.algorithms.compatibility import check_compatible
@@ -48,7 +49,8 @@ class Timed:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name in NAMES for kind in rows.action_spaces(name)]
+    ("name", "kind"),
+    representative((name, kind) for name in NAMES for kind in rows.action_spaces(name)),
 )
 def test_every_kind_of_space_trains_one_iteration(key, make_env, one_iteration, name, kind):
     """Every parameter moves, all numbers are finite, and actions stay within their space."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import algorithm_rows as rows
 import pytest
 import yaml
+from tiers import representative
 
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.cli.main import main
@@ -23,7 +24,7 @@ def words(value):
     return list(map(str, value)) if isinstance(value, tuple) else [str(value)]
 
 
-@pytest.mark.parametrize("name", rows.NAMES)
+@pytest.mark.parametrize("name", representative(rows.NAMES))
 def test_trains_and_evaluates(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     entry, env_id = algorithm_entry(name), rows.training_env(name)

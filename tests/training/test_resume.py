@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import yaml
+from tiers import REPRESENTATIVES, representative
 
 import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
@@ -78,8 +79,9 @@ WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6
 OUTER = 4
 # A process takes seconds to start, so a few algorithms share one; not all, for the time that a test
 # may take is limited.
-GROUPS = {
-    name: algorithm_rows.NAMES[i // 4 * 4 :][:4] for i, name in enumerate(algorithm_rows.NAMES)
+_OTHERS = tuple(name for name in algorithm_rows.NAMES if name not in REPRESENTATIVES)
+GROUPS = {name: REPRESENTATIVES for name in REPRESENTATIVES} | {
+    name: _OTHERS[i // 4 * 4 :][:4] for i, name in enumerate(_OTHERS)
 }
 
 
@@ -112,7 +114,7 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
 
 
 def start(jobs):
-    environment = os.environ | {"NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"NPROC": "1"}
     command = [sys.executable, "-c", WORKER, json.dumps(jobs)]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -174,9 +176,10 @@ def finished(tmp_path_factory):
     return finish
 
 
+@pytest.mark.gpu
 @pytest.mark.process
 @pytest.mark.parametrize("num_seeds", SEEDS)
-@pytest.mark.parametrize("algorithm", algorithm_rows.NAMES)
+@pytest.mark.parametrize("algorithm", representative(algorithm_rows.NAMES))
 def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
     root, name = finished(GROUPS[algorithm])[0], f"{algorithm}-{num_seeds}"
     whole, stopped, resumed = (results[name] for results in finished(GROUPS[algorithm])[1:])
@@ -197,6 +200,7 @@ def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
         assert ours[field] == theirs[field], field
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_killed_at_random_moments(tmp_path):
     run, outer, dice = tmp_path / "run", 24, random.Random()

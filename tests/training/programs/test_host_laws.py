@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from algorithm_rows import NAMES, NORMALIZED, acts_in, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
+from tiers import representative
 
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
@@ -82,7 +83,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", representative(NAMES))
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.

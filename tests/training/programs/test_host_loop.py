@@ -19,6 +19,7 @@ from algorithm_rows import NAMES, NORMALIZED, acts_in, known
 from gymnasium import spaces
 from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
 from jax.experimental import io_callback
+from tiers import representative
 
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.ring import Ring
@@ -100,7 +101,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "overlap", "num_seeds"), CASES)
+@pytest.mark.parametrize(("name", "overlap", "num_seeds"), representative(CASES))
 def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
     settings = known(

@@ -1,0 +1,377 @@
+"""Mistakes that the tests must notice: each is a change of one place, and the tests of which at
+least one has to fail.
+
+`old` occurs exactly once in `file`. Where code moves, move the row along; a row goes only together
+with what it breaks.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One mistake."""
+
+    name: str
+    file: str  # from the root of the repository
+    old: str
+    new: str
+    tests: tuple[str, ...]  # as pytest takes them
+
+
+RETURNS = "rlkit/ops/returns.py"
+BATCHES = "rlkit/algorithms/batch_builders.py"
+PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
+UPDATERS = "rlkit/algorithms/updaters.py"
+CHECKPOINTER = "rlkit/training/files/checkpointer.py"
+RESTORE = "rlkit/training/files/run_files.py"
+RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
+
+MUTANTS = (
+    # Returns
+    Mutant(
+        "GAE stops bootstrapping at time limits instead of terminations",
+        RETURNS,
+        "delta = reward + gamma * next_value * (1.0 - terminated) - value",
+        "delta = reward + gamma * next_value * (1.0 - truncated) - value",
+        ("tests/ops/test_returns.py",),
+    ),
+    Mutant(
+        "GAE carries its sum over time limits",
+        RETURNS,
+        "gamma * gae_lambda * (1.0 - (terminated | truncated))",
+        "gamma * gae_lambda * (1.0 - terminated)",
+        ("tests/ops/test_returns.py",),
+    ),
+    Mutant(
+        "lambda-returns mix in what follows a time limit",
+        RETURNS,
+        "mix = td_lambda * (1.0 - truncated)",
+        "mix = td_lambda * jnp.ones_like(reward)",
+        ("tests/ops/test_returns.py",),
+    ),
+    Mutant(
+        "at time limits values are those of the next episode's first observation",
+        BATCHES,
+        "cut = rollout.truncated & ~rollout.terminated",
+        "cut = jnp.zeros_like(rollout.truncated)",
+        ("tests/algorithms/test_reference_update.py",),
+    ),
+    # Losses
+    Mutant(
+        "PPO's surrogate is the larger of both",
+        "rlkit/ops/losses.py",
+        "return -jnp.minimum(\n        ratio * advantage",
+        "return -jnp.maximum(\n        ratio * advantage",
+        ("tests/ops/test_losses.py",),
+    ),
+    Mutant(
+        "PPO's entropy bonus has the wrong sign",
+        "rlkit/algorithms/ppo.py",
+        "- config.entropy_coef * entropy",
+        "+ config.entropy_coef * entropy",
+        ("tests/algorithms/test_losses.py",),
+    ),
+    Mutant(
+        "advantages are not standardised",
+        BATCHES,
+        "if self.normalize_advantages:",
+        "if False:",
+        ("tests/algorithms/test_algorithm.py::test_advantages_are_standardised_per_minibatch",),
+    ),
+    Mutant(
+        "SAC's target has no entropy",
+        "rlkit/algorithms/sac.py",
+        "(next_q - temperature(config, params) * log_prob)",
+        "next_q",
+        ("tests/algorithms/test_sac.py::test_critic_loss_by_hand",),
+    ),
+    Mutant(
+        "SAC's target is the larger of both critics",
+        "rlkit/algorithms/sac.py",
+        'next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)',
+        'next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).max(0)',
+        ("tests/algorithms/test_sac.py::test_critic_loss_by_hand",),
+    ),
+    Mutant(
+        "TD3's actor learns in every update",
+        "rlkit/algorithms/td3.py",
+        'step("actor", actor_loss, config.policy_delay)',
+        'step("actor", actor_loss, 1)',
+        ("tests/algorithms/test_td3.py",),
+    ),
+    Mutant(
+        "TD3's noise is not clipped",
+        "rlkit/algorithms/td3.py",
+        "noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)",
+        "noise = noise + 0.0",
+        ("tests/algorithms/test_td3.py::test_smoothing_by_hand",),
+    ),
+    Mutant(
+        "double Q-learning is on where it is off",
+        "rlkit/algorithms/dqn.py",
+        "if config.double else next_values",
+        "if not config.double else next_values",
+        ("tests/algorithms/test_dqn.py",),
+    ),
+    Mutant(
+        "DQN's targets are renewed after every iteration",
+        UPDATERS,
+        "lambda new, old: jnp.where(passed, new, old), source",
+        "lambda new, old: new, source",
+        ("tests/algorithms/test_dqn.py",),
+    ),
+    Mutant(
+        "updates that are not finite are taken",
+        UPDATERS,
+        "finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))",
+        "finite = jnp.isfinite(norm) | True",
+        (
+            "tests/algorithms/test_updaters.py::test_a_step_that_is_not_finite_changes_nothing_and_is_counted",
+        ),
+    ),
+    # Replay
+    Mutant(
+        "the ring's head moves by one row whatever is written",
+        "rlkit/algorithms/ring.py",
+        "head=(self.head + num_steps) % self.num_rows",
+        "head=(self.head + 1) % self.num_rows",
+        ("tests/algorithms/test_replay_buffer.py",),
+    ),
+    Mutant(
+        "a cut marks the oldest row",
+        "rlkit/algorithms/ring.py",
+        "newest = (self.head - 1) % self.num_rows",
+        "newest = self.head % self.num_rows",
+        ("tests/algorithms/test_replay_buffer.py",),
+    ),
+    Mutant(
+        "n-step sums go on over time limits",
+        "rlkit/algorithms/replay_buffer.py",
+        "jnp.cumsum(done, axis=1)",
+        "jnp.cumsum(terminated, axis=1)",
+        ("tests/algorithms/test_replay_buffer.py",),
+    ),
+    Mutant(
+        "n-step targets bootstrap after a termination",
+        "rlkit/algorithms/replay_buffer.py",
+        "discount = gamma**num_counted * (1.0 - is_over)",
+        "discount = gamma**num_counted",
+        ("tests/algorithms/test_replay_buffer.py",),
+    ),
+    Mutant(
+        "importance weights are turned round",
+        PRIORITIES,
+        "* probability) ** -beta",
+        "* probability) ** beta",
+        ("tests/algorithms/test_prioritized_replay.py",),
+    ),
+    Mutant(
+        "renewed priorities lack their exponent",
+        PRIORITIES,
+        "is_finite, priority**self.priority_exponent, memory.tree",
+        "is_finite, priority, memory.tree",
+        ("tests/algorithms/test_prioritized_replay.py",),
+    ),
+    Mutant(
+        "new transitions have the first priority rather than the highest",
+        PRIORITIES,
+        "jnp.full(index.shape, memory.max_priority**self.priority_exponent)",
+        "jnp.full(index.shape, 1.0)",
+        ("tests/algorithms/test_prioritized_replay.py",),
+    ),
+    # Statistics
+    Mutant(
+        "statistics of two batches are joined without their sizes",
+        "rlkit/ops/running_stats.py",
+        "jnp.square(d) * (stats.count * added / count)",
+        "jnp.square(d) * (added / count)",
+        ("tests/ops/test_running_stats.py",),
+    ),
+    Mutant(
+        "observations are normalised by statistics that they are part of already",
+        "rlkit/algorithms/base.py",
+        "agent, learner, memory, rollout, axis_name, behaviour\n        )",
+        "agent, self._absorb(learner, rollout), memory, rollout, axis_name, behaviour\n        )",
+        (
+            "tests/algorithms/test_algorithm.py::test_observations_are_normalised_by_the_statistics_of_the_acting_policy",
+        ),
+    ),
+    Mutant(
+        "counters lose what goes beyond a word",
+        "rlkit/ops/counters.py",
+        "(low < self.low).astype(jnp.uint32)",
+        "jnp.uint32(0)",
+        ("tests/ops/test_counters.py",),
+    ),
+    # Random numbers
+    Mutant(
+        "every rollout uses the same keys",
+        "rlkit/algorithms/collectors.py",
+        "return keys[0], keys[1:].reshape(self.num_steps, 2)",
+        "return key, keys[1:].reshape(self.num_steps, 2)",
+        ("tests/algorithms/test_collectors.py",),
+    ),
+    Mutant(
+        "the environments draw with the key of the policy",
+        "rlkit/algorithms/collectors.py",
+        "env.step(keys[1], local.env_state, action)",
+        "env.step(keys[0], local.env_state, action)",
+        ("tests/algorithms/test_collectors.py",),
+    ),
+    Mutant(
+        "all environments that end start from the same key",
+        "rlkit/envs/jittable/vectorized.py",
+        "jax.random.fold_in(key, i))(index)",
+        "jax.random.fold_in(key, 0 * i))(index)",
+        ("tests/envs/test_contract.py::test_batch_is_a_loop_over_single_environments",),
+    ),
+    Mutant(
+        "parallel seeds are one seed",
+        "rlkit/training/compile/aot_compile.py",
+        "(int(key) + np.arange(self.num_seeds))",
+        "(int(key) + 0 * np.arange(self.num_seeds))",
+        (
+            "tests/training/test_trainer.py::test_results_with_seeds_and_each_seed_is_its_single_run",
+        ),
+    ),
+    Mutant(
+        "runs of neighbouring seeds share environments' seeds on the host",
+        "rlkit/envs/host/base.py",
+        "for seed in np.random.SeedSequence(row.tolist()).generate_state(each)",
+        "for seed in row[-1] + np.arange(each)",
+        (
+            "tests/envs/host/test_gymnasium.py::test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run",
+        ),
+    ),
+    Mutant(
+        "threefry rotates by another distance",
+        "rlkit/xla_cpu/threefry.py",
+        "(13, 15, 26, 6)",
+        "(13, 15, 26, 7)",
+        ("tests/xla_cpu/test_threefry.py",),
+    ),
+    Mutant(
+        "the shuffle multiplies by even numbers",
+        "rlkit/ops/shuffle.py",
+        "words[:, 0] | jnp.uint32(1)",
+        "words[:, 0]",
+        ("tests/ops/test_shuffle.py",),
+    ),
+    # Environments and evaluation
+    Mutant(
+        "next_obs is the first observation of the next episode",
+        "rlkit/envs/jittable/vectorized.py",
+        "next_obs=next_obs,",
+        "next_obs=obs,",
+        ("tests/envs/test_contract.py::test_obs_and_next_obs_differ_only_where_an_episode_ends",),
+    ),
+    Mutant(
+        "on the host next_obs is the first observation of the next episode",
+        "rlkit/envs/host/gymnasium.py",
+        '_put(next_obs, index, infos["final_obs"][index])',
+        "pass",
+        (
+            "tests/envs/host/test_gymnasium.py::test_an_episode_that_ends_shows_its_true_last_observation",
+        ),
+    ),
+    Mutant(
+        "the recurrent state goes on into the next episode",
+        "rlkit/algorithms/collectors.py",
+        "return where_rows(done, initial_carry, carry)",
+        "return carry",
+        ("tests/algorithms/test_collectors.py",),
+    ),
+    Mutant(
+        "rewards of a second episode count in an evaluation",
+        "rlkit/training/core/evaluator.py",
+        "jnp.where(playing, timestep.reward, 0.0)",
+        "timestep.reward",
+        ("tests/training/core/test_evaluator.py",),
+    ),
+    Mutant(
+        "surplus episodes count in an evaluation",
+        "rlkit/training/core/evaluator.py",
+        "x.reshape(-1, *x.shape[2:])[: self.num_episodes]",
+        "x.reshape(-1, *x.shape[2:])",
+        ("tests/training/core/test_evaluator.py",),
+    ),
+    Mutant(
+        "actions of a space that does not start at 0 are taken for others",
+        "rlkit/agents/heads.py",
+        "index = action - self.start",
+        "index = action",
+        ("tests/agents/test_heads.py",),
+    ),
+    # Checkpoints and logs
+    Mutant(
+        "checksums of leaves are not compared",
+        CHECKPOINTER,
+        "require(same, f\"{name}{entry['path']} was altered\"",
+        "require(True, f\"{name}{entry['path']} was altered\"",
+        (
+            "tests/training/files/test_checkpointer.py::test_a_flipped_bit_in_the_data_names_the_leaf",
+            "tests/training/files/test_checkpointer.py::test_no_flipped_bit_goes_unnoticed",
+        ),
+    ),
+    Mutant(
+        "of equally good checkpoints the oldest is best",
+        CHECKPOINTER,
+        "return max(finite)[1] if finite else None",
+        "return max(finite, key=lambda pair: (pair[0], -pair[1]))[1] if finite else None",
+        (
+            "tests/training/files/test_checkpointer.py::test_latest_and_best_stay_also_after_reopening",
+        ),
+    ),
+    Mutant(
+        "a checkpoint whose score is infinite is best",
+        CHECKPOINTER,
+        "if score is not None and math.isfinite(score)",
+        "if score is not None",
+        (
+            "tests/training/files/test_checkpointer.py::test_latest_and_best_stay_also_after_reopening",
+        ),
+    ),
+    Mutant(
+        "a resumed run loses its optimiser state",
+        RESTORE,
+        RESTORED,
+        RESTORED.replace(
+            'items["learner"]',
+            'items["learner"].replace('
+            'opt_state=jax.tree.map(lambda x: 0 * x, items["learner"].opt_state))',
+        ),
+        ("tests/training/test_resume.py::test_every_field_of_the_state_is_needed",),
+    ),
+    Mutant(
+        "a resumed run loses its key",
+        RESTORE,
+        RESTORED,
+        RESTORED.replace('items["local"]', 'items["local"].replace(key=jax.random.key(0))'),
+        ("tests/training/test_resume.py::test_a_damaged_newest_checkpoint_is_set_aside",),
+    ),
+    Mutant(
+        "a resumed run loses its replay memory",
+        RESTORE,
+        RESTORED,
+        RESTORED.replace(
+            'items["local"]',
+            'items["local"].replace(memory=jax.tree.map(lambda x: 0 * x, items["local"].memory))',
+        ),
+        ("tests/training/test_replay_checkpoints.py::test_a_memory_that_is_saved_comes_back",),
+    ),
+    Mutant(
+        "Weights & Biases is tried again after it could not start",
+        "rlkit/training/logs/wandb_logger.py",
+        "self._gave_up = True",
+        "self._gave_up = False",
+        ("tests/training/logs/test_loggers.py::test_wandb_that_cannot_start_is_tried_once",),
+    ),
+    Mutant(
+        "an error of Weights & Biases ends the run",
+        "rlkit/training/logs/wandb_logger.py",
+        "except Exception as error:  # whatever it is",
+        "except ValueError as error:  # whatever it is",
+        ("tests/training/logs/test_loggers.py::test_wandb_failures_cost_one_warning",),
+    ),
+)
