@@ -4,11 +4,11 @@
 
 XLA runs a program, and the body of each loop in it, as a list of kernels. If more than eight
 kernels of a list are ready at once, half of them go to another thread; waking it takes tens of
-microseconds, which pays off only for large products (docs/speed.md). XLA logs these lists while
-compiling. This script compiles the outer iteration of each task as a Trainer does, simulates the
-lists in the order in which one thread would run them, and prints for each list of more than eight
-kernels how many are ready at most and where it would be split. `--orders` also prints the order.
-XLA truncates its message for lists of more than about a hundred kernels; the number of known
+microseconds, which pays off only for large products (benchmarks/notes.md). XLA logs these lists
+while compiling. This script compiles the outer iteration of each task as a Trainer does, simulates
+the lists in the order in which one thread would run them, and prints for each list of more than
+eight kernels how many are ready at most and where it would be split. `--orders` also prints the
+order. XLA truncates its message for lists of more than about a hundred kernels; the number of known
 kernels is printed then.
 
 The script computes nothing beyond compiling, writes nothing, and depends on the wording of the

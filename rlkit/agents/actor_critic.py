@@ -23,7 +23,7 @@ class ActorCritic:
     network: Network[tuple[Array, Array]]
     head: PolicyHead
     spec: tuple[str, ActorCriticConfig] | None
-    custom: tuple[str, ...]  # what was passed beside the config
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:

@@ -42,7 +42,7 @@ class Distribution(Protocol):
 @dataclasses.dataclass(frozen=True)
 class PolicyHead:
     """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is
-    learned beside the network.
+    learned with the network.
     """
 
     num_outputs: int

@@ -88,7 +88,7 @@ class Conv(nnx.Module):
     out_channels].
 
     Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and
-    above all its gradient are far slower inside a compiled loop (measured in docs/design.md).
+    above all its gradient are far slower inside a compiled loop (measured in benchmarks/notes.md).
     Kernels that are a multiple of their stride are first folded into channels.
     """
 

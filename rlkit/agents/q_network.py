@@ -28,7 +28,7 @@ class QNetwork:
     num_actions: int
     start: int  # the least action
     spec: tuple[str, QNetworkConfig] | None
-    custom: tuple[str, ...]  # what was passed beside the config
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:

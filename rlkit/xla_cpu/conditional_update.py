@@ -65,9 +65,9 @@ def renewed_if(
     As `jnp.where(valid, new, old)` of every leaf afterwards, but where an equation of its own makes
     a leaf of the new state, what follows from it is computed from the chosen one. Else XLA has two
     states to make, one to keep and one for the result, computes the second anew in every kernel
-    that reads it, and keeps a copy of the old state for that (docs/speed.md). Raises `ConfigError`
-    if the new state has another structure than the old one. Names of scopes within `renew` are
-    lost.
+    that reads it, and keeps a copy of the old state for that (benchmarks/notes.md). Raises
+    `ConfigError` if the new state has another structure than the old one. Names of scopes within
+    `renew` are lost.
     """
     old = jax.tree.map(jnp.asarray, old)
     traced, shapes = jax.make_jaxpr(renew, return_shape=True)(old)

@@ -16,8 +16,9 @@ def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
     """How parameters go through a loop of updates on batches like `batch`: the small ones as one
     vector, where the networks compute little.
 
-    XLA wakes another thread to copy a dozen arrays at the end of every update (docs/speed.md). Only
-    pays with `pack_small_arrays`, which computes new parameters as such a vector.
+    XLA wakes another thread to copy a dozen arrays at the end of every update
+    (benchmarks/notes.md). Only pays with `pack_small_arrays`, which computes new parameters as such
+    a vector.
     """
     rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
     is_small = computes_little(params, rows)
@@ -31,7 +32,7 @@ def pack_counters(
     on `batch_size` rows: counters and other tiny arrays as vectors, if that is one step of
     environments and networks that compute little.
 
-    Copying a few dozen counters costs as much as learning there (docs/speed.md).
+    Copying a few dozen counters costs as much as learning there (benchmarks/notes.md).
     """
     is_small = num_steps == 1 and computes_little(params, batch_size)
     return Packing(state, longest=SMALL_COUNTER) if is_small else NO_PACKING

@@ -12,9 +12,9 @@ from jax.custom_derivatives import SymbolicZero
 
 from rlkit.xla_cpu.switch import is_on, may_be_on
 
-NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in docs/design.md
+NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in benchmarks/notes.md
 SMALL = 64  # the larger of them
-SMALL_PRODUCT = 2**22  # multiplications; measured in docs/design.md
+SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 
 
 def computes_little(params: Any, rows: int) -> bool:

@@ -12,8 +12,8 @@ from flax import struct
 from jax import Array
 
 PyTree = Any
-# Numbers of an array that joins others in a vector; measured in docs/design.md. Checkpoints hold
-# optimiser states in this form: another value makes existing runs impossible to resume.
+# Numbers of an array that joins others in a vector; measured in benchmarks/notes.md. Checkpoints
+# hold optimiser states in this form: another value makes existing runs impossible to resume.
 LONGEST_SMALL = 2**14
 
 

@@ -47,8 +47,8 @@ def compute_inline() -> State:
     """Lets JAX compute on the CPU in the thread that calls.
 
     By default it hands all but the smallest programs to another thread. Where a small network acts
-    in each step, waking that thread takes several times as long as the network (docs/design.md).
-    The Trainer's own overlap uses a thread of its own.
+    in each step, waking that thread takes several times as long as the network
+    (benchmarks/notes.md). The Trainer's own overlap uses a thread of its own.
     """
     import jax
 

@@ -22,9 +22,8 @@ class Mutant:
 RETURNS = "rlkit/ops/returns.py"
 BATCHES = "rlkit/algorithms/batch_builders.py"
 PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
-UPDATERS = "rlkit/algorithms/updaters.py"
 CHECKPOINTER = "rlkit/training/files/checkpointer.py"
-RESTORE = "rlkit/training/files/run_files.py"
+RESTORE = "rlkit/training/files/checkpoint_items.py"
 RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
 
 MUTANTS = (
@@ -116,16 +115,16 @@ MUTANTS = (
     ),
     Mutant(
         "DQN's targets are renewed after every iteration",
-        UPDATERS,
-        "lambda new, old: jnp.where(passed, new, old), source",
-        "lambda new, old: new, source",
+        "rlkit/algorithms/target_update.py",
+        "lambda new, old: jnp.where(passed, new, old),",
+        "lambda new, old: new,",
         ("tests/algorithms/test_dqn.py",),
     ),
     Mutant(
         "updates that are not finite are taken",
-        UPDATERS,
-        "finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.tree.norm(packed))",
-        "finite = jnp.isfinite(norm) | True",
+        "rlkit/algorithms/gradient_step.py",
+        "jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(global_norm(processed))",
+        "jnp.isfinite(loss) | True",
         (
             "tests/algorithms/test_updaters.py::test_a_step_that_is_not_finite_changes_nothing_and_is_counted",
         ),
@@ -370,8 +369,8 @@ MUTANTS = (
     Mutant(
         "an error of Weights & Biases ends the run",
         "rlkit/training/logs/wandb_logger.py",
-        "except Exception as error:  # whatever it is",
-        "except ValueError as error:  # whatever it is",
+        "except Exception as error:  # whatever happens, the records are safe in the JSONL file",
+        "except ValueError as error:  # whatever happens, the records are safe in the JSONL file",
         ("tests/training/logs/test_loggers.py::test_wandb_failures_cost_one_warning",),
     ),
 )

@@ -17,7 +17,7 @@ from rlkit.ops.rows import where_rows
 from rlkit.spaces import Space, jax_dtype, map_space
 from rlkit.types import Key, Obs, PyTree, TimeStep
 
-MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in docs/design.md
+MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
 
 
 class VectorState(struct.PyTreeNode, kw_only=True):

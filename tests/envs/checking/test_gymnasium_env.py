@@ -496,7 +496,7 @@ ERRORS = {
     ),
     "huge integers": (
         looking(lambda o, e: np.int64(2**40 + e.steps), spaces.Discrete(2**50)),
-        r"contains 1099511627\d+, which does not fit into the int32",
+        r"contains 1099511627\d+, which does not fit into int32",
         "float32",
     ),
     "keys": (
