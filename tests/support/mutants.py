@@ -251,13 +251,6 @@ MUTANTS = (
         "(13, 15, 26, 7)",
         ("tests/xla_cpu/test_threefry.py",),
     ),
-    Mutant(
-        "the shuffle multiplies by even numbers",
-        "rlkit/ops/shuffle.py",
-        "words[:, 0] | jnp.uint32(1)",
-        "words[:, 0]",
-        ("tests/ops/test_shuffle.py",),
-    ),
     # Environments and evaluation
     Mutant(
         "next_obs is the first observation of the next episode",
