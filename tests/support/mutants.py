@@ -257,7 +257,7 @@ MUTANTS = (
         "rlkit/envs/jittable/vectorized.py",
         "next_obs=next_obs,",
         "next_obs=obs,",
-        ("tests/envs/test_contract.py::test_obs_and_next_obs_differ_only_where_an_episode_ends",),
+        ("tests/envs/test_contract.py::test_batch_is_a_loop_over_single_environments",),
     ),
     Mutant(
         "on the host next_obs is the first observation of the next episode",
