@@ -7,10 +7,15 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Python 3.12 and later get the newest versions: flax for JAX 0.11 needs them.
+CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("constraints-newest.txt" if sys.version_info >= (3, 12) else "constraints.txt")' 2>/dev/null)
+# What test-versions makes its environments with.
+LOWEST ?= python3.11
+NEWEST ?= python3.13
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-all test-fast mutants learning lint format bench clean
+.PHONY: help train test test-all test-fast test-versions mutants learning lint format bench clean
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
 
 help:
@@ -18,6 +23,7 @@ help:
 	@echo "make test       the tests that every change must pass; a few minutes"
 	@echo "make test-all   these and the full matrix of algorithms, compiled as in real runs; half an hour"
 	@echo "make test-fast  only the tests that compile nothing"
+	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
 	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
 	@echo "make lint       ruff and pyright"
@@ -26,14 +32,14 @@ help:
 	@echo "make bench-X    startup, limits, overhead, growth, replay or regression: the other questions (benchmarks/README.md)"
 	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt constraints-newest.txt
 	@command -v $(PYTHON) >/dev/null || \
 		{ echo "rlkit needs Python 3.11 or newer, '$(PYTHON)' is not on the PATH; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "rlkit needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "Installing rlkit and its tools into $(VENV); the first time this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,bench]'
 	@touch $@
 
 train: $(STAMP)
@@ -51,6 +57,20 @@ test-all: $(STAMP)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)
+
+test-versions: .venv-lowest/.installed .venv-newest/.installed
+	.venv-lowest/bin/pytest $(PARALLEL) -m "(fast or gpu) and not full" $(ARGS)
+	.venv-newest/bin/pytest $(PARALLEL) -m "(fast or gpu) and not full" $(ARGS)
+
+.venv-lowest/.installed: INTERPRETER = $(LOWEST)
+.venv-newest/.installed: INTERPRETER = $(NEWEST)
+.venv-%/.installed: pyproject.toml constraints-%.txt
+	@command -v $(INTERPRETER) >/dev/null || \
+		{ echo "test-versions needs '$(INTERPRETER)', which is not on the PATH; name others: make test-versions LOWEST=python3.11 NEWEST=python3.13" >&2; exit 1; }
+	@echo "Installing the $* supported versions into .venv-$*; the first time this takes a few minutes."
+	$(INTERPRETER) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-$*.txt -e '.[dev,bench]'
+	@touch $@
 
 mutants: $(STAMP)
 	$(BIN)/python tests/support/try_mutants.py $(ARGS)
