@@ -24,7 +24,7 @@ from common import versions
 from records import add_output, add_rounds, markdown, now, with_spread, write
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, num_groups
-from rlkit.training.programs.device import DeviceProgram
+from rlkit.training.programs.jittable_program import DeviceProgram
 from rlkit_parts import parts
 from tasks import TASKS, OffPolicyTask, PPOTask, Task
 

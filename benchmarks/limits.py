@@ -34,7 +34,7 @@ import rlkit
 from common import versions
 from records import add_output, add_rounds, markdown, now, write
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.host_program import HostProgram
 from rlkit.types import TrainState
 from rlkit_parts import parts
 from tasks import TASKS

@@ -242,7 +242,11 @@ BREACHES = [
     (room_violations, "envs/jittable/gymnax.py", "from rlkit.envs import registry"),
     (room_violations, "training/core/module.py", "from rlkit.training.logs import loggers"),
     (room_violations, "training/files/checkpointer.py", "from ..trainer import Trainer"),
-    (room_violations, "training/programs/device.py", "from rlkit.training import Trainer"),
+    (
+        room_violations,
+        "training/programs/jittable_program.py",
+        "from rlkit.training import Trainer",
+    ),
     (room_violations, "training/callbacks.py", "from rlkit.training.trainer import Trainer"),
     (room_violations, "training/new_room/thing.py", ""),
     (preset_violations, "presets/ppo.py", "gamma = 0.99"),

@@ -24,10 +24,10 @@ from .discrete_soft_actor_critic import discrete_soft_actor_critic as discrete_s
 from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head
-from .initializers import orthogonal as orthogonal
 from .layers import Linear as Linear
 from .networks import Network as Network
 from .networks import make_network as make_network
+from .orthogonal_weights import orthogonal as orthogonal
 from .q_network import QNetwork as QNetwork
 from .q_network import normalized_q_network as normalized_q_network
 from .q_network import q_network as q_network

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from rlkit.agents.initializers import as_kernel, draw_frames, frame_shape
+from rlkit.agents.orthogonal_weights import as_kernel, draw_frames, frame_shape
 from rlkit.errors import require
 from rlkit.types import Key
 

@@ -13,7 +13,7 @@ from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.layers import Linear
 from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
 from rlkit.agents.torso import Torso
-from rlkit.ops.integers import as_integers, as_uniform
+from rlkit.ops.random_bits import as_integers, as_uniform
 from rlkit.spaces import Space, abstract, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate

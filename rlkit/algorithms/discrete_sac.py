@@ -23,9 +23,9 @@ from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import twin_loss
+from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
-from rlkit.algorithms.wiring import Overrides
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate

@@ -15,11 +15,11 @@ from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder,
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
 from rlkit.algorithms.gradient_step import GradientStep
+from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.updaters import Updater
-from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses

@@ -16,8 +16,8 @@ from rlkit.algorithms.batch_builders import (
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.updaters import Updater
-from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.optimizers import optimizer_of

@@ -16,7 +16,7 @@ from rlkit.algorithms.batch_builders import Minibatches, OnPolicyBatch, ProcessB
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import policy_gradient
-from rlkit.algorithms.wiring import Overrides
+from rlkit.algorithms.overrides import Overrides
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate

@@ -29,7 +29,7 @@ from rlkit.algorithms.batch_builders import (
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import on_policy
-from rlkit.algorithms.wiring import Overrides
+from rlkit.algorithms.overrides import Overrides
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
 from rlkit.ops.running_stats import normalize

@@ -7,7 +7,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.algorithms.replay_buffer import Replayed, check_settings, num_rows, window
-from rlkit.algorithms.ring import Ring
+from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
 

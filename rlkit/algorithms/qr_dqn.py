@@ -20,9 +20,9 @@ from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import QRDQNConfig
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import off_policy
+from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
-from rlkit.algorithms.wiring import Overrides
 from rlkit.ops.losses import at_index
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree

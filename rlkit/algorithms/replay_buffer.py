@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.ring import Ring, of_flags
+from rlkit.algorithms.replay_storage import Ring, of_flags
 from rlkit.errors import require
-from rlkit.ops.integers import uniform_integers
+from rlkit.ops.random_bits import uniform_integers
 from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
 
 

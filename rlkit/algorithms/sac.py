@@ -23,9 +23,9 @@ from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
+from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
-from rlkit.algorithms.wiring import Overrides
 from rlkit.envs.base import EnvAdapter
 from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from algorithm_rows import LEARNING, NAMES, NORMALIZED
 
-from rlkit.algorithms.ring import Ring
+from rlkit.algorithms.replay_storage import Ring
 from rlkit.training.core.module import RLModule, fit, iteration, strong_types
 
 pytestmark = pytest.mark.gpu

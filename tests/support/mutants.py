@@ -132,14 +132,14 @@ MUTANTS = (
     # Replay
     Mutant(
         "the ring's head moves by one row whatever is written",
-        "rlkit/algorithms/ring.py",
+        "rlkit/algorithms/replay_storage.py",
         "head=(self.head + num_steps) % self.num_rows",
         "head=(self.head + 1) % self.num_rows",
         ("tests/algorithms/test_replay_buffer.py",),
     ),
     Mutant(
         "a cut marks the oldest row",
-        "rlkit/algorithms/ring.py",
+        "rlkit/algorithms/replay_storage.py",
         "newest = (self.head - 1) % self.num_rows",
         "newest = self.head % self.num_rows",
         ("tests/algorithms/test_replay_buffer.py",),
@@ -308,7 +308,7 @@ MUTANTS = (
     ),
     Mutant(
         "of equally good checkpoints the oldest is best",
-        CHECKPOINTER,
+        "rlkit/training/files/best_checkpoint.py",
         "return max(finite)[1] if finite else None",
         "return max(finite, key=lambda pair: (pair[0], -pair[1]))[1] if finite else None",
         (
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint whose score is infinite is best",
-        CHECKPOINTER,
+        "rlkit/training/files/best_checkpoint.py",
         "if score is not None and math.isfinite(score)",
         "if score is not None",
         (

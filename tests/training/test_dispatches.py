@@ -12,7 +12,7 @@ from rlkit.training.compile import parallel_seeds as seed_groups
 from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.compile.parallel_seeds import ParallelSeeds
 from rlkit.training.programs.host_functions import HostFunctions
-from rlkit.training.programs.schedules.compiled_loop import CompiledLoop
+from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
 
 OUTER, EPOCHS, NUM_STEPS = 3, 2, 8  # outer iterations; iterations in each; steps of a rollout
 

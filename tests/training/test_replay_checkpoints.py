@@ -25,7 +25,7 @@ from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
-from rlkit.training.programs.device import DeviceProgram
+from rlkit.training.programs.jittable_program import DeviceProgram
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 ITERATION, PREFILL, OUTER = 16, 32, 32  # environment steps; a refill takes as many as the prefill

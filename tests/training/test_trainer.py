@@ -304,7 +304,7 @@ def test_evaluate_and_rollout_use_eval_env_although_evaluation_is_off(tiny):
 
 
 def test_one_compilation_of_each_function_per_run(tiny, monkeypatch):
-    import rlkit.training.programs.device as program
+    import rlkit.training.programs.jittable_program as program
 
     traces = collections.Counter()
     original = program.outer_iteration

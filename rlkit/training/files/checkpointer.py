@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import math
 import os
 import pathlib
 import re
@@ -21,7 +20,7 @@ import shutil
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import jax
@@ -32,6 +31,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
 from rlkit.errors import CheckpointError, require
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.files.best_checkpoint import KeepBest, best_of
 from rlkit.training.files.checkpoint_leaves import (
     array_bytes,
     describe_all,
@@ -300,7 +300,7 @@ class Checkpointer:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-            step = _best({step: record["score"] for step, record in records.items()})
+            step = best_of({step: record["score"] for step, record in records.items()})
             if step is None:
                 raise CheckpointError(
                     f"no step of {self.directory} has a finite score, of {steps}; restore the"
@@ -333,7 +333,7 @@ class Checkpointer:
         """The step with the highest finite score, the newest of equals; None if there is none.
         Skips unreadable records.
         """
-        return _best({step: record["score"] for step, record in self._records()[0].items()})
+        return best_of({step: record["score"] for step, record in self._records()[0].items()})
 
     def metadata(self, step: int) -> dict[str, Any]:
         """The metadata that was saved with `step`."""
@@ -350,7 +350,7 @@ class Checkpointer:
     def _open_manager(self) -> ocp.CheckpointManager:
         # Orbax's own BestN and best_step read a metrics file while opening, and fail there if it is
         # damaged: hence our policy.
-        best = [_KeepBest(self._scores)] if self._config.keep_best else []
+        best = [KeepBest(self._scores)] if self._config.keep_best else []
         policy = AnyPreservationPolicy([LatestN(self._config.max_to_keep), *best])
         options = ocp.CheckpointManagerOptions(
             preservation_policy=policy,
@@ -495,29 +495,6 @@ class Checkpointer:
             require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
             arrays[entry["path"]] = leaf
         return arrays
-
-
-@dataclasses.dataclass(frozen=True)
-class _KeepBest:
-    """Orbax preservation policy: keeps the best step by `scores`, a mapping that the checkpointer
-    goes on filling.
-    """
-
-    scores: Mapping[int, float | None]
-
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
-        best = _best({info.step: self.scores.get(info.step) for info in checkpoints})
-        return [info.step == best for info in checkpoints]
-
-
-def _best(scores: Mapping[int, float | None]) -> int | None:
-    """The newest step of the highest score: of equals, the one that has learned longest."""
-    finite = [
-        (score, step)
-        for step, score in scores.items()
-        if score is not None and math.isfinite(score)
-    ]
-    return max(finite)[1] if finite else None
 
 
 def _sealed(body: Any) -> dict[str, Any]:

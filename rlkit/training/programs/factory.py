@@ -4,8 +4,8 @@ from rlkit.errors import require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.core.module import Module, RLModule
-from rlkit.training.programs.device import DeviceProgram
-from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.jittable_program import DeviceProgram
 from rlkit.training.programs.protocol import Program
 
 

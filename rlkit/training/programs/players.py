@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator
-from rlkit.training.programs.device_player import DevicePlayer
 from rlkit.training.programs.host_player import HostPlayer
+from rlkit.training.programs.jittable_player import DevicePlayer
 from rlkit.types import Key, PolicyState
 
 

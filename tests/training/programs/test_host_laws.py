@@ -22,8 +22,8 @@ from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import without_replay
-from rlkit.training.programs.device import DeviceProgram
-from rlkit.training.programs.host import HostProgram
+from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.jittable_program import DeviceProgram
 from rlkit.training.programs.players import make_player
 from rlkit.training.programs.schedules.base import LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout

@@ -22,15 +22,15 @@ from jax.experimental import io_callback
 from tiers import representative
 
 from rlkit.algorithms.registry import algorithm_entry
-from rlkit.algorithms.ring import Ring
+from rlkit.algorithms.replay_storage import Ring
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import LoggerConfig
 from rlkit.training.core.module import RLModule
-from rlkit.training.programs.host import HostProgram
-from rlkit.training.programs.schedules import traced_parts
-from rlkit.training.programs.schedules.compiled_loop import CompiledLoop, program_arguments
+from rlkit.training.programs.host_program import HostProgram
+from rlkit.training.programs.schedules import step_callbacks
+from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop, program_arguments
 from rlkit.training.programs.schedules.overlapped import Overlapped, first_rollout
 from rlkit.training.programs.schedules.sequential import Sequential
 from rlkit.training.trainer import Trainer
@@ -215,13 +215,13 @@ def test_a_run_goes_on_with_the_other_setting(tiny, tmp_path):
 def test_without_the_experimental_callback_calls_take_over(tiny, monkeypatch):
     """A JAX that lacks it: the module imports, and training goes on without an error."""
     monkeypatch.setitem(sys.modules, "jax.experimental.buffer_callback", None)
-    spec = importlib.util.spec_from_file_location("without_callback", traced_parts.__file__)
+    spec = importlib.util.spec_from_file_location("without_callback", step_callbacks.__file__)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)  # where its dataclass looks for it
     spec.loader.exec_module(module)
-    assert not module.is_supported() and traced_parts.is_supported()
+    assert not module.is_supported() and step_callbacks.is_supported()
 
-    monkeypatch.setattr(traced_parts, "buffer_callback", module.buffer_callback)
+    monkeypatch.setattr(step_callbacks, "buffer_callback", module.buffer_callback)
     with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), overlap="update") as trainer:
         assert isinstance(trainer.program.outer_schedule, Overlapped)
         trainer.run(0)

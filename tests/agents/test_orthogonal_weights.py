@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from rlkit.agents.initializers import draw_frames, orthogonal
 from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.networks import make_network
+from rlkit.agents.orthogonal_weights import draw_frames, orthogonal
 from rlkit.errors import ConfigError
 
 

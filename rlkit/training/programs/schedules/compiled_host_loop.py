@@ -18,8 +18,8 @@ from rlkit.training.programs.host_functions import bare
 from rlkit.training.programs.schedules.base import HostParts, IterationResult, LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout, update_while_collecting
 from rlkit.training.programs.schedules.sequential import update_then_collect
+from rlkit.training.programs.schedules.step_callbacks import TracedParts
 from rlkit.training.programs.schedules.step_exchange import StepExchange, StepFormat
-from rlkit.training.programs.schedules.traced_parts import TracedParts
 from rlkit.types import Carry, LearnerState, LocalState, Obs, TrainState
 from rlkit.xla_cpu.packing import Packed
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.ops.integers import as_integers, as_uniform, uniform_integers
+from rlkit.ops.random_bits import as_integers, as_uniform, uniform_integers
 
 pytestmark = pytest.mark.fast
 

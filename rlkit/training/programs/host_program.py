@@ -16,9 +16,9 @@ from rlkit.training.config import Overlap
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.host_collector import HostCollector
 from rlkit.training.programs.host_functions import bare, compile_host_functions
-from rlkit.training.programs.schedules import traced_parts
+from rlkit.training.programs.schedules import step_callbacks
 from rlkit.training.programs.schedules.base import HostParts, Schedule
-from rlkit.training.programs.schedules.compiled_loop import CompiledLoop
+from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
 from rlkit.training.programs.schedules.overlapped import Overlapped
 from rlkit.training.programs.schedules.sequential import Sequential
 from rlkit.types import Key, Metrics, TrainState
@@ -61,7 +61,7 @@ class HostProgram:
         self.single_schedule = Overlapped(self.parts) if is_overlapped else Sequential(self.parts)
         self.outer_schedule: Schedule = self.single_schedule
         single_steps = module.algorithm.collector.num_steps == 1 and num_groups == 1
-        if compile_host_loop and single_steps and epochs > 1 and traced_parts.is_supported():
+        if compile_host_loop and single_steps and epochs > 1 and step_callbacks.is_supported():
             self.outer_schedule = CompiledLoop(
                 self.parts, compiler, num_iterations=epochs, overlapped=is_overlapped
             )

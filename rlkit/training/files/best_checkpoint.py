@@ -1,0 +1,33 @@
+"""Which checkpoint counts as the best, and stays beside the newest ones."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def best_of(scores: Mapping[int, float | None]) -> int | None:
+    """The step with the highest finite score; the newest of equal ones, which has learned longest.
+
+    None if no step has a finite score.
+    """
+    finite = [
+        (score, step)
+        for step, score in scores.items()
+        if score is not None and math.isfinite(score)
+    ]
+    return max(finite)[1] if finite else None
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepBest:
+    """Orbax preservation policy: keeps the best step by `scores`, to which the checkpointer adds
+    the scores of new steps.
+    """
+
+    scores: Mapping[int, float | None]
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """For each of the checkpoints on disk, whether it is the best."""
+        best = best_of({info.step: self.scores.get(info.step) for info in checkpoints})
+        return [info.step == best for info in checkpoints]
