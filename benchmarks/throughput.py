@@ -27,7 +27,14 @@ from records import HERE, add_output, add_rounds, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
-OURS = ("rlkit", "rlkit-trainer", "rlkit-overlap", "reference")  # all others are peers
+OURS = (
+    "rlkit",
+    "rlkit-before",
+    "rlkit-trainer",
+    "rlkit-overlap",
+    "rlkit-overlap-before",
+    "reference",
+)  # all others are peers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,8 @@ class Contender:
     """Environment variables that must name existing paths."""
     env: dict[str, str] = dataclasses.field(default_factory=dict)
     """Additional environment variables."""
+    benchmarks: Path = HERE
+    """The folder of its drivers, in the checkout of rlkit that they import."""
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -49,8 +58,11 @@ class Contender:
         return None
 
 
-def contenders() -> Iterator[Contender]:
-    """rlkit in this interpreter, and the peers found through RLKIT_PEERS."""
+def contenders(before: Path | None = None) -> Iterator[Contender]:
+    """rlkit in this interpreter, and the peers found through RLKIT_PEERS.
+
+    `before` is another checkout of rlkit to compare with, which runs in this interpreter too.
+    """
     own = {
         ("ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
@@ -61,11 +73,21 @@ def contenders() -> Iterator[Contender]:
     }
     overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
+    if before is not None:
+        earlier = Contender(
+            name="rlkit-before",
+            python=Path(sys.executable),
+            drivers=own,
+            benchmarks=before.resolve() / "benchmarks",
+        )
+        yield earlier
     single = dict.fromkeys(
         [("ppo", "gymnax"), ("sac", "gymnax"), ("dqn", "gymnax")], "rlkit_trainer.py"
     )
     yield Contender(name="rlkit-trainer", python=Path(sys.executable), drivers=single)
     yield Contender(name="rlkit-overlap", python=Path(sys.executable), drivers=overlap)
+    if before is not None:
+        yield dataclasses.replace(earlier, name="rlkit-overlap-before", drivers=overlap)
     yield Contender(
         name="reference",
         python=Path(sys.executable),
@@ -141,7 +163,7 @@ class Driver:
                 "JAX_ENABLE_COMPILATION_CACHE": "false" if cache is None else "true",
                 "JAX_COMPILATION_CACHE_DIR": cache or "",
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "PYTHONPATH": str(HERE),
+                "PYTHONPATH": f"{contender.benchmarks}:{contender.benchmarks.parent}",
                 "PYTHONWARNINGS": "ignore",
                 "BENCHMARK_STARTED": str(time.time()),
             }
@@ -149,7 +171,7 @@ class Driver:
         self._process = subprocess.Popen(
             [
                 str(contender.python),
-                str(HERE / "drivers" / contender.drivers[TASKS[task].kind]),
+                str(contender.benchmarks / "drivers" / contender.drivers[TASKS[task].kind]),
                 task,
                 *arguments,
             ],
@@ -330,15 +352,20 @@ def main() -> int:
         "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
     )
     add_rounds(parser)
-    names = "rlkit, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
+    names = "rlkit, rlkit-before, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
+    parser.add_argument(
+        "--before", type=Path, help="another checkout of rlkit to compare with: rlkit-before"
+    )
     parser.add_argument("--num-updates", type=int, help="instead of the tasks' own settings")
     add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
     chosen = [
-        contender for contender in contenders() if not args.only or contender.name in args.only
+        contender
+        for contender in contenders(args.before)
+        if not args.only or contender.name in args.only
     ]
     able = {
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
