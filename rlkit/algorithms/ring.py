@@ -226,8 +226,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return (row - self.head + self.size) % self.num_rows
 
     def read(self, row: Array, env: Array, *sections: Section) -> list[Any]:
-        """Adjacent sections, in order, of the transitions in rows and columns [...]; leaves
-        [..., *shape].
+        """Adjacent sections, in order, of the transitions in rows and columns [...].
+
+        Each has leaves [..., *shape].
         """
         start, end = sections[0].start, sections[-1].end
         words = _take(self.words, row, env, start[0], end[0])
