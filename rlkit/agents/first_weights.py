@@ -55,7 +55,7 @@ def described(
 def descriptions(
     params: Mapping[Name, nnx.Variable],
 ) -> dict[Name, tuple[FirstWeights, Shape]]:
-    """How to initialise each parameter, and its shape, without those that already have a value.
+    """How to initialise each parameter, and its shape; leaves out those that have a value.
 
     The shape has leading axes if `vmap` mapped the layer. Raises `ConfigError` for a layer that was
     mapped along another axis.

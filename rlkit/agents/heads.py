@@ -150,7 +150,7 @@ def _chosen(log_probs: Array, index: Array) -> Array:
 
 
 def _entropy(log_probs: Array) -> Array:
-    """[B, n] -> [B]; impossible choices add nothing, nor to the gradient."""
+    """[B, n] -> [B]; impossible choices add nothing to it or to its gradient."""
     impossible = log_probs == -jnp.inf
     known = jnp.where(impossible, 0.0, log_probs)
     return -jnp.sum(jnp.where(impossible, 0.0, jnp.exp(known) * known), axis=-1)

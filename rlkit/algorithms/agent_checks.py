@@ -10,7 +10,7 @@ from rlkit.errors import ConfigError, require
 def check_family(name: str, given: object, family: type, agent: str) -> None:
     """Raises `ConfigError` if the agent `given` lacks a method of `family` (see `agents/base.py`).
 
-    `name` is the algorithm; `agent` names an agent to suggest that has the methods.
+    `name` is that of the algorithm; `agent` names an agent to suggest.
     """
     wanted = methods_of(family)
     missing = [method for method in wanted if not callable(getattr(given, method, None))]

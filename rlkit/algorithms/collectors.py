@@ -116,7 +116,7 @@ class Collector:
     ) -> tuple[tuple[RunningEpisode, Array], tuple[EpisodeStats, dict[str, Array]]]:
         """Counts one step [N].
 
-        (episodes in flight, running discounted return), (finished episodes, extras).
+        Returns ((episodes in flight, running discounted return), (finished episodes, extras)).
         """
         episodes, discounted_return = counts
         episodes, finished = count_episodes(episodes, reward, done)

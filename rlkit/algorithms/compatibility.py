@@ -54,7 +54,7 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
 
 
 def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
-    """Traces one update, so that what prioritised replay would raise in the first is raised now.
+    """Traces one update, to raise early the errors that prioritised replay would raise in it.
 
     Its losses and batches may be the user's.
     """
@@ -81,9 +81,9 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
-    """Raises `ConfigError` unless the replay buffer holds a rollout and, when needed, a batch.
+    """Raises `ConfigError` unless the replay buffer is large enough and filled in time.
 
-    The batch is needed by the first gradient step.
+    It must hold a rollout, and a batch by the first gradient step.
     """
     each = algorithm.env_steps_per_iteration(env)
     require(

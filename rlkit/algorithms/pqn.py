@@ -2,7 +2,7 @@
 
 Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning". Learns on rollouts of many
 environments. Follows CleanRL's `pqn.py`. Differs from it at the ends of episodes: a truncated one
-bootstraps from its true final observation, and no return runs on into the next episode (there,
+bootstraps from its true final observation, and no return runs on into the next episode (in CleanRL's,
 `q_lambda` of it does). Layer normalisation, which replaces the target network, and exploration
 belong to the agent, see `NormalizedQNetworkConfig`.
 """
@@ -106,7 +106,7 @@ def pqn_loss(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QLambdaBatchBuilder:
-    """Computes λ-returns once per rollout, with the network at that time; then draws `minibatches`.
+    """Computes λ-returns once per rollout, with the current network; then draws `minibatches`.
 
     Values of the best actions are mixed in, and no step is corrected for exploration, as in Peng's
     Q(λ).

@@ -20,10 +20,7 @@ def fold_returns(
 def fold_observations(
     learner: LearnerState, rollout: Rollout, axis_name: str | None = None
 ) -> LearnerState:
-    """Counts the rollout's environment steps, and adds its observations to the statistics.
-
-    Those are the statistics that normalise observations, if any.
-    """
+    """Counts the rollout's environment steps and updates the observation statistics, if any."""
     num_steps = jnp.uint32(rollout.reward.size)
     if axis_name is not None:
         num_steps = jax.lax.psum(num_steps, axis_name)
