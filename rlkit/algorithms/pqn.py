@@ -2,9 +2,9 @@
 
 Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning". Learns on rollouts of many
 environments. Follows CleanRL's `pqn.py`. Differs from it at the ends of episodes: a truncated one
-bootstraps from its true final observation, and no return runs on into the next episode (in CleanRL's,
-`q_lambda` of it does). Layer normalisation, which replaces the target network, and exploration
-belong to the agent, see `NormalizedQNetworkConfig`.
+bootstraps from its true final observation, and no return runs on into the next episode (in
+CleanRL's, a share `q_lambda` of it does). Layer normalisation, which replaces the target network,
+and exploration belong to the agent, see `NormalizedQNetworkConfig`.
 """
 
 import dataclasses

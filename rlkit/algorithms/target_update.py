@@ -77,9 +77,9 @@ class TargetUpdate:
         )
 
     def periodic_update(self, before: LearnerState, after: LearnerState) -> LearnerState:
-        """`after`, with new targets if the steps since `before` passed a multiple of `period`.
+        """`after`, with new copies as targets if it passed a multiple of `period` since `before`.
 
-        The targets are copied; steps are environment steps.
+        Counted in environment steps.
         """
         if self.period is None:
             return after
