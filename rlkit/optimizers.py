@@ -26,13 +26,12 @@ class Elementwise(optax.GradientTransformationExtraArgs):
 
 
 def elementwise(optimizer: optax.GradientTransformation) -> Elementwise:
-    """`optimizer` on all small arrays as one vector, which takes far fewer kernels; its state has
-    that form on every device.
+    """Runs `optimizer` on all small arrays as one vector, which takes far fewer kernels.
 
-    The result is the same for optimisers that treat all numbers alike, whatever array they are in:
-    `elementwise(optax.adamw(3e-4))`, clipping by the global norm. It is not for rules for each
-    array, such as trust ratios, or masks and labels by name. Of all extra arguments `optimizer`
-    gets only `progress`.
+    Its state has that form on every device. The result is the same for optimisers that treat all
+    numbers alike, whatever array they are in: `elementwise(optax.adamw(3e-4))`, or clipping by the
+    global norm. It is not the same for rules per array, such as trust ratios, or for masks and
+    labels by name. `progress` is the only extra argument that `optimizer` gets.
     """
     return Elementwise(*pack_small_arrays(optimizer))
 
@@ -46,8 +45,9 @@ class LearningRateState(NamedTuple):
 def scale_by_progress(
     learning_rate: float | Array, schedule: str
 ) -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by -learning_rate · schedule(progress); `progress` [] in [0, 1] is an
-    extra argument of `update`.
+    """Multiplies updates by -learning_rate · schedule(progress).
+
+    `progress`, [] in [0, 1], is an extra argument of `update`.
     """
     if schedule not in SCHEDULES:
         raise UnknownNameError(
@@ -107,8 +107,6 @@ def optimizer_of(config: Any) -> Elementwise:
 
 
 def current_learning_rate(opt_state: Any) -> Array | None:
-    """The learning rate that the optimiser state records, if any (ours, or
-    `optax.inject_hyperparams`).
-    """
+    """The learning rate in the optimiser state (ours, or `optax.inject_hyperparams`), if any."""
     rates = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
     return jnp.asarray(rates[0][1]) if rates else None

@@ -1,7 +1,6 @@
-"""Unit actions, in [-1, 1] whatever the bounds of the environment: the maps to and fro, and critics
-that value them.
+"""Unit actions, scaled to [-1, 1] whatever the environment's bounds, and critics of them.
 
-What agents of bounded continuous actions share.
+Shared by the agents for bounded continuous actions.
 """
 
 import math
@@ -19,27 +18,27 @@ from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, Obs, Params
 
-# from here on bounds only say that there are none (such as the largest float32), and scaling by
-# them fails
+# Bounds this large (such as the largest float32) mean that there are none; scaling by them fails.
 UNBOUNDED = 1e30
 
 
 def to_unit(box: spaces.Box, action: Action) -> Action:
-    """From the bounds of `box` to [-1, 1]; anything outside is clipped."""
+    """Maps actions from the bounds of `box` to [-1, 1]; anything outside is clipped."""
     center, half_width = _center_and_half_width(box)
     return jnp.clip((action - center) / half_width, -1.0, 1.0)
 
 
 def from_unit(box: spaces.Box, unit_action: Action) -> Action:
-    """From [-1, 1] to the bounds of `box`, which rounding does not overstep."""
+    """Maps unit actions to the bounds of `box`, which rounding cannot exceed."""
     center, half_width = _center_and_half_width(box)
     low, high = (np.asarray(bound, np.float32) for bound in (box.low, box.high))
     return jnp.clip(center + half_width * unit_action, low, high)
 
 
 def bounded_box(space: Space, agent: str) -> spaces.Box:
-    """`space`, if it is a Box of floats with finite bounds; else raises `SpaceError` in the name of
-    `agent`.
+    """`space`, if it is a Box of floats with finite bounds.
+
+    Raises `SpaceError` otherwise, in the name of `agent`.
     """
     if not isinstance(space, spaces.Box):
         raise unsupported_actions(agent, "a Box of continuous", space)
@@ -47,7 +46,7 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
     require(
         bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),
         f"{agent} squashes its actions and needs finite bounds, got {space}",
-        "declare bounds that matter, such as spaces.Box(-1.0, 1.0, shape), or use actor_critic"
+        "declare finite bounds, such as spaces.Box(-1.0, 1.0, shape), or use actor_critic"
         " (PPO, A2C)",
         SpaceError,
     )
@@ -79,6 +78,6 @@ def twin_critic(
 
 
 def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
-    """Float32 arrays of the box's shape."""
+    """Two float32 arrays of the box's shape."""
     low, high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)
     return np.asarray((low + high) / 2, np.float32), np.asarray((high - low) / 2, np.float32)

@@ -31,13 +31,13 @@ class ActorCritic:
         return {"network": self.network.init(key), "head": self.head.init_params()}
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """Samples of the policy; their log-probs are computed after collection, in one batch."""
+        """Samples from the policy; their log-probs are computed after collection, in one batch."""
         return self.policy(params, obs).sample(key), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
@@ -53,7 +53,7 @@ class ActorCritic:
         return self.policy_and_value(params, obs)[1]
 
     def policy_and_value(self, params: Params, obs: Obs) -> tuple[Distribution, Array]:
-        """Both at once; what of it is not used is not computed under `jit`."""
+        """Both in one call; under `jit`, an unused output is not computed."""
         out, value = self.network.apply(params["network"], obs)
         return self.head.distribution(out, params["head"]), value
 
@@ -67,11 +67,10 @@ def actor_critic(
 ) -> ActorCritic:
     """An `ActorCritic` for the spaces of ONE environment.
 
-    `torso` replaces the default one by a module of your own: `torso(rngs)` returns an `nnx.Module`
-    that maps observations [B, ...] to features [B, F]. Weights are orthogonal: √2 in the torso,
-    0.01 on the policy's last layer, 1 on the value's (Andrychowicz et al. 2021; "The 37
-    implementation details of PPO"). Raises `SpaceError` or `ConfigError` for spaces and torsos that
-    do not fit.
+    `torso` replaces the default torso: `torso(rngs)` returns an `nnx.Module` that maps observations
+    [B, ...] to features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last
+    layer, 1 on the value's (Andrychowicz et al. 2021; "The 37 implementation details of PPO").
+    Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
     config = validate(config or ActorCriticConfig())
     check_observation_space(observation_space)
@@ -104,9 +103,7 @@ def actor_critic(
 
 
 class SeparateActorCritic(nnx.Module):
-    """Two networks that share nothing: obs [B, ...] -> (policy outputs [B, num_outputs], values
-    [B]).
-    """
+    """Two separate networks: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.actor = WithHead(build(rngs), features, num_outputs, 0.01)
@@ -117,9 +114,7 @@ class SeparateActorCritic(nnx.Module):
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (policy outputs [B, num_outputs],
-    values [B]).
-    """
+    """Two linear heads on one torso: obs [B, ...] -> (outputs [B, num_outputs], values [B])."""
 
     def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
         self.torso = build(rngs)

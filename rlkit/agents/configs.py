@@ -13,104 +13,84 @@ class ActorCriticConfig:
     """Networks of an actor-critic agent. Defaults are CleanRL's."""
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (64, 64)
-    """Widths of the fully connected layers (behind the convolutions, where observations are
-    images).
-    """
+    """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "tanh"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
-    """How images are read: convolutions, or flattened as any other vector (as good and faster on
-    10x10 MinAtar frames).
-    """
+    """How images are encoded: CNN, or flattened (as good and faster on 10x10 MinAtar frames)."""
     share_torso: bool | None = None
-    """Actor and critic share all but their last layer; None: only where there are convolutions, as
-    is usual.
-    """
+    """Actor and critic share all but the last layer; None: only with a CNN, as is usual."""
     initial_std: Annotated[float, Gt(0)] = 1.0
-    """Standard deviation of continuous actions at the start; learned, and the same in every state.
-    """
+    """Initial standard deviation of continuous actions; learned, and the same in every state."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QNetworkConfig:
-    """A network that values discrete actions, and how they are explored. Defaults are CleanRL's
-    `dqn.py`.
-    """
+    """An ε-greedy Q-network for discrete actions. Defaults are CleanRL's `dqn.py`."""
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (120, 84)
-    """Widths of the fully connected layers (behind the convolutions, where observations are
-    images).
-    """
+    """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
-    """How images are read: convolutions, or flattened as any other vector."""
+    """How images are encoded: CNN, or flattened like any other vector."""
     layer_norm: bool = False
-    """Normalise what each layer but the last gives, before the non-linearity (of images each
-    pixel's channels).
-    """
+    """Normalise each hidden layer before its activation (for images, each pixel's channels)."""
     dueling: bool = False
-    """Add up a value of the state and the advantages of its actions."""
+    """Dueling network: sum the state's value and the actions' advantages."""
     epsilon_start: Annotated[float, Ge(0), Le(1)] = 1.0
-    """Share of random actions at the start."""
+    """Probability of a random action at the start."""
     epsilon_end: Annotated[float, Ge(0), Le(1)] = 0.05
-    """Share of random actions at the end."""
+    """Probability of a random action at the end."""
     exploration_fraction: Annotated[float, Gt(0), Le(1)] = 0.5
-    """Share of the run over which it falls, linearly."""
+    """Fraction of the run over which that probability falls, linearly."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NormalizedQNetworkConfig(QNetworkConfig):
-    """A network that values discrete actions and learns without a target network. Defaults are
-    CleanRL's `pqn.py`.
-    """
+    """A Q-network that learns without a target network. Defaults are CleanRL's `pqn.py`."""
 
     layer_norm: bool = True
-    """Normalise what each layer but the last gives, before the non-linearity (of images each
-    pixel's channels).
-    """
+    """Normalise each hidden layer before its activation (for images, each pixel's channels)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantileNetworkConfig(QNetworkConfig):
-    """A Q-network that knows the distribution of the return."""
+    """A Q-network that learns the distribution of the return."""
 
     num_quantiles: Annotated[int, Gt(0)] = 200
-    """Quantiles of the return that are learned for each action; 200 in the paper."""
+    """Number of quantiles learned for each action; 200 in the paper."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SoftActorCriticConfig:
-    """Networks of a soft actor-critic agent. Defaults are those of the paper, CleanRL and
-    Stable-Baselines3.
+    """Networks of a soft actor-critic agent.
+
+    Defaults are those of the paper, CleanRL and Stable-Baselines3.
     """
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
-    """Widths of the fully connected layers (behind the convolutions, where observations are
-    images).
-    """
+    """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
-    """How images are read: convolutions, or flattened as any other vector."""
+    """How images are encoded: CNN, or flattened like any other vector."""
     initial_temperature: Annotated[float, Gt(0)] = 1.0
-    """Weight of the entropy at the start, where it is learned."""
+    """Initial weight of the entropy, if it is learned."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeterministicActorCriticConfig:
-    """Networks of a deterministic actor-critic agent, and how it explores. Defaults are those of
-    the code of TD3's paper.
+    """Networks of a deterministic actor-critic agent, and how it explores.
+
+    Defaults are those of the TD3 authors' code.
     """
 
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
-    """Widths of the fully connected layers (behind the convolutions, where observations are
-    images).
-    """
+    """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""
     image_encoder: Literal["cnn", "flatten"] = "cnn"
-    """How images are read: convolutions, or flattened as any other vector."""
+    """How images are encoded: CNN, or flattened like any other vector."""
     exploration_noise: Annotated[float, Ge(0)] = 0.1
-    """Standard deviation of the Gaussian noise on actions while collecting, of actions in [-1, 1].
-    """
+    """Standard deviation of the Gaussian noise added while collecting, for actions in [-1, 1]."""

@@ -1,5 +1,6 @@
-"""Deterministic actor-critic agent: one action for each observation and two action values, for
-bounded continuous actions.
+"""Deterministic actor-critic agent: a deterministic policy and two critics.
+
+For bounded continuous actions.
 """
 
 import dataclasses
@@ -24,8 +25,8 @@ from rlkit.validation import validate
 class DeterministicActorCritic:
     """Build it with `deterministic_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `act` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the
-    environment; `explore` and `exploit` return the environment's own, and `to_unit` maps them back.
+    `act` and `q_values` use unit actions, in [-1, 1] whatever the environment's bounds. `explore`
+    and `exploit` return actions within the environment's bounds; `to_unit` maps them back.
     """
 
     actor: Network[Array]
@@ -41,14 +42,15 @@ class DeterministicActorCritic:
         return {"actor": self.actor.init(actor_key), "critic": self.critic.init(critic_key)}
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """The actor's actions with Gaussian noise of `exploration_noise`, clipped to the
-        environment's bounds.
+        """The actor's actions plus Gaussian noise, clipped to the environment's bounds.
+
+        `exploration_noise` is its standard deviation, for unit actions.
         """
         unit_action = self.act(params["actor"], obs)
         noise = self.spec[1].exploration_noise * jax.random.normal(
@@ -66,15 +68,15 @@ class DeterministicActorCritic:
         return jnp.tanh(raw).reshape(raw.shape[0], *self.action_space.shape)
 
     def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
-        """What both critics say of unit actions [B, ...], [2, B]."""
+        """Both critics' values [2, B] of unit actions [B, ...]."""
         return self.critic.apply(critic_params, obs, unit_action)
 
     def to_unit(self, action: Action) -> Action:
-        """From the environment's bounds to [-1, 1]; anything outside is clipped."""
+        """Maps actions from the environment's bounds to [-1, 1]; anything outside is clipped."""
         return action_scaling.to_unit(self.action_space, action)
 
     def from_unit(self, unit_action: Action) -> Action:
-        """From [-1, 1] to the environment's bounds, which rounding does not overstep."""
+        """Maps unit actions to the environment's bounds, which rounding cannot exceed."""
         return action_scaling.from_unit(self.action_space, unit_action)
 
 
@@ -83,11 +85,10 @@ def deterministic_actor_critic(
     action_space: Space,
     config: DeterministicActorCriticConfig | None = None,
 ) -> DeterministicActorCritic:
-    """A `DeterministicActorCritic` for the spaces of ONE environment; its actions are those of a
-    Box with finite bounds.
+    """A `DeterministicActorCritic` for ONE environment, whose actions are a Box with finite bounds.
 
-    Actor and critics share nothing and start as those of `soft_actor_critic` do: orthogonal
-    weights, the actor's last layer times 0.01, so that the first actions are near the middle of the
+    Actor and critics share nothing and start like those of `soft_actor_critic`: orthogonal weights,
+    with the actor's last layer scaled by 0.01, so that the first actions are near the middle of the
     bounds (the paper's code and Stable-Baselines3 leave PyTorch's uniform default). Raises
     `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """

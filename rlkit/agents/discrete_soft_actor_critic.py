@@ -1,6 +1,4 @@
-"""Soft actor-critic agent for discrete actions: a categorical policy, two values for each action
-and a temperature.
-"""
+"""Soft actor-critic for discrete actions: a categorical policy, two critics and a temperature."""
 
 import dataclasses
 
@@ -23,20 +21,18 @@ from rlkit.validation import validate
 class DiscreteSoftActorCritic:
     """Build it with `discrete_soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `log_probs` and `q_values` list all actions, so that losses can sum over them where
+    `log_probs` and `q_values` cover all actions, so losses can sum over them where
     `SoftActorCritic` samples.
     """
 
     actor: Network[Array]
     critic: Network[Array]
-    start: int  # the least action
+    start: int  # the smallest action
     spec: tuple[str, SoftActorCriticConfig]
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
-        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is
-        consumed.
-        """
+        """Parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
@@ -45,13 +41,13 @@ class DiscreteSoftActorCritic:
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """Samples of the policy."""
+        """Samples from the policy."""
         return (
             self.start
             + jax.random.categorical(key, self.log_probs(params["actor"], obs)).astype(jnp.int32),
@@ -71,11 +67,11 @@ class DiscreteSoftActorCritic:
         return jax.nn.log_softmax(self.actor.apply(actor_params, obs))
 
     def q_values(self, critic_params: Params, obs: Obs) -> Array:
-        """What both critics say of every action, [2, B, A]."""
+        """Both critics' values of every action, [2, B, A]."""
         return self.critic.apply(critic_params, obs)
 
     def index(self, action: Action) -> Array:
-        """Where each action stands among all, [B]."""
+        """The index of each action, [B], from 0."""
         return action - self.start
 
 
@@ -84,8 +80,8 @@ def discrete_soft_actor_critic(
 ) -> DiscreteSoftActorCritic:
     """A `DiscreteSoftActorCritic` for the spaces of ONE environment.
 
-    Networks and initial weights are those of `soft_actor_critic`, so that the policy starts out
-    nearly uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
+    Networks and initial weights are those of `soft_actor_critic`, so the policy starts out nearly
+    uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)

@@ -1,6 +1,4 @@
-"""First weights as data: a layer says what its parameters start as, and one function draws those of
-a whole network.
-"""
+"""Initial weights as data: layers declare them, one function draws those of a whole network."""
 
 import dataclasses
 import itertools
@@ -22,19 +20,20 @@ Shape = tuple[int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class FirstWeights:
-    """What a parameter of `shape` starts as: "orthogonal" rows or columns times `scale`, or
-    "constant", every number `scale`.
+    """How a parameter of `shape` is initialised.
+
+    "orthogonal": orthonormal rows or columns times `scale`; "constant": every number is `scale`.
     """
 
     shape: Shape
     distribution: Literal["orthogonal", "constant"]
     scale: float
-    # counts layers in the order in which they were made, which is that of their draws
+    # counts layers in the order of their construction, which decides that of their draws
     number: int = dataclasses.field(default_factory=itertools.count().__next__, compare=False)
 
 
 class DescribedParam(nnx.Param):
-    """A parameter that says what it starts as. It is NaN until `make_network` has drawn it.
+    """A parameter that knows how it is initialised; NaN until `make_network` draws it.
 
     A module that sets a value itself keeps that value.
     """
@@ -48,7 +47,7 @@ class DescribedParam(nnx.Param):
 def described(
     shape: Shape, distribution: Literal["orthogonal", "constant"], scale: float
 ) -> nnx.Param:
-    """A parameter that starts as `FirstWeights` say, for a module that `make_network` builds."""
+    """A parameter initialised as by `FirstWeights`, for modules that `make_network` builds."""
     wanted = FirstWeights(shape, distribution, scale)
     return DescribedParam(jnp.full(shape, jnp.nan, jnp.float32), first_weights=wanted)
 
@@ -56,10 +55,10 @@ def described(
 def descriptions(
     params: Mapping[Name, nnx.Variable],
 ) -> dict[Name, tuple[FirstWeights, Shape]]:
-    """What each parameter starts as, and its shape, which has axes in front where its layer was
-    mapped by `vmap`; those that have a value of their own are left out.
+    """How to initialise each parameter, and its shape; leaves out those that have a value.
 
-    Raises `ConfigError` for a layer that was mapped along another axis.
+    The shape has leading axes if `vmap` mapped the layer. Raises `ConfigError` for a layer that was
+    mapped along another axis.
     """
     wanted = {
         name: (first, param.shape)
@@ -76,7 +75,7 @@ def descriptions(
 
 
 def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
-    """The first weights of all parameters that `descriptions` lists; the key is consumed."""
+    """The initial weights of all parameters that `descriptions` lists; the key is consumed."""
     orthogonal = sorted(
         (name for name, (first, _) in wanted.items() if first.distribution == "orthogonal"),
         key=lambda name: wanted[name][0].number,

@@ -1,6 +1,4 @@
-"""From the output of a policy network to a distribution over actions, one head for each kind of
-action space.
-"""
+"""Policy heads: from a network's output to a distribution over actions, for each action space."""
 
 import dataclasses
 import math
@@ -20,10 +18,10 @@ from rlkit.types import Action, Key, Params
 
 
 class Distribution(Protocol):
-    """What losses need of a policy for a batch of observations [B, ...]."""
+    """What losses need from a policy, for a batch of observations [B, ...]."""
 
     def sample(self, key: Key) -> Action:
-        """Actions [B, ...] of the action space; the key is consumed."""
+        """Sampled actions [B, ...]; the key is consumed."""
         ...
 
     def mode(self) -> Action:
@@ -41,8 +39,9 @@ class Distribution(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PolicyHead:
-    """How a network's output [B, num_outputs] becomes a `Distribution`; `init_params` holds what is
-    learned with the network.
+    """Turns a network's output [B, num_outputs] into a `Distribution`.
+
+    `init_params` makes the head's own parameters, which are learned with the network's.
     """
 
     num_outputs: int
@@ -51,11 +50,11 @@ class PolicyHead:
 
 
 def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
-    """The head for `space`: Discrete, MultiDiscrete (independent categoricals) or Box (Gaussian
-    with a state-independent std).
+    """The head for `space`: Discrete, MultiDiscrete or Box.
 
-    Gaussian samples are not clipped: log-probs belong to the sample, and environments clip to their
-    bounds. Raises `SpaceError` for other spaces.
+    MultiDiscrete gets independent categoricals, Box a Gaussian with a state-independent std.
+    Gaussian samples are not clipped: log-probs belong to the unclipped sample, and environments
+    clip to their bounds. Raises `SpaceError` for other spaces.
     """
     check_action_space(space)
     if isinstance(space, spaces.Discrete):
@@ -93,12 +92,12 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
 
 @dataclasses.dataclass(frozen=True)
 class Categoricals:
-    """Independent categorical choices: one makes actions [B], several make [B, choices]; `start` is
-    the least action.
+    """Independent categorical choices: one makes actions [B], several make [B, choices].
 
-    Of finite outputs of a network the same samples, log-probs and entropies as of
-    `distrax.Categorical`, which normalises again for each and checks every sample, in kernels of
-    their own. A choice of -inf has probability 0. Of NaN samples are any.
+    `start` is the smallest action. For finite network outputs, samples, log-probs and entropies
+    equal those of `distrax.Categorical`, which normalises again for each of them and checks every
+    sample, in separate kernels. A log-prob of -inf means probability 0. NaN outputs give arbitrary
+    samples.
     """
 
     log_probs: tuple[Array, ...]  # [B, n] for each choice
@@ -141,8 +140,9 @@ class Categoricals:
 
 
 def _chosen(log_probs: Array, index: Array) -> Array:
-    """[B, n] and [B] -> [B]: the entry at the index, -inf where it is none; the gradient of a
-    gather would be a scatter.
+    """[B, n] and [B] -> [B]: the entry at the index, or -inf if it is out of range.
+
+    Not a gather, whose gradient would be a scatter.
     """
     num = log_probs.shape[-1]
     found = jnp.sum(jnp.where(jnp.arange(num) == index[..., None], log_probs, 0.0), axis=-1)
@@ -150,7 +150,7 @@ def _chosen(log_probs: Array, index: Array) -> Array:
 
 
 def _entropy(log_probs: Array) -> Array:
-    """[B, n] -> [B]; what is impossible adds nothing, to the gradient neither."""
+    """[B, n] -> [B]; impossible choices add nothing to it or to its gradient."""
     impossible = log_probs == -jnp.inf
     known = jnp.where(impossible, 0.0, log_probs)
     return -jnp.sum(jnp.where(impossible, 0.0, jnp.exp(known) * known), axis=-1)
@@ -185,13 +185,12 @@ class Gaussian:
 
 @dataclasses.dataclass(frozen=True)
 class TanhGaussian:
-    """tanh of independent normal variables: actions [B, ...] in [-1, 1] (Haarnoja et al. 2018,
-    appendix C).
+    """tanh of independent normal variables: actions [B, ...] in [-1, 1].
 
-    Log-probs are densities over [-1, 1], and so is the entropy that is estimated from them. For
-    actions stretched to other bounds both differ by the sum of log half-widths, which CleanRL
-    includes and Stable-Baselines3, brax and rlkit do not. There is no log-prob of a given action:
-    recovering the variable behind ±1 is impossible in floating point.
+    Haarnoja et al. 2018, appendix C. Log-probs are densities over [-1, 1], and the entropy is
+    estimated from them. For actions scaled to other bounds both differ by the sum of log
+    half-widths, which CleanRL includes and Stable-Baselines3, brax and rlkit do not. There is no
+    log-prob of a given action: the variable behind ±1 cannot be recovered in floating point.
     """
 
     mean: Array  # [B, ...] before tanh
@@ -202,9 +201,7 @@ class TanhGaussian:
         return self.sample_and_log_prob(key)[0]
 
     def sample_and_log_prob(self, key: Key) -> tuple[Action, Array]:
-        """Samples [B, ...] and their log-probs [B], differentiable in mean and std; the key is
-        consumed.
-        """
+        """Samples [B, ...] and log-probs [B], differentiable in mean and std; consumes the key."""
         return self.transform(jax.random.normal(key, self.mean.shape))
 
     def mode(self) -> Action:
@@ -212,9 +209,7 @@ class TanhGaussian:
         return jnp.tanh(self.mean)
 
     def transform(self, noise: Array) -> tuple[Action, Array]:
-        """The actions [B, ...] that standard normal `noise` [B, ...] becomes, and their log-probs
-        [B].
-        """
+        """Maps standard normal `noise` [B, ...] to actions [B, ...] and their log-probs [B]."""
         u = self.mean + jnp.exp(self.log_std) * noise
         log_normal = -0.5 * jnp.square(noise) - self.log_std - 0.5 * math.log(2 * math.pi)
         # log(1 - tanh²(u)), finite and exact for any u

@@ -1,4 +1,4 @@
-"""Layers: `Linear` and `MLP`, `Conv` and `CNN`. Their first weights are drawn by `make_network`."""
+"""Layers: `Linear` and `MLP`, `Conv` and `CNN`. `make_network` draws their initial weights."""
 
 import itertools
 import math
@@ -23,11 +23,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Activation(nnx.Module):
-    """What follows a layer of `features`: the non-linearity, with `layer_norm` behind a
-    normalisation over the last axis.
+    """The activation after a layer of `features`, preceded by layer norm if `layer_norm`.
 
-    Of images that is each pixel's channels, as in purejaxql (CleanRL's PQN for Atari normalises
-    over pixels as well).
+    The norm is over the last axis: each pixel's channels for images, as in purejaxql (CleanRL's PQN
+    for Atari normalises over pixels as well).
     """
 
     def __init__(self, name: str, features: int, *, layer_norm: bool, rngs: nnx.Rngs):
@@ -39,11 +38,10 @@ class Activation(nnx.Module):
 
 
 class Linear(nnx.Module):
-    """A linear layer, [..., in_features] -> [..., out_features], for modules that `make_network`
-    builds: it draws orthogonal weights times `scale`; until then they are NaN.
+    """A linear layer, [..., in_features] -> [..., out_features].
 
-    Computed by `xla_cpu.matmul`. Its parameters have the names of those of `nnx.Linear`, which is
-    slower to trace.
+    Its weights are NaN until `make_network` draws them: orthogonal, times `scale`. Computed by
+    `xla_cpu.matmul`. Its parameters are named like those of `nnx.Linear`, which is slower to trace.
     """
 
     def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0):
@@ -56,8 +54,9 @@ class Linear(nnx.Module):
 
 
 class MLP(nnx.Module):
-    """Fully connected layers, each followed by the activation: [..., in_features] -> [...,
-    hidden_sizes[-1]].
+    """Fully connected layers, each followed by the activation.
+
+    [..., in_features] -> [..., hidden_sizes[-1]].
     """
 
     def __init__(
@@ -84,12 +83,12 @@ class MLP(nnx.Module):
 
 
 class Conv(nnx.Module):
-    """A convolution without padding as one matrix product over patches: [B, H, W, C] -> [B, h, w,
-    out_channels].
+    """A convolution without padding: [B, H, W, C] -> [B, h, w, out_channels].
 
-    Equal to `nnx.Conv(padding="VALID")` with the same kernel. On a CPU, XLA's own convolution and
-    above all its gradient are far slower inside a compiled loop (measured in benchmarks/notes.md).
-    Kernels that are a multiple of their stride are first folded into channels.
+    Computed as one matrix product over patches; equal to `nnx.Conv(padding="VALID")` with the same
+    kernel. On a CPU, XLA's own convolution and above all its gradient are far slower inside a
+    compiled loop (measured in benchmarks/notes.md). Kernels whose size is a multiple of the stride
+    are first folded into channels.
     """
 
     def __init__(self, channels: int, out_channels: int, kernel: int, stride: int):
@@ -139,8 +138,9 @@ def _fold_kernel(kernel: Array, s: int) -> Array:
 class CNN(nnx.Module):
     """Convolutions over images [B, H, W, C], flattened to [B, features].
 
-    From 36 pixels a side: three strided layers, as in the DQN of Mnih et al. (2015). Smaller: one
-    3x3 layer of 16 channels, as for MinAtar (Young & Tian 2019).
+    Images of at least 36 pixels a side pass through three strided layers, as in the DQN of Mnih et
+    al. (2015); smaller ones through one 3x3 layer of 16 channels, as for MinAtar
+    (Young & Tian 2019).
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class CNN(nnx.Module):
         require(
             min(height, width) >= 3,
             f"images {image_shape} are too small to convolve",
-            'set image_encoder="flatten", or give the agent a torso of your own',
+            'set image_encoder="flatten", or give the agent your own torso',
         )
         layers = []
         for out_channels, kernel, stride in plan:

@@ -28,9 +28,9 @@ class Network(Generic[Outputs]):
 def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network[Outputs]:
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
 
-    It is built once, without computing anything. `init` draws the first weights of rlkit's own
-    layers in one go; for those of other layers, such as `nnx.Linear`, it builds the module again.
-    Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
+    The module is built once, without computing anything. `init` draws the initial weights of
+    rlkit's own layers in one go; for other layers, such as `nnx.Linear`, it builds the module
+    again. Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
     dropout keys): a policy must be a pure function of its parameters.
     """
     module = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
@@ -59,10 +59,10 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
 
 
 def out_features(build: TorsoBuilder, example: Obs) -> int:
-    """The last axis of what the module built by `build` returns for a batch like `example`; runs
-    nothing.
+    """The number of features that the module built by `build` returns; runs nothing.
 
-    Raises `ConfigError` if it is not one array [B, features].
+    `example` is a batch of observations. Raises `ConfigError` unless the output is one array
+    [B, features].
     """
     try:
         out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)

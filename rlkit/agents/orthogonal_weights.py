@@ -14,16 +14,16 @@ from jax import Array
 
 from rlkit.types import Key
 
-# numbers: frames that fit into so many are made in one loop, padded to the largest of them
+# numbers: frames that fit into this many are made in one loop, padded to the largest of them
 STACKED = 2**14
 Shape = tuple[int, int]  # of a frame [n, m], n >= m
 
 
 def orthogonal(scale: float = 1.0):
-    """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns times
-    `scale` (Saxe et al. 2014).
+    """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns.
 
-    The orthonormal frame is uniformly distributed.
+    They are multiplied by `scale` (Saxe et al. 2014). The orthonormal frame is uniformly
+    distributed.
     """
 
     def init(key: Key, shape: tuple[int, ...], dtype=jnp.float32, out_sharding=None) -> Array:
@@ -35,7 +35,7 @@ def orthogonal(scale: float = 1.0):
 
 
 def frame_shape(kernel_shape: tuple[int, ...]) -> Shape:
-    """The shape of the frame that a kernel [..., inputs, outputs] is made of."""
+    """The shape of the frame that a kernel [..., inputs, outputs] is made from."""
     rows, columns = math.prod(kernel_shape[:-1]), kernel_shape[-1]
     return max(rows, columns), min(rows, columns)
 
@@ -49,7 +49,7 @@ def as_kernel(frame: Array, shape: tuple[int, ...], scale: float) -> Array:
 def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     """Uniformly distributed frames [n, m], QᵀQ = 1, one for each of `shapes`; the key is consumed.
 
-    One draw for all, and a loop for each group of them: with a draw and a loop for each layer a
+    All share one draw, and each group of them a loop: with a draw and a loop for each layer, a
     program takes a second longer to compile.
     """
     groups = _groups(shapes)
@@ -71,8 +71,9 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
 
 
 def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
-    """Which shapes are made together, by their places, and how large each of them then is: small
-    ones, and equal ones.
+    """The groups of frames to make together: (padded shape, indices into `shapes`).
+
+    Small frames are grouped, and so are frames of equal shape.
     """
     groups: dict[Shape, list[int]] = {}  # by the shape of the group
     for i in sorted(range(len(shapes)), key=lambda i: shapes[i], reverse=True):
@@ -87,12 +88,11 @@ def _groups(shapes: Sequence[Shape]) -> list[tuple[Shape, list[int]]]:
 
 
 def _frames(normal: Array) -> Array:
-    """Frames from standard normal numbers [L, n, m], n >= m, with zeros below and right of those
-    that are smaller.
+    """Frames from standard normal numbers [L, n, m], n >= m, padded with zeros.
 
-    Frame Q is the product of m reflections, the k-th of them by a normal vector of the last n - k +
-    1 axes, with the signs that make it uniform (Stewart 1980, section 3; Mezzadri 2007, section 5).
-    Of a column of zeros nothing is reflected.
+    The zeros are below and right of smaller frames. Frame Q is the product of m reflections. The
+    k-th is by a normal vector of the last n - k + 1 axes, with the signs that make Q uniform
+    (Stewart 1980, section 3; Mezzadri 2007, section 5). A column of zeros causes no reflection.
     """
     rows, columns = normal.shape[1:]
 
@@ -108,7 +108,7 @@ def _frames(normal: Array) -> Array:
         vector += jnp.where(jnp.arange(rows) == k, sign * length, 0.0)
         half_square = jnp.where(
             length > 0.0, length * (length + jnp.abs(head)), 1.0
-        )  # of the sum in the line above
+        )  # half the squared length of `vector`
         vector *= jax.lax.rsqrt(half_square)  # its length is √2, or 0
         along = jnp.einsum("ln,lnm->lm", vector, frames, precision="highest")
         reflected = frames - vector[:, :, None] * along[:, None, :]

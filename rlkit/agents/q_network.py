@@ -26,7 +26,7 @@ class QNetwork:
     network: Network[Array]
     config: QNetworkConfig
     num_actions: int
-    start: int  # the least action
+    start: int  # the smallest action
     spec: tuple[str, QNetworkConfig] | None
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
@@ -36,27 +36,28 @@ class QNetwork:
         return self.network.init(key)
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """The best action, or with probability `epsilon(progress)`, drawn for each environment, a
-        random one.
+        """The best action or, with probability `epsilon(progress)`, a random one.
+
+        Drawn for each environment.
         """
         best = self._best(params, obs)
-        bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which
+        bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which action
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
         drawn = self.start + as_integers(bits[1:], self.num_actions)
         return jnp.where(at_random, drawn, best), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
-        """The actions of the highest value."""
+        """The actions with the highest value."""
         return self._best(params, obs), carry
 
     def epsilon(self, progress: Array) -> Array:
-        """Falls linearly over the first `exploration_fraction` of the run."""
+        """ε, which falls linearly over the first `exploration_fraction` of the run."""
         config = self.config
         share = jnp.clip(progress / config.exploration_fraction, 0.0, 1.0)
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
@@ -73,7 +74,7 @@ class QNetwork:
         return self.start + self.q_values(params, obs).argmax(axis=-1).astype(jnp.int32)
 
     def index(self, action: Action) -> Array:
-        """Where the value of each action stands, [B]."""
+        """The index of each action, [B], from 0."""
         return action - self.start
 
 
@@ -122,9 +123,7 @@ def q_network(
 def normalized_q_network(
     observation_space: Space, action_space: Space, config: NormalizedQNetworkConfig | None = None
 ) -> QNetwork:
-    """A `q_network` with layer normalisation, which keeps learning stable where there is no target
-    network (PQN).
-    """
+    """A `q_network` with layer norm, which stabilises learning without a target network (PQN)."""
     config = config or NormalizedQNetworkConfig()
     return dataclasses.replace(
         q_network(observation_space, action_space, config), spec=("normalized_q_network", config)
@@ -132,8 +131,9 @@ def normalized_q_network(
 
 
 class QValues(nnx.Module):
-    """Values of all actions: obs [B, ...] -> [B, A]. Dueling: the state's value, plus advantages of
-    zero mean.
+    """Values of all actions: obs [B, ...] -> [B, A].
+
+    Dueling: the state's value plus advantages of zero mean.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""Quantile network: quantiles of the return of each discrete action, explored ε-greedily by their
-mean.
-"""
+"""Quantile network: quantiles of each discrete action's return; ε-greedy on their mean."""
 
 import dataclasses
 
@@ -29,21 +27,22 @@ class QuantileNetwork:
         return self.inner.init(key)
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """As `QNetwork.explore`."""
+        """See `QNetwork.explore`."""
         return self.inner.explore(params, obs, carry, key, progress)
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
-        """The actions of the highest mean."""
+        """The actions with the highest mean."""
         return self.inner.exploit(params, obs, carry, key)
 
     def quantiles(self, params: Params, obs: Obs) -> Array:
-        """Quantiles of the return of every action, [N, B, A]: the i-th is that of (i + ½) / N.
+        """Quantiles of the return of every action, [N, B, A]: the i-th is at level (i + ½) / N.
+
         Nothing keeps them in order.
         """
         return split(self.wide.q_values(params, obs), self.spec[1].num_quantiles)
@@ -57,18 +56,18 @@ class QuantileNetwork:
         return self.inner.value(params, obs)
 
     def index(self, action: Action) -> Array:
-        """Where the value of each action stands, [B]."""
+        """The index of each action, [B], from 0."""
         return self.inner.index(action)
 
 
 def quantile_network(
     observation_space: Space, action_space: Space, config: QuantileNetworkConfig | None = None
 ) -> QuantileNetwork:
-    """A `QuantileNetwork` for the spaces of ONE environment: a `q_network` with `num_quantiles`
-    outputs for each action.
+    """A `QuantileNetwork` for the spaces of ONE environment.
 
-    A dueling one adds one value of the state to all quantiles of all actions, where Rainbow has one
-    for each quantile. Raises `SpaceError` or `ConfigError` for spaces that do not fit.
+    It is a `q_network` with `num_quantiles` outputs for each action. If dueling, it adds one state
+    value to all quantiles of all actions, where Rainbow has one for each quantile. Raises
+    `SpaceError` or `ConfigError` for spaces that do not fit.
     """
     config = validate(config or QuantileNetworkConfig())
     inner = q_network(observation_space, action_space, config)

@@ -1,7 +1,7 @@
 """Agents by name. Imports no JAX until one is built.
 
-Those of installed packages have an entry point that names an `AgentEntry`, in the group
-`rlkit.agents`, as algorithms do.
+Installed packages add agents by an entry point in the group `rlkit.agents` that names an
+`AgentEntry`, as for algorithms.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ ENTRY_POINT_GROUP = "rlkit.agents"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentEntry:
-    """What the registry knows of an agent."""
+    """What the registry knows about an agent."""
 
     config: type
     # "module:function", imported when used, or the function: factory(observation_space,
@@ -52,7 +52,7 @@ AGENTS: dict[str, AgentEntry] = {
     "normalized_q_network": AgentEntry(
         config=NormalizedQNetworkConfig,
         factory="rlkit.agents.q_network:normalized_q_network",
-        summary="the same with layer normalisation",
+        summary="a `q_network` with layer normalisation",
     ),
     "quantile_network": AgentEntry(
         config=QuantileNetworkConfig,
@@ -78,15 +78,17 @@ AGENTS: dict[str, AgentEntry] = {
 
 
 def agent_entry(name: str) -> AgentEntry:
-    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a
-    broken package.
+    """The registry's row for `name`.
+
+    Raises `UnknownNameError`, or `ConfigError` if the package that provides it is broken.
     """
     return plugins.find_row(name, AGENTS, ENTRY_POINT_GROUP, "agent", AgentEntry)
 
 
 def list_agents() -> dict[str, str]:
-    """Names and summaries of all agents; no package is loaded, and so tells its name for
-    a summary.
+    """Names and summaries of all agents.
+
+    Agents of installed packages are not imported; their summary is the package's name.
     """
     return plugins.summaries(AGENTS, ENTRY_POINT_GROUP)
 
@@ -98,7 +100,7 @@ def make_agent(
     entry = agent_entry(name)
     if config is not None and not isinstance(config, entry.config):
         raise ConfigError(
-            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one"
+            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; pass that one"
         )
     return resolve(entry.factory)(observation_space, action_space, config or entry.config())
 
@@ -106,8 +108,9 @@ def make_agent(
 def register_agent(
     name: str, factory: "Callable[..., Agent]", *, config: type, summary: str = ""
 ) -> None:
-    """Adds an agent: `factory(observation_space, action_space, config) -> Agent`. Raises
-    `ConfigError` if the name is taken.
+    """Adds an agent: `factory(observation_space, action_space, config) -> Agent`.
+
+    Raises `ConfigError` if the name is taken.
     """
     if name in AGENTS:
         raise ConfigError(f"an agent {name!r} is registered already; choose another name")

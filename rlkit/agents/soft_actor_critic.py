@@ -1,5 +1,6 @@
-"""Soft actor-critic agent: a squashed Gaussian policy, two action values and a temperature, for
-bounded continuous actions.
+"""Soft actor-critic agent: a squashed Gaussian policy, two critics and a temperature.
+
+For bounded continuous actions.
 """
 
 import dataclasses
@@ -27,8 +28,9 @@ LOG_STD_RANGE = (-5.0, 2.0)
 class SoftActorCritic:
     """Build it with `soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    `policy` and `q_values` speak of unit actions, which are in [-1, 1] whatever the bounds of the
-    environment; `explore` and `exploit` return the environment's own, and `to_unit` maps them back.
+    `policy` and `q_values` use unit actions, in [-1, 1] whatever the environment's bounds.
+    `explore` and `exploit` return actions within the environment's bounds; `to_unit` maps them
+    back.
     """
 
     actor: Network[Array]
@@ -39,9 +41,7 @@ class SoftActorCritic:
     )  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
-        """Fresh parameters {"actor", "critic", "log_temperature": [] float32}; the key is
-        consumed.
-        """
+        """Parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
@@ -50,13 +50,13 @@ class SoftActorCritic:
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent keeps nothing between steps."""
+        """(): the agent has no recurrent state."""
         return ()
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """Samples of the policy, within the environment's bounds."""
+        """Samples from the policy, within the environment's bounds."""
         return self.from_unit(self.policy(params["actor"], obs).sample(key)), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
@@ -66,37 +66,36 @@ class SoftActorCritic:
     def policy(self, actor_params: Params, obs: Obs) -> TanhGaussian:
         """The distribution over unit actions for each observation.
 
-        The standard deviation depends on the state; its logarithm is clipped, as in the paper's
-        code and Stable-Baselines3, to CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
+        The standard deviation depends on the state. Its logarithm is clipped, as in the paper's
+        code and Stable-Baselines3, but to CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
         """
         mean, log_std = jnp.split(self.actor.apply(actor_params, obs), 2, axis=-1)
         shape = (mean.shape[0], *self.action_space.shape)
         return TanhGaussian(mean.reshape(shape), jnp.clip(log_std, *LOG_STD_RANGE).reshape(shape))
 
     def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
-        """What both critics say of unit actions [B, ...], [2, B]."""
+        """Both critics' values [2, B] of unit actions [B, ...]."""
         return self.critic.apply(critic_params, obs, unit_action)
 
     def to_unit(self, action: Action) -> Action:
-        """From the environment's bounds to [-1, 1]; anything outside is clipped."""
+        """Maps actions from the environment's bounds to [-1, 1]; anything outside is clipped."""
         return action_scaling.to_unit(self.action_space, action)
 
     def from_unit(self, unit_action: Action) -> Action:
-        """From [-1, 1] to the environment's bounds, which rounding does not overstep."""
+        """Maps unit actions to the environment's bounds, which rounding cannot exceed."""
         return action_scaling.from_unit(self.action_space, unit_action)
 
 
 def soft_actor_critic(
     observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
 ) -> SoftActorCritic:
-    """A `SoftActorCritic` for the spaces of ONE environment; its actions are those of a Box with
-    finite bounds.
+    """A `SoftActorCritic` for ONE environment, whose actions are a Box with finite bounds.
 
     Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our
-    other agents (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer has
-    0.01 in the actor, whose actions thus start at a mean of 0 and a standard deviation of 1 before
-    tanh, and 1 in the critics. Raises `SpaceError` or `ConfigError` for spaces and settings that do
-    not fit.
+    other agents (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer's
+    scale is 1 in the critics and 0.01 in the actor, whose actions thus start with a mean of 0 and a
+    standard deviation of 1 before tanh. Raises `SpaceError` or `ConfigError` for spaces and
+    settings that do not fit.
     """
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)

@@ -1,4 +1,4 @@
-"""The default torso, which encodes observations of any space, and networks on top of one."""
+"""The default torso, which encodes observations of any space, and networks built on a torso."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,12 +16,12 @@ from rlkit.types import Obs
 
 
 class Torso(nnx.Module):
-    """The default torso: one encoder for each leaf of the observation, joined, then an MLP: [B,
-    ...] -> [B, hidden_sizes[-1]].
+    """The default torso: encodes observations [B, ...] as [B, hidden_sizes[-1]].
 
-    Images pass through a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to [0, 1]),
-    Discrete values become one-hot vectors, everything else is flattened. With `layer_norm`, all
-    layers are normalised before their activation.
+    Each leaf of the observation has its own encoder; their outputs are joined and pass through an
+    MLP. Images are encoded by a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to
+    [0, 1]), Discrete values become one-hot vectors, everything else is flattened. With
+    `layer_norm`, all layers are normalised before their activation.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class WithHead(nnx.Module):
 
 
 class Twins(nnx.Module):
-    """Two networks that share nothing: obs [B, ...] -> both outputs [2, B, ...].
+    """Two separate networks: obs [B, ...] -> both outputs [2, B, ...].
 
-    Two networks rather than one under `vmap`: on a CPU an update of SAC is 4 % faster so.
+    Not one network under `vmap`: on a CPU, an update of SAC is 4 % faster this way.
     """
 
     def __init__(self, first: Callable[[Obs], Array], second: Callable[[Obs], Array]):
@@ -91,8 +91,9 @@ class Twins(nnx.Module):
 
 
 def encode(space: Space, x: Array) -> Array:
-    """One leaf of a batch of observations as floats: images [B, H, W, C] keep their axes, all else
-    becomes [B, features].
+    """One leaf of a batch of observations, as floats.
+
+    Images keep their shape [B, H, W, C], everything else becomes [B, features].
     """
     if isinstance(space, spaces.Discrete):
         return jax.nn.one_hot(x - int(space.start), int(space.n))

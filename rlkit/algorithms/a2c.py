@@ -1,8 +1,8 @@
-"""Advantage Actor-Critic (Mnih et al. 2016, synchronous): PPO's parts, one epoch of one batch, the
-plain policy gradient.
+"""Advantage Actor-Critic (Mnih et al. 2016, synchronous).
 
-Follows Stable-Baselines3's A2C: the value loss is the whole mean squared error, where `ppo` takes
-half of it. Bootstraps from the final observation at time limits.
+PPO's parts, with one epoch of one batch and the plain policy gradient. Follows Stable-Baselines3's
+A2C: the value loss is the full mean squared error, where `ppo` takes half of it. Bootstraps from
+the final observation at time limits.
 """
 
 from collections.abc import Callable
@@ -42,8 +42,9 @@ def a2c(
 
 
 def a2c_loss(config: A2CConfig) -> LossFn:
-    """-advantage · log-prob + value_coef · (value - target)² - entropy_coef · entropy, averaged
-    over the batch.
+    """The sum of policy, value and entropy losses, averaged over the batch.
+
+    -advantage · log-prob + value_coef · (value - target)² - entropy_coef · entropy.
     """
 
     def loss(

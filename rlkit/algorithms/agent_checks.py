@@ -1,6 +1,4 @@
-"""Checks of agents: whether they have what an algorithm's losses call, and no state that it would
-not learn to use.
-"""
+"""Checks that an agent has the methods that losses call, and no carry that goes untrained."""
 
 import jax
 
@@ -10,8 +8,9 @@ from rlkit.errors import ConfigError, require
 
 
 def check_family(name: str, given: object, family: type, agent: str) -> None:
-    """Raises `ConfigError` where the agent `given` lacks a method of the `family` (see
-    `agents/base.py`) that the algorithm `name` learns; `agent` names one that has them.
+    """Raises `ConfigError` if the agent `given` lacks a method of `family` (see `agents/base.py`).
+
+    `name` is that of the algorithm; `agent` names an agent to suggest.
     """
     wanted = methods_of(family)
     missing = [method for method in wanted if not callable(getattr(given, method, None))]
@@ -24,16 +23,14 @@ def check_family(name: str, given: object, family: type, agent: str) -> None:
 
 
 def check_carry(algorithm: Algorithm, agent: Agent, num_envs: int) -> None:
-    """Raises `ConfigError` where the agent carries state between steps and the algorithm does not
-    learn through it.
-    """
+    """Raises `ConfigError` if the agent is recurrent and the algorithm does not train its carry."""
     carry = jax.eval_shape(lambda: agent.initial_carry(num_envs))
     name = algorithm.spec[0] if algorithm.spec else "this algorithm"
     require(
         algorithm.learns_through_carry or not jax.tree.leaves(carry),
-        f"{type(agent).__name__} carries state between steps, through which {name} does not learn"
+        f"{type(agent).__name__} is recurrent, but {name} does not learn through the carry"
         " (no algorithm of rlkit does yet)",
-        "use an agent whose initial_carry is (), and show it the last observations at once"
+        "use an agent whose initial_carry is (), and stack the last observations"
         " (rlkit.envs.FrameStack, or Gymnasium's FrameStackObservation)",
     )
 

@@ -1,5 +1,6 @@
-"""`Algorithm`: a collector, a batch builder, an updater and, off policy, a replay buffer. Final:
-factories build it, nobody subclasses.
+"""`Algorithm`: a collector, a batch builder, an updater and, off-policy, a replay buffer.
+
+Final: factories build it, nobody subclasses it.
 """
 
 import dataclasses
@@ -43,11 +44,11 @@ from rlkit.types import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """Learns an agent from rollouts; a value captured by closure, never passed through `jit`.
+    """Trains an agent on rollouts; captured by closure, never passed through `jit`.
 
-    `spec` is (registry name, config), None for algorithms that no registry knows; `custom` names
-    the parts that were passed with the config; `check(agent, env)` raises a `ConfigError` if the
-    algorithm cannot work with them; agents that carry state between steps are refused unless
+    `spec` is (registry name, config), or None for algorithms that are not in the registry. `custom`
+    names the parts that were passed in addition to the config. `check(agent, env)` raises a
+    `ConfigError` if the algorithm cannot work with them. Recurrent agents are rejected unless
     `learns_through_carry`.
     """
 
@@ -67,13 +68,14 @@ class Algorithm:
         return self.collector.num_steps * env.num_envs
 
     def prefill_collects(self, env: EnvAdapter) -> int:
-        """Rollouts of random actions that come before learning."""
+        """The number of rollouts with random actions before learning."""
         wanted = math.ceil(self.collector.prefill_steps / self.env_steps_per_iteration(env))
         return max(wanted, 1 if self.normalize_observations else 0)
 
     def refill_collects(self, env: EnvAdapter) -> int:
-        """Rollouts that fill an empty replay memory anew: those of the prefill, and a batch at
-        least.
+        """The number of rollouts that refill an empty replay memory.
+
+        Those of the prefill, and at least a batch.
         """
         assert self.replay_buffer is not None
         return max(
@@ -84,8 +86,7 @@ class Algorithm:
     def override(
         self, *, warmup_steps: int | None, replay_buffer_capacity: int | None
     ) -> "Algorithm":
-        """The algorithm with another prefill (environment steps) and replay capacity (transitions),
-        where given.
+        """The algorithm with another prefill (environment steps) or replay capacity (transitions).
 
         Raises `ConfigError` for on-policy algorithms, which have neither.
         """
@@ -107,7 +108,7 @@ class Algorithm:
         )
 
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
-        """The state before the first iteration, random prefill included; the key is consumed.
+        """The state before the first iteration, after the random prefill; the key is consumed.
 
         `total_steps` is the horizon of schedules, in environment steps.
         """
@@ -128,9 +129,7 @@ class Algorithm:
         *,
         total_steps: float,
     ) -> TrainState:
-        """The state before anything was collected, with environments that were reset to `obs` [N,
-        ...].
-        """
+        """The state before anything is collected, with environments reset to `obs` [N, ...]."""
         learner = initial_learner(
             agent.init(keys.params),
             self.updater,
@@ -144,7 +143,7 @@ class Algorithm:
         return TrainState(learner=learner, local=local)
 
     def empty_memory(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Memory:
-        """A replay memory without a transition, () on policy."""
+        """An empty replay memory, or () for on-policy algorithms."""
         if self.replay_buffer is None:
             return ()
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
@@ -152,7 +151,7 @@ class Algorithm:
     def collect(
         self, agent: Agent, env: EnvAdapter, state: TrainState, explore: Explore | None = None
     ) -> tuple[TrainState, Rollout, EpisodeStats]:
-        """One rollout, by the current policy if not by `explore`."""
+        """One rollout, collected by `explore` or, if None, by the current policy."""
         explore = explore or acting(agent, state.learner.policy)
         carry = agent.initial_carry(env.num_envs)
         local, rollout, episodes = self.collector.collect(env, explore, carry, state.local)
@@ -168,12 +167,11 @@ class Algorithm:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[LearnerState, Memory, Metrics]:
-        """Learns from a rollout that `behaviour` collected, None: `learner.policy`; the key is
-        consumed.
+        """Learns from a rollout that `behaviour` collected (None: `learner.policy`).
 
-        Rewards are scaled by statistics that include this rollout; observations are normalised by
-        those that the policy acted with, and folded in only afterwards. `axis_name` names the
-        mapped axis of devices.
+        The key is consumed. Rewards are scaled by statistics that include this rollout;
+        observations are normalised by those that the policy acted with, and only folded in
+        afterwards. `axis_name` names the mapped axis of devices.
         """
         learner = fold_returns(learner, rollout, axis_name)
         memory, dataset, of_dataset = self.batch_builder.ingest(
@@ -195,7 +193,7 @@ class Algorithm:
     def absorb_prefill(
         self, learner: LearnerState, memory: Memory, rollout: Rollout
     ) -> tuple[LearnerState, Memory]:
-        """Takes in a rollout without learning: of random actions, or of a refill.
+        """Adds a rollout to the replay memory without learning, for a prefill or a refill.
 
         It counts as environment steps and goes into the statistics.
         """
@@ -205,10 +203,10 @@ class Algorithm:
         )
 
     def refill(self, agent: Agent, env: EnvAdapter, state: TrainState) -> TrainState:
-        """A state that was saved without its replay memory, with one that rollouts of its own
-        policy filled.
+        """Refills the replay memory of a state that was saved without it.
 
-        They explore, and count as environment steps; nothing is learned from them yet.
+        The state's own policy collects the rollouts, with exploration. They count as environment
+        steps; nothing is learned from them yet.
         """
         memory = self.empty_memory(agent, env, state.learner.policy)
         state = state.replace(local=state.local.replace(memory=memory))
@@ -246,5 +244,8 @@ class Algorithm:
 
 
 def _replace(part: Any, **settings: Any) -> Any:
-    """Parts are protocols; those whose settings are replaced are frozen dataclasses."""
+    """`part` with other settings.
+
+    Parts are protocols, but those whose settings change here are frozen dataclasses.
+    """
     return dataclasses.replace(part, **settings)

@@ -34,8 +34,9 @@ class BatchBuilder(Protocol):
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, PyTree, Metrics]:
-        """(memory, dataset, metrics) from a rollout collected by `behaviour`, None: by
-        `learner.policy`; `learner.reward_stats` include it already.
+        """(memory, dataset, metrics) from a rollout by `behaviour` (None: `learner.policy`).
+
+        `learner.reward_stats` already include the rollout.
         """
         ...
 
@@ -44,19 +45,19 @@ class BatchBuilder(Protocol):
         ...
 
     def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
-        """The batch that one row of `Plan.batches` stands for, leaves [M, ...]."""
+        """The batch for one row of `Plan.batches`, leaves [M, ...]."""
         ...
 
 
 class Plan(struct.PyTreeNode, kw_only=True):
-    """The batches of one iteration, U of them; small, for they are gathered one at a time."""
+    """The U batches of one iteration; small, since batches are gathered one at a time."""
 
     batches: PyTree  # leaves [U, ...]: what `gather` makes each batch from
-    is_due: Array | None = None  # [U] bool: which of the updates are taken; None: all are
+    is_due: Array | None = None  # [U] bool: which updates are taken; None: all
 
     @property
     def num_updates(self) -> int:
-        """U, those that are not due included."""
+        """U, including updates that are not due."""
         return jax.tree.leaves(self.batches)[0].shape[0]
 
 
@@ -65,22 +66,23 @@ class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
 
     obs: Obs  # normalised
     action: Array
-    log_prob: Array  # of the action, under the policy that acted
+    log_prob: Array  # of the action, under the behaviour policy
     value: Array  # predicted when it acted
-    advantage: Array  # in a batch standardised, where the builder says so
-    target: Array  # what the value should have been: advantage + value
+    advantage: Array  # standardised in a batch, if the builder says so
+    target: Array  # for the value: advantage + value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Minibatches:
-    """`num_epochs` shuffles of a dataset [T·N, ...] into `num_minibatches` batches each."""
+    """`num_epochs` shuffles of a dataset [T·N, ...], each split into `num_minibatches` batches."""
 
     num_epochs: int = 1
     num_minibatches: int = 1
 
     def draw(self, dataset: PyTree, key: Key) -> Array:
-        """Indices [num_epochs · num_minibatches, M]: every sample once an epoch; the key is
-        consumed.
+        """Indices [num_epochs · num_minibatches, M]: every sample once per epoch.
+
+        The key is consumed.
         """
         size = jax.tree.leaves(dataset)[0].shape[0]
         if self.num_minibatches == 1:  # the order within a batch changes nothing
@@ -91,13 +93,13 @@ class Minibatches:
         return orders.reshape(self.num_epochs * self.num_minibatches, -1)
 
     def gather(self, dataset: PyTree, plan: Array) -> Any:
-        """The batch of the samples that `plan` [M] indexes."""
+        """The batch of samples at the indices `plan` [M]."""
         return dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnPolicyBatchBuilder:
-    """GAE once per rollout, then `minibatches` of it.
+    """Computes GAE once per rollout, then draws `minibatches` from it.
 
     Values and log-probs are computed here, in one batch, rather than step by step while collecting.
     """
@@ -117,8 +119,9 @@ class OnPolicyBatchBuilder:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, OnPolicyBatch, Metrics]:
-        """See `BatchBuilder`; the memory is passed on. Log-probs are those of the policy that
-        acted, values the learner's.
+        """See `BatchBuilder`; the memory is unchanged.
+
+        Log-probs are the behaviour policy's, values the learner's.
         """
         shape = rollout.reward.shape  # [T, N]
         obs = flatten(normalize(learner.obs_stats, rollout.obs))
@@ -155,7 +158,7 @@ class OnPolicyBatchBuilder:
         return Plan(batches=self.minibatches.draw(dataset, key))
 
     def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> Any:
-        """The batch of the samples that `plan` [M] indexes."""
+        """The batch of samples at the indices `plan` [M]."""
         batch = self.minibatches.gather(dataset, plan)
         if self.normalize_advantages:
             batch = batch.replace(
@@ -176,13 +179,13 @@ class ReplayDataset(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayBatchBuilder:
-    """Adds the rollout to the replay memory, then draws `updates_per_step` batches for each
-    environment step, of all devices.
+    """Adds the rollout to the replay memory, then draws batches from it.
 
-    Where that is no whole number for a rollout, one batch more is drawn in some iterations, so that
-    the ratio holds exactly over the run (with several seeds that update is computed in all
-    iterations, and dropped). Batches are `Replayed`, with observations normalised by the statistics
-    of the iteration.
+    It draws `updates_per_step` batches for each environment step, over all devices. If that is not
+    a whole number for a rollout, some iterations draw one batch more, so that the ratio holds
+    exactly over the run (with several seeds, that update is computed in all iterations, and dropped
+    where it is not due). Batches are `Replayed`, with observations normalised by the statistics of
+    the iteration.
     """
 
     replay_buffer: ReplayBuffer
@@ -198,7 +201,7 @@ class ReplayBatchBuilder:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, ReplayDataset, Metrics]:
-        """See `BatchBuilder`; who collected the rollout does not matter."""
+        """See `BatchBuilder`; the behaviour policy does not matter."""
         memory = self.replay_buffer.add(memory, rollout)
         num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         num_updates, is_due = self._updates(learner, rollout.reward.size * num_devices)
@@ -212,8 +215,9 @@ class ReplayBatchBuilder:
         return memory, dataset, {}
 
     def _updates(self, learner: LearnerState, num_steps: int) -> tuple[int, Array | None]:
-        """(most updates, which are due) after `num_steps` further environment steps: floor(ratio ·
-        steps) in all.
+        """(maximum number of updates, which are due) after `num_steps` more environment steps.
+
+        Over the run, floor(ratio · steps) updates are due.
         """
         above, below = as_fraction(self.updates_per_step).as_integer_ratio()
         most = -(-above * num_steps // below)
@@ -237,15 +241,17 @@ class ReplayBatchBuilder:
 
 
 def keys_of_updates(key: Key, num: int) -> Key:
-    """A key for each update, [num]; of a single one `key` itself, which saves a draw. The key is
-    consumed.
+    """A key for each update, [num]; the key is consumed.
+
+    A single update gets `key` itself, which saves a draw.
     """
     return key[None] if num == 1 else jax.random.split(key, num)
 
 
 def as_fraction(updates_per_step: float) -> Fraction:
-    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`, in which updates are counted
-    exactly.
+    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`.
+
+    Updates are counted exactly in such fractions.
     """
     return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
@@ -255,9 +261,8 @@ def next_values(
 ) -> Array:
     """Values of the true successors, [T, N].
 
-    Within an episode the successor is the next row; only where the time limit cut an episode, and
-    at the end of the rollout, is there something left to compute. (What follows a termination does
-    not matter.)
+    Within an episode, the successor is the next row. Only successors at a time limit and at the end
+    of the rollout need to be computed. (What follows a termination does not matter.)
     """
 
     def values(obs: Obs, batch_shape: tuple[int, ...]) -> Array:
@@ -276,8 +281,9 @@ def next_values(
 
 
 def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> Array:
-    """Rewards divided by the standard deviation of the discounted return and clipped, where the
-    algorithm keeps its statistics.
+    """Rewards divided by the standard deviation of the discounted return, and clipped.
+
+    Unchanged if the algorithm does not track that statistic.
     """
     if learner.reward_stats is None:
         return reward

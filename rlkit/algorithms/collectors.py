@@ -32,9 +32,10 @@ Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Collector:
-    """Takes `num_steps` steps in every environment of a batch. `collect` is pure, for jittable
-    environments; on the host the Trainer steps the simulators in Python, with the same `keys`, and
-    has `count` do the rest.
+    """Takes `num_steps` steps in every environment of a batch.
+
+    `collect` is pure, for jittable environments. On the host, the Trainer steps the simulators in
+    Python with the same `keys`, and `count` does the rest.
 
     `prefill_steps` environment steps of random actions (over all environments, rounded up to whole
     rollouts) come before learning. With `reward_discount` γ, rollouts carry
@@ -48,7 +49,7 @@ class Collector:
     def collect(
         self, env: EnvAdapter, explore: Explore, initial_carry: Carry, local: LocalState
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """One rollout [T, N, ...] from where `local` stands."""
+        """One rollout [T, N, ...], continuing from `local`."""
         key, keys = self.keys(local.key)
 
         def step(
@@ -84,9 +85,7 @@ class Collector:
     def count(
         self, local: LocalState, rollout: Rollout
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
-        """The counts of `collect`, in the same arithmetic, of a rollout [T, N, ...] that was
-        collected on the host.
-        """
+        """What `collect` counts, in the same arithmetic, for a host rollout [T, N, ...]."""
         counts = (local.episodes, local.discounted_return)
         counts, (finished, counted) = self._scan(
             lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done)
@@ -96,10 +95,9 @@ class Collector:
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def keys(self, key: Key) -> tuple[Key, Key]:
-        """The key to go on with, and those of a rollout, [T, 2]: in each step one to act with and
-        one for the environments.
+        """(next key, keys of a rollout [T, 2]).
 
-        `key` is consumed.
+        In each step, one key to act and one for the environments. `key` is consumed.
         """
         keys = jax.random.split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)
@@ -107,16 +105,18 @@ class Collector:
     def _scan(
         self, step: Callable[[Any, Any], tuple[Any, Any]], start: PyTree, rows: PyTree
     ) -> tuple[Any, Any]:
-        """`step` over the rows of a rollout; where it is one, no loop, which would copy what goes
-        in and out.
+        """`step` over the rows of a rollout.
+
+        A single row needs no loop, which would copy its inputs and outputs.
         """
         return jax.lax.scan(step, start, rows, unroll=self.num_steps == 1)
 
     def _count(
         self, counts: tuple[RunningEpisode, Array], reward: Array, done: Array
     ) -> tuple[tuple[RunningEpisode, Array], tuple[EpisodeStats, dict[str, Array]]]:
-        """One step [N] further: (episodes in flight, running discounted return), (finished
-        episodes, extras).
+        """Counts one step [N].
+
+        Returns ((episodes in flight, running discounted return), (finished episodes, extras)).
         """
         episodes, discounted_return = counts
         episodes, finished = count_episodes(episodes, reward, done)
@@ -130,8 +130,9 @@ class Collector:
 def count_episodes(
     running: RunningEpisode, reward: Array, done: Array
 ) -> tuple[RunningEpisode, EpisodeStats]:
-    """Adds a step [N] to the episodes in flight; those that are `done` come back in the statistics,
-    leaves [N], and restart.
+    """Adds a step [N] to the episodes in flight.
+
+    Those that are `done` are returned in the statistics, leaves [N], and restart.
     """
     returns, lengths = running.return_so_far + reward, running.length_so_far + 1
     finished = EpisodeStats(
@@ -145,7 +146,7 @@ def count_episodes(
 
 
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
-    """The recurrent state, begun anew where an episode is `done` [N]."""
+    """The recurrent state, reset where an episode is `done` [N]."""
     return where_rows(done, initial_carry, carry)
 
 

@@ -54,8 +54,9 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
 
 
 def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
-    """Raises what the first update of prioritised replay would, whose losses and batches may be the
-    user's: by tracing one.
+    """Traces one update, to raise early the errors that prioritised replay would raise in it.
+
+    Its losses and batches may be the user's.
     """
 
     def update(key: Key) -> tuple[LearnerState, Memory, Metrics]:
@@ -68,8 +69,9 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
 
 
 def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
-    """The smallest capacity of a replay buffer that `check_compatible` lets pass: it holds a
-    rollout, a batch and `n_step` rows.
+    """The smallest replay buffer capacity that `check_compatible` accepts.
+
+    It holds a rollout, a batch and `n_step` rows.
     """
     assert algorithm.replay_buffer is not None
     whole_rows = (algorithm.replay_buffer.n_step - 1) * env.num_envs
@@ -79,8 +81,9 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
-    """Raises `ConfigError` unless the replay buffer holds a rollout, and a batch by the first
-    gradient step.
+    """Raises `ConfigError` unless the replay buffer is large enough and filled in time.
+
+    It must hold a rollout, and a batch by the first gradient step.
     """
     each = algorithm.env_steps_per_iteration(env)
     require(
@@ -92,8 +95,8 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
     rows, n_step = num_rows(buffer.capacity, env.num_envs), buffer.n_step
     require(
         n_step <= rows,
-        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds of each"
-        " environment",
+        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds for"
+        " each environment",
         f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
     )
     filled = (algorithm.prefill_collects(env) + 1) * each

@@ -1,4 +1,4 @@
-"""Settings of algorithms. Imports no JAX, so that the command line answers at once.
+"""Settings of algorithms. Imports no JAX, so that the command line responds quickly.
 
 Sizes (`num_envs`, minibatches) count all environments and devices together.
 """
@@ -19,8 +19,9 @@ Optimizer = Literal["adam", "radam", "rmsprop", "sgd"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOConfig:
-    """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py` (presets for an environment
-    override them).
+    """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py`.
+
+    Presets for an environment override them.
     """
 
     num_steps: PositiveInt = 128
@@ -46,8 +47,7 @@ class PPOConfig:
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """How far the probability ratio may move from 1 before it stops counting."""
     clip_value_loss: bool = True
-    """Also keep value predictions within clip_epsilon of the old ones (no evidence that it helps).
-    """
+    """Also clip value predictions to within clip_epsilon of the old ones (no evidence it helps)."""
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """Weight of the entropy bonus."""
     value_coef: Annotated[float, Ge(0)] = 0.5
@@ -57,8 +57,7 @@ class PPOConfig:
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
-    """
+    """Divide rewards by the running std of the discounted return, clipped to +-10."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,14 +89,14 @@ class A2CConfig:
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
-    """
+    """Divide rewards by the running std of the discounted return, clipped to +-10."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PQNConfig:
-    """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`; exploration is the agent's affair,
-    see `QNetworkConfig`.
+    """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`.
+
+    Exploration belongs to the agent, see `QNetworkConfig`.
     """
 
     num_steps: PositiveInt = 128
@@ -119,44 +118,33 @@ class PQNConfig:
     gamma: UnitInterval = 0.99
     """Discount factor."""
     q_lambda: UnitInterval = 0.65
-    """Mix of short and long returns; 0: one step of Q-learning, 1: the rewards of the rest of the
-    rollout.
-    """
+    """Mix of short and long returns; 0: one-step Q-learning, 1: rewards to the rollout's end."""
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
     normalize_rewards: bool = False
-    """Divide rewards by the running standard deviation of the discounted return, clipped to +-10.
-    """
+    """Divide rewards by the running std of the discounted return, clipped to +-10."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig:
-    """What off-policy algorithms have in common."""
+    """Settings that off-policy algorithms have in common."""
 
     num_steps: PositiveInt = 1
-    """Steps that each environment takes in one iteration, before it is learned from them."""
+    """Steps that each environment takes in one iteration, before the updates."""
     prefill_steps: Annotated[int, Ge(0)] = 1000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     capacity: PositiveInt = 1_000_000
-    """Transitions that are kept, over all environments; the oldest make room."""
+    """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 256
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 1.0
-    """Gradient steps for each environment step, over all environments; any ratio, kept exactly over
-    the run.
-    """
+    """Gradient steps per environment step, over all environments; any ratio, exact over the run."""
     n_step: PositiveInt = 1
-    """Rewards that are summed before bootstrapping; fewer where an episode ends."""
+    """Number of rewards summed before bootstrapping; fewer where an episode ends."""
     priority_exponent: UnitInterval | None = None
-    """How strongly transitions with large errors are preferred (prioritised replay, 0.6 in the
-    paper); None: none is.
-    """
+    """How strongly replay prefers large errors (0.6 in the paper); None: no prioritised replay."""
     importance_exponent: UnitInterval = 0.4
-    """How far that is made up for by weights in the loss, at the start; rises linearly to 1.
-    Prioritised replay only.
-    """
+    """Initial exponent of prioritised replay's importance weights; rises linearly to 1."""
     gamma: UnitInterval = 0.99
     """Discount factor."""
     learning_rate: Annotated[float, Gt(0)] = 3e-4
@@ -175,137 +163,110 @@ class OffPolicyConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
-    """Deep Q-Network. Defaults are CleanRL's `dqn.py` but for double Q-learning."""
+    """Deep Q-Network. Defaults are CleanRL's `dqn.py`, except for double Q-learning."""
 
     num_steps: PositiveInt = 1
-    """Steps that each environment takes in one iteration, before it is learned from them."""
+    """Steps that each environment takes in one iteration, before the updates."""
     prefill_steps: Annotated[int, Ge(0)] = 10_000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     capacity: PositiveInt = 10_000
-    """Transitions that are kept, over all environments; the oldest make room."""
+    """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 128
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.1
-    """Gradient steps for each environment step, over all environments."""
+    """Gradient steps per environment step, over all environments."""
     learning_rate: Annotated[float, Gt(0)] = 2.5e-4
     """Step size of the optimiser at the start."""
     target_period: PositiveInt = 500
-    """Environment steps, over all environments, from one copy of the network for the targets to the
-    next.
-    """
+    """Environment steps between two copies to the target network, over all environments."""
     double: bool = True
-    """Choose the action of the target by the present network and value it by the copy (double
-    Q-learning).
-    """
+    """Double Q-learning: the online network picks the next action, the target network values it."""
     loss: Literal["mse", "huber"] = "mse"
-    """Squared error, or half of it that grows linearly beyond 1."""
+    """Squared error, or Huber loss: half the squared error, but linear beyond 1."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(OffPolicyConfig):
-    """Quantile-regression DQN. Defaults are Stable-Baselines3-Contrib's before 2.3, after the
-    paper, for Atari.
+    """Quantile-regression DQN.
+
+    Defaults are those of Stable-Baselines3-Contrib before 2.3: the paper's, for Atari.
     """
 
     num_steps: PositiveInt = 4
-    """Steps that each environment takes in one iteration, before it is learned from them."""
+    """Steps that each environment takes in one iteration, before the updates."""
     prefill_steps: Annotated[int, Ge(0)] = 50_000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 32
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
-    """Gradient steps for each environment step, over all environments."""
+    """Gradient steps per environment step, over all environments."""
     learning_rate: Annotated[float, Gt(0)] = 5e-5
     """Step size of the optimiser at the start."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 0.01 / 32
     """Added to the denominator of adaptive update rules."""
     target_period: PositiveInt = 10_000
-    """Environment steps, over all environments, from one copy of the network for the targets to the
-    next.
-    """
+    """Environment steps between two copies to the target network, over all environments."""
     double: bool = False
-    """Choose the action of the target by the present network and value it by the copy (double
-    Q-learning).
-    """
+    """Double Q-learning: the online network picks the next action, the target network values it."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SACConfig(OffPolicyConfig):
-    """Soft Actor-Critic. Defaults are Stable-Baselines3's but for the longer prefill, which is
-    CleanRL's.
-    """
+    """Soft Actor-Critic. Defaults are Stable-Baselines3's, except for CleanRL's longer prefill."""
 
     prefill_steps: Annotated[int, Ge(0)] = 5000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
-    """Share of the way to the critics that their targets go after every update."""
+    """Fraction by which the target critics move towards the critics after every update."""
     temperature: Annotated[float, Ge(0)] | None = None
-    """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
+    """Weight of the entropy; None: learned, starting at the agent's initial_temperature."""
     target_entropy: float | None = None
-    """Entropy that the temperature is learned for, of actions in [-1, 1]; None: minus the number of
-    action dimensions.
-    """
+    """Target entropy of actions in [-1, 1]; None: minus the number of action dimensions."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TD3Config(OffPolicyConfig):
-    """Twin Delayed DDPG. Defaults are Stable-Baselines3's but for the longer prefill, which is that
-    of our SAC.
-    """
+    """Twin Delayed DDPG. Defaults are Stable-Baselines3's, except for our SAC's longer prefill."""
 
     prefill_steps: Annotated[int, Ge(0)] = 5000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Step size of the optimiser at the start."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
-    """Share of the way to actor and critics that their targets go, in the updates in which the
-    actor steps.
-    """
+    """Fraction by which all targets move towards their networks whenever the actor steps."""
     policy_delay: PositiveInt = 2
-    """Updates of the critics for each one of the actor and of all targets."""
+    """Critic updates per update of the actor and of all targets."""
     target_noise: Annotated[float, Ge(0)] = 0.2
-    """Standard deviation of the noise on the actions that targets value, of actions in [-1, 1]."""
+    """Standard deviation of the noise on target actions, for actions in [-1, 1]."""
     target_noise_clip: Annotated[float, Ge(0)] = 0.5
-    """How far that noise may go."""
+    """Bound to which the noise on target actions is clipped."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DiscreteSACConfig(OffPolicyConfig):
-    """Soft Actor-Critic for discrete actions. Defaults are CleanRL's `sac_atari.py` but for targets
-    that follow slowly.
+    """Soft Actor-Critic for discrete actions.
+
+    Defaults are CleanRL's `sac_atari.py`, except for targets that follow slowly.
     """
 
     prefill_steps: Annotated[int, Ge(0)] = 20_000
-    """Environment steps of random actions before learning, over all environments, rounded up to
-    whole rollouts.
-    """
+    """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 64
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
-    """Gradient steps for each environment step, over all environments."""
+    """Gradient steps per environment step, over all environments."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 1e-4
     """Added to the denominator of adaptive update rules."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
-    """Share of the way to the critics that their targets go after every update."""
+    """Fraction by which the target critics move towards the critics after every update."""
     temperature: Annotated[float, Ge(0)] | None = None
-    """Weight of the entropy; None: learned, from the agent's initial_temperature on."""
+    """Weight of the entropy; None: learned, starting at the agent's initial_temperature."""
     target_entropy_ratio: UnitInterval = 0.89
-    """Entropy that the temperature is learned for, as a share of that of uniformly random actions.
-    """
+    """Target entropy, as a fraction of that of uniformly random actions."""
 
 
 def check_minibatches(config: PPOConfig | PQNConfig, num_envs: int) -> None:
-    """Raises `ConfigError` where the minibatches do not divide a rollout of `num_envs`
-    environments.
-    """
+    """Raises `ConfigError` unless the minibatches divide a rollout of `num_envs` environments."""
     size = num_envs * config.num_steps
     if size % config.num_minibatches == 0:
         return

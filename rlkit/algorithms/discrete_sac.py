@@ -1,12 +1,13 @@
-"""Soft Actor-Critic for discrete actions (Christodoulou 2019, "Soft Actor-Critic for Discrete
-Action Settings").
+"""Soft Actor-Critic for discrete actions.
 
-Expectations over actions are sums over all of them, so that no loss samples. Follows CleanRL's
-`sac_atari.py`, whose target entropy is a share of the greatest one. Departs from it in summing the
-actor's and the temperature's loss over actions, as the paper does, where CleanRL averages; in half
-the squared error and orthogonal initial weights; in targets that follow step by step, as `sac`'s
-do; in losses that see the parameters from before the update; and in the form of the temperature's
-loss, which is that of `sac`.
+Christodoulou 2019, "Soft Actor-Critic for Discrete Action Settings". Expectations over actions are
+sums over all of them, so no loss samples.
+
+Follows CleanRL's `sac_atari.py`, whose target entropy is a fraction of the maximum. Differs from it
+in summing the actor's and the temperature's losses over actions, as the paper does, where CleanRL
+averages; in half the squared error and orthogonal initial weights; in targets that move after every
+update, as in `sac`; in losses that see the parameters from before the update; and in the form of
+the temperature's loss, which is that of `sac`.
 """
 
 import math
@@ -38,8 +39,9 @@ def discrete_sac(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """Discrete SAC as an `Algorithm`, for agents like `discrete_soft_actor_critic`; arguments as
-    for `sac`.
+    """Discrete SAC as an `Algorithm`, for agents like `discrete_soft_actor_critic`.
+
+    Arguments are as for `sac`.
     """
     config = validate(config or DiscreteSACConfig())
     overrides = Overrides(
@@ -57,11 +59,10 @@ def discrete_sac(
 
 
 def critic_loss(config: DiscreteSACConfig) -> LossFn:
-    """Half the squared error of both critics against the soft value of what follows (eq. 10),
-    summed over the critics.
+    """Half the squared error of both critics against the soft value of the next state (eq. 10).
 
-    Neither value nor entropy is bootstrapped behind a termination. Over several steps (`n_step`),
-    the entropies on the way are left out.
+    Summed over the critics. Neither value nor entropy is bootstrapped after a termination. Over
+    several steps (`n_step`), the entropies in between are left out.
     """
 
     def loss(
@@ -84,10 +85,10 @@ def critic_loss(config: DiscreteSACConfig) -> LossFn:
 
 
 def actor_loss(config: DiscreteSACConfig) -> LossFn:
-    """The expectation of temperature · log-prob - the lesser critic over actions of the policy (eq.
-    12).
+    """The actor's loss (eq. 12), and the temperature's (eq. 11), see `with_temperature_loss`.
 
-    And the temperature's loss (eq. 11), see `with_temperature_loss`.
+    The actor's is the expectation of temperature · log-prob - the smaller critic, over the policy's
+    actions.
     """
 
     def loss(
@@ -108,5 +109,5 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
 
 
 def expected(log_probs: Array, values: Array) -> Array:
-    """The mean of values [M, A] over actions of the policy, [M]."""
+    """The expectation of values [M, A] over the policy's actions, [M]."""
     return (jnp.exp(log_probs) * values).sum(axis=-1)

@@ -1,10 +1,9 @@
-"""Deep Q-Network (Mnih et al. 2015), double (van Hasselt et al. 2016) and with n-step returns where
-asked for.
+"""Deep Q-Network (Mnih et al. 2015), optionally double (van Hasselt et al. 2016) and n-step.
 
-Follows CleanRL's `dqn.py`, time limits included. Departs from it in double Q-learning by default,
-in counting the target's period in environment steps over all environments, of which there may be
-any number, in a prefill of random actions (there ε-greedy ones) and in orthogonal initial weights.
-Dueling networks (Wang et al. 2016) and exploration are the agent's affair, see `QNetworkConfig`.
+Follows CleanRL's `dqn.py`, time limits included. Differs from it in double Q-learning by default,
+in counting the target's period in environment steps over any number of environments, in a prefill
+of random actions (ε-greedy ones there) and in orthogonal initial weights. Dueling networks
+(Wang et al. 2016) and exploration belong to the agent, see `QNetworkConfig`.
 """
 
 from collections.abc import Callable
@@ -37,8 +36,9 @@ def dqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """DQN as an `Algorithm`, for agents with `q_values` (such as `q_network`); batches are
-    `Replayed`, else as for `ppo`.
+    """DQN as an `Algorithm`, for agents with `q_values` (such as `q_network`).
+
+    Batches are `Replayed`; everything else is as for `ppo`.
     """
     config = validate(config or DQNConfig())
     overrides = Overrides(
@@ -66,8 +66,9 @@ def dqn(
 
 
 def dqn_loss(config: DQNConfig) -> LossFn:
-    """The error of Q(s, a) against reward + discount · max Q_target(s', ·), averaged over the batch
-    with its weights.
+    """The error of Q(s, a) against reward + discount · max Q_target(s', ·).
+
+    Averaged over the batch with its weights.
     """
 
     def loss(

@@ -19,20 +19,21 @@ from rlkit.xla_cpu.conditional_update import apply_valid_updates, skip_invalid
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing, global_norm
 
 LossFn = Callable[[Any, Params, Params, Any, Key], Any]
-"""(agent, params, target_params, batch, key) -> loss, (loss, metrics) or {"loss": loss, **metrics};
-loss and metrics are scalars, except for the metric "td_error" [M]: the errors by which prioritised
-replay chooses, not logged.
+"""A loss: (agent, params, target_params, batch, key) -> loss, (loss, metrics) or a dict.
+
+The dict is {"loss": loss, **metrics}. Loss and metrics are scalars, except for the metric
+"td_error" [M]: the errors from which prioritised replay takes its priorities, not logged.
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientStep:
-    """One descent of a loss: in all parameters, or in one or several top-level groups of them.
+    """One descent of a loss, in all parameters or in one or several top-level groups of them.
 
-    If the optimiser's `update` takes extra arguments, it gets `progress`, and of this batch
-    `value`, `grad` and `value_fn`. With `every=n` the step is only taken in each n-th update,
-    counted over the whole run by `LearnerState.updates`: with 2 in the second, the fourth and so
-    on. The metrics of a step that is not taken are NaN, those named `sum/…` 0.
+    If the optimiser's `update` takes extra arguments, it gets `progress` and, for this batch,
+    `value`, `grad` and `value_fn`. With `every=n` the step is only taken in every n-th update,
+    counted over the whole run by `LearnerState.updates`: `every=2` means the second, the fourth and
+    so on. The metrics of a step that is not taken are NaN, or 0 if named `sum/…`.
     """
 
     loss: LossFn
@@ -61,7 +62,7 @@ class GradientStep:
         """(parameters of the group, optimiser state, metrics) after the step; the key is consumed.
 
         A loss or gradient that is not finite changes nothing and is counted. Losses, metrics and
-        gradients are averaged over devices. `packing` as for `apply_valid_updates`.
+        gradients are averaged over devices. `packing` is as for `apply_valid_updates`.
         """
         params = select_group(learner.params, self.group)
 
@@ -94,10 +95,10 @@ class GradientStep:
         return params, opt_state, metrics
 
     def _processed(self, gradients: PyTree) -> PyTree:
-        """What `process_gradients` returns, in the shapes and dtypes of the gradients; it may
-        return a number in place of an array.
+        """The gradients from `process_gradients`, in their original shapes and dtypes.
 
-        Raises `ConfigError` where it returns something else.
+        `process_gradients` may return a number in place of an array. Raises `ConfigError` if it
+        returns anything else that does not match.
         """
         if self.process_gradients is None:
             return gradients
@@ -124,8 +125,9 @@ class GradientStep:
 def differentiate(
     loss_fn: Callable[[PyTree], tuple[Array, Metrics]], params: PyTree, axis_name: str | None
 ) -> tuple[Array, Metrics, PyTree]:
-    """(loss, metrics, gradients), averaged over devices; only the errors of transitions stay those
-    of this device's own batch.
+    """(loss, metrics, gradients), averaged over devices.
+
+    The errors of transitions are not averaged: they are those of this device's own batch.
     """
     (loss, metrics), gradients = jax.value_and_grad(loss_fn, has_aux=True)(params)
     if axis_name is None:
@@ -139,8 +141,9 @@ def differentiate(
 def _value_fn(
     loss_fn: Callable[[PyTree], tuple[Array, Metrics]], axis_name: str | None
 ) -> Callable[..., Array]:
-    """The loss as line searches call it, averaged over devices such that its gradient is averaged
-    as well: that of a `pmean` is each device's own.
+    """The loss as line searches call it, averaged over devices.
+
+    Its gradient is averaged as well; that of a plain `pmean` would be each device's own.
     """
 
     def value_fn(params: PyTree, progress: Array | None = None) -> Array:

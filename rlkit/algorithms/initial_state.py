@@ -28,7 +28,7 @@ from rlkit.types import (
 
 
 class InitKeys(struct.PyTreeNode, kw_only=True):
-    """What randomness a fresh state takes: one typed key for each purpose."""
+    """The typed keys that a fresh state needs, one for each purpose."""
 
     params: Key
     reset: Key
@@ -37,7 +37,7 @@ class InitKeys(struct.PyTreeNode, kw_only=True):
 
     @classmethod
     def split(cls, key: Key) -> "InitKeys":
-        """All of them from one key, which is consumed."""
+        """Splits one key, which is consumed, into all of them."""
         params, reset, prefill, local = jax.random.split(key, 4)
         return cls(params=params, reset=reset, prefill=prefill, local=local)
 
@@ -50,7 +50,7 @@ def initial_learner(
     normalize_rewards: bool,
     total_steps: float,
 ) -> LearnerState:
-    """What learning starts from. With `obs` [N, ...], observations are normalised by statistics.
+    """The initial learner state; with `obs` [N, ...], it keeps statistics to normalise them.
 
     Raises `ConfigError` for a horizon that is not positive.
     """
@@ -77,7 +77,7 @@ def initial_learner(
 def initial_local(
     obs: Obs, env_state: EnvState, carry: Carry, memory: Memory, key: Key, num_envs: int
 ) -> LocalState:
-    """Environments that were reset to `obs` [N, ...], and nothing collected."""
+    """Environments just reset to `obs` [N, ...], with nothing collected yet."""
     return LocalState(
         env_state=env_state,
         obs=obs,

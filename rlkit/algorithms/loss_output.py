@@ -13,7 +13,7 @@ ERROR = "td_error"
 
 
 def split_loss(output: Any) -> tuple[Array, Metrics]:
-    """(loss, metrics) from whatever form a `LossFn` returns. Raises `ConfigError` for any other."""
+    """(loss, metrics) from any form that a `LossFn` may return. Raises `ConfigError` for others."""
     if isinstance(output, dict):
         if "loss" not in output:
             raise ConfigError(

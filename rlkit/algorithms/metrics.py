@@ -11,7 +11,7 @@ from rlkit.xla_cpu.packing import Packed
 
 
 def as_floats(metrics: Metrics) -> Metrics:
-    """Those that are averaged as floating-point numbers, so that they can be NaN."""
+    """Casts metrics that are averaged to floating point, so that they can be NaN."""
     return {
         name: x if name.startswith("sum/") else jnp.asarray(x, jnp.result_type(x, float))
         for name, x in metrics.items()
@@ -19,7 +19,7 @@ def as_floats(metrics: Metrics) -> Metrics:
 
 
 def not_measured(like: Metrics) -> Metrics:
-    """The metrics of what was not computed: NaN, and 0 for those that add up."""
+    """Metrics of a skipped computation: NaN, or 0 for those that add up."""
     return {
         name: jnp.full(x.shape, 0 if name.startswith("sum/") else jnp.nan, x.dtype)
         for name, x in like.items()
@@ -32,11 +32,10 @@ def mean_over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
 
 
 def reduce_metrics(stacked: Packed) -> Metrics:
-    """Metrics over their first axis: those named `sum/…` add up, all others are averaged over what
-    is not NaN.
+    """Reduces metrics over their first axis: `sum/…` adds up, all others average what is not NaN.
 
-    NaN stands for what was not measured, such as the metrics of a step that was not taken; it stays
-    where nothing was measured. Arrays of NumPy give arrays of NumPy.
+    NaN stands for what was not measured, such as the metrics of a step that was not taken; it
+    remains if nothing was measured. NumPy arrays give NumPy arrays.
     """
     sums, means = (
         stacked.replace(vectors=[over(x) for x in stacked.vectors]).unpack()
@@ -59,4 +58,4 @@ def _mean_of_known(x: Any) -> Any:
     mean = library.mean(
         x, axis=0, where=known | ~known.any(0), dtype=np.float64 if library is np else None
     )
-    return mean.astype(np.float32) if library is np else mean  # NaN where it is nothing else
+    return mean.astype(np.float32) if library is np else mean  # NaN if all values are

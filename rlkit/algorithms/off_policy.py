@@ -39,11 +39,10 @@ def off_policy(
     check: Callable[[Any, EnvAdapter], None] | None = None,
     simultaneous: bool = False,
 ) -> Algorithm:
-    """The algorithm `name`: collect into a replay buffer, then take `steps` on batches drawn from
-    it, `simultaneous` or in order.
+    """The algorithm `name`: collects into a replay buffer, then takes `steps` on batches from it.
 
-    `needs` is the family of agents that the losses call (see `agents/base.py`); `agent` names the
-    one to suggest for an agent of another.
+    The steps are `simultaneous` or in order. `needs` is the family of agents that the losses call
+    (see `agents/base.py`); `agent` names one to suggest in place of an agent that does not fit.
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
@@ -87,10 +86,9 @@ def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedRe
 
 
 def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Metrics]:
-    """Half the squared errors of two critics [2, M] against the same target [M], summed over the
-    critics, and metrics.
+    """Half the squared errors of two critics [2, M] against the same target [M], and metrics.
 
-    Prioritised replay goes by the mean of both absolute errors.
+    Summed over the critics. Prioritised replay uses the mean of both absolute errors.
     """
     target = jax.lax.stop_gradient(target)
     errors = losses.squared_error(q_values, target).sum(0)
@@ -103,9 +101,7 @@ def twin_loss(q_values: Array, target: Array, weight: Array) -> tuple[Array, Met
 
 
 def check_bounds(agent: Agent, env: EnvAdapter) -> None:
-    """Raises `SpaceError` where the agent was built for other bounds of actions than those of
-    `env`.
-    """
+    """Raises `SpaceError` if the agent was built for action bounds other than those of `env`."""
     known = getattr(agent, "action_space", env.action_space)
     require(
         known == env.action_space,
@@ -116,26 +112,28 @@ def check_bounds(agent: Agent, env: EnvAdapter) -> None:
 
 
 def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
-    """Raises `ConfigError` where `updates_per_step` is no fraction that can be counted exactly."""
+    """Raises `ConfigError` unless `updates_per_step` is a fraction that can be counted exactly."""
     ratio = as_fraction(config.updates_per_step)
     each = config.num_steps * num_envs
     require(
         ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
-        f"updates_per_step={config.updates_per_step:g} is no fraction with a denominator up to"
+        f"updates_per_step={config.updates_per_step:g} is not a fraction with a denominator up to"
         f" {MAX_DENOMINATOR}",
         f"use {float(ratio) or 1 / MAX_DENOMINATOR:.6g}, for instance",
     )
     require(
         ratio.numerator * (ratio.denominator + each) < 2**31,
-        f"updates_per_step={config.updates_per_step:g} makes too many gradient steps of the {each}"
+        f"updates_per_step={config.updates_per_step:g} makes too many gradient steps for the {each}"
         " steps of an iteration",
         "lower it, or num_steps",
     )
 
 
 def check_values(agent: QAgent, env: EnvAdapter) -> None:
-    """Raises `ConfigError` where an agent that acts on these observations does not value every
-    action of them by `q_values(params, obs)`, as critics of given actions do not.
+    """Raises `ConfigError` unless the agent's `q_values(params, obs)` values every action.
+
+    Critics that take an action do not. An agent that cannot act on these observations is not
+    checked here.
     """
     key, obs = jax.random.key(0), example(env.observation_space, (env.num_envs,))
 
@@ -146,7 +144,7 @@ def check_values(agent: QAgent, env: EnvAdapter) -> None:
 
     require(
         not traces(act) or traces(lambda: agent.q_values(agent.init(key), obs)),
-        "the losses need an agent with values of all actions, `q_values(params, obs)`, got"
+        "the losses need an agent whose `q_values(params, obs)` values all actions, got"
         f" {type(agent).__name__}",
         "use rlkit.q_network(env.observation_space, env.action_space)",
     )

@@ -1,5 +1,6 @@
-"""The wiring that on-policy algorithms share: they differ in loss, targets and passes over a
-rollout.
+"""The wiring that on-policy algorithms share.
+
+They differ in loss, targets and passes over a rollout.
 """
 
 from collections.abc import Callable
@@ -34,10 +35,9 @@ def on_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The algorithm `name`: collect, then descend `loss` on the batches that `batch_builder` makes
-    of the rollout.
+    """The algorithm `name`: collects, then descends `loss` on batches from `batch_builder`.
 
-    `needs` and `agent` as for `off_policy`.
+    `needs` and `agent` are as for `off_policy`.
     """
 
     def check_parts(given: Any, env: EnvAdapter) -> None:
@@ -75,7 +75,7 @@ def policy_gradient(
     overrides: Overrides,
     minibatches: Minibatches,
 ) -> Algorithm:
-    """The `on_policy` algorithm of an actor-critic, whose advantages are estimated by GAE."""
+    """The `on_policy` algorithm for an actor-critic, with advantages estimated by GAE."""
 
     def check(agent: ActorCriticAgent, env: EnvAdapter) -> None:
         require(

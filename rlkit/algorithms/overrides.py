@@ -1,4 +1,4 @@
-"""What the factories of all algorithms share: overrides of their parts."""
+"""Overrides of parts, which the factories of all algorithms share."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Overrides:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is overridden, so that the config alone does not describe the algorithm."""
+        """The names of the overridden parts, which the config alone does not describe."""
         return tuple(
             field.name
             for field in dataclasses.fields(self)

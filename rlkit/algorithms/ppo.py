@@ -1,8 +1,8 @@
 """Proximal Policy Optimisation (Schulman et al. 2017), for discrete and continuous actions.
 
-Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details that "The 37
-implementation details of PPO" (Huang et al. 2022) lists. Departs from them at time limits: a
-truncated episode bootstraps from its true final observation.
+Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details listed in "The 37
+implementation details of PPO" (Huang et al. 2022). Differs from them at time limits: a truncated
+episode bootstraps from its true final observation.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,10 @@ def ppo(
 ) -> Algorithm:
     """PPO as an `Algorithm`, for agents with `policy_and_value` (such as `actor_critic`).
 
-    `loss` replaces `ppo_loss(config)`, `optimizer` the configured one (then its own learning rate
-    and clipping apply), `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before the
-    loss, `process_gradients(gradients) -> gradients` before the optimiser. Raises `ConfigError` for
-    settings out of range.
+    `loss` replaces `ppo_loss(config)`. `optimizer` replaces the configured one, together with its
+    learning rate and clipping. `process_batch(batch) -> batch` runs on every `OnPolicyBatch` before
+    the loss, `process_gradients(gradients) -> gradients` before the optimiser. Raises `ConfigError`
+    for settings out of range.
     """
     config = validate(config or PPOConfig())
     overrides = Overrides(
@@ -49,9 +49,7 @@ def ppo(
 
 
 def ppo_loss(config: PPOConfig) -> LossFn:
-    """Clipped surrogate + value loss - entropy bonus (eq. 9 of the paper), averaged over
-    the batch.
-    """
+    """Clipped surrogate + value loss - entropy bonus (eq. 9), averaged over the batch."""
 
     def loss(
         agent: ActorCriticAgent,

@@ -1,10 +1,10 @@
-"""Parallelised Q-Network (Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning"):
-Q-learning without replay and without a target network, on rollouts of many environments.
+"""Parallelised Q-Network: Q-learning without a replay buffer or a target network.
 
-Follows CleanRL's `pqn.py`. Departs from it at the ends of episodes: a truncated one bootstraps from
-its true final observation, and no return runs on into the next episode (there q_lambda of it does).
-Layer normalisation, which stands in for the target network, and exploration are the agent's affair,
-see `NormalizedQNetworkConfig`.
+Gallici et al. 2024, "Simplifying Deep Temporal Difference Learning". Learns on rollouts of many
+environments. Follows CleanRL's `pqn.py`. Differs from it at the ends of episodes: a truncated one
+bootstraps from its true final observation, and no return runs on into the next episode (in
+CleanRL's, a share `q_lambda` of it does). Layer normalisation, which replaces the target network,
+and exploration belong to the agent, see `NormalizedQNetworkConfig`.
 """
 
 import dataclasses
@@ -55,8 +55,9 @@ def pqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """PQN as an `Algorithm`, for agents like `normalized_q_network`; batches are `QBatch`, else as
-    for `ppo`.
+    """PQN as an `Algorithm`, for agents like `normalized_q_network`.
+
+    Batches are `QBatch`; everything else is as for `ppo`.
     """
     config = validate(config or PQNConfig())
     overrides = Overrides(
@@ -105,9 +106,9 @@ def pqn_loss(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QLambdaBatchBuilder:
-    """λ-returns once per rollout, by the network as it stands then; then `minibatches` of it.
+    """Computes λ-returns once per rollout, with the current network; then draws `minibatches`.
 
-    Values of the best actions are mixed in and no step is corrected for exploration, as in Peng's
+    Values of the best actions are mixed in, and no step is corrected for exploration, as in Peng's
     Q(λ).
     """
 
@@ -125,9 +126,7 @@ class QLambdaBatchBuilder:
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[Memory, QBatch, Metrics]:
-        """See `BatchBuilder`; the memory is passed on, and who collected the rollout does not
-        matter.
-        """
+        """See `BatchBuilder`; the memory is unchanged, and the behaviour policy does not matter."""
         shape = rollout.reward.shape  # [T, N]
         obs, action = flatten(normalize(learner.obs_stats, rollout.obs)), flatten(rollout.action)
         q_values = agent.q_values(learner.params, obs)  # [T·N, A]
@@ -148,6 +147,6 @@ class QLambdaBatchBuilder:
         return Plan(batches=self.minibatches.draw(dataset, key))
 
     def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> Any:
-        """The batch of the samples that `plan` [M] indexes."""
+        """The batch of samples at the indices `plan` [M]."""
         batch = self.minibatches.gather(dataset, plan)
         return self.process_batch(batch) if self.process_batch else batch

@@ -11,12 +11,12 @@ from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
 
-# one that is larger would outweigh all others for good, and the sum of a million such is finite
+# a larger error would outweigh all others for good, and the sum of a million of these is finite
 MAX_ERROR = 1e8
 
 
 class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
-    """Transitions and how urgent they are."""
+    """Transitions and their priorities."""
 
     ring: Ring
     tree: SumTree  # priority^α of row · N + column
@@ -25,13 +25,12 @@ class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrioritizedReplay:
-    """As `UniformReplay`, but transitions are drawn in proportion to (|error| +
-    `min_priority`)^`priority_exponent`.
+    """`UniformReplay`, but drawing in proportion to (|error| + `min_priority`)^`priority_exponent`.
 
-    The error is that of the last time when they were learned from; new ones take the highest
-    priority so far. Batches have `weight` (size · probability)^-β, divided by the largest of the
-    batch, where β rises linearly over the run from `importance_exponent` to 1. Draws are
-    independent, where the paper's appendix draws one from each of M equal shares.
+    The error is from the last update on the transition; new ones get the highest priority so far.
+    Batches have `weight` (size · probability)^-β, divided by the largest of the batch, where β
+    rises linearly over the run from `importance_exponent` to 1. Draws are independent, where the
+    paper's appendix draws one from each of M equal shares.
     """
 
     capacity: int
@@ -84,8 +83,9 @@ class PrioritizedReplay:
     def reprioritize(
         self, memory: PrioritizedMemory, batch: Replayed, error: Array
     ) -> PrioritizedMemory:
-        """With the priorities of a sampled batch renewed by its errors [M]; one that is not finite
-        changes nothing.
+        """The memory with new priorities for a sampled batch, from its errors [M].
+
+        Errors that are not finite change nothing.
         """
         is_finite = jnp.isfinite(error)
         priority = jnp.where(

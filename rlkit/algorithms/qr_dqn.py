@@ -1,10 +1,10 @@
-"""QR-DQN (Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression",
-algorithm 1): learns quantiles of the return, whose mean is the value.
+"""Quantile-regression DQN: learns quantiles of the return, whose mean is the value.
 
+Dabney et al. 2018, "Distributional Reinforcement Learning with Quantile Regression", algorithm 1.
 Defaults are those of Stable-Baselines3-Contrib's `qrdqn.py` before 2.3, which are the paper's for
-Atari. Departs from it in exploration and layers, which are our `q_network`'s, and in counting the
-target's period over all environments. Double Q-learning, n-step returns and prioritised replay (by
-the error of the mean) are options that it has not.
+Atari. Differs from it in exploration and layers, which are our `q_network`'s, and in counting the
+target's period over all environments. Adds double Q-learning, n-step returns and prioritised replay
+(by the error of the mean) as options.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,9 @@ def qr_dqn(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """QR-DQN as an `Algorithm`, for agents with `quantiles` (such as `quantile_network`); the rest
-    as for `dqn`.
+    """QR-DQN as an `Algorithm`, for agents with `quantiles` (such as `quantile_network`).
+
+    Everything else is as for `dqn`.
     """
     config = validate(config or QRDQNConfig())
     overrides = Overrides(
@@ -67,7 +68,7 @@ def qr_dqn(
 def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
     """The quantile Huber loss of the action taken, averaged over the batch with its weights.
 
-    Its target is reward + discount · the target network's quantiles of the next action, that of the
+    The target is reward + discount · the target network's quantiles of the next action with the
     highest mean.
     """
 
@@ -95,8 +96,9 @@ def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
 
 
 def quantile_huber(quantiles: Array, target: Array) -> Array:
-    """The paper's eq. 10 with κ = 1, [M]: summed over quantiles [N, M], averaged over samples [N',
-    M] of what they fit.
+    """The quantile Huber loss (the paper's eq. 10 with κ = 1), [M].
+
+    Summed over quantiles [N, M], averaged over target samples [N', M].
     """
     n = quantiles.shape[0]
     midpoint = ((jnp.arange(n) + 0.5) / n)[:, None, None]

@@ -1,8 +1,8 @@
 """Algorithms by name. Imports no JAX until one is built.
 
-Three sources: the rows below, `register_algorithm`, installed packages with an entry point that
-names an `AlgorithmEntry`. Such a package is imported only when the name is used; a name that two
-sources claim is an error where it is used:
+Three sources: the rows below, `register_algorithm`, and installed packages with an entry point that
+names an `AlgorithmEntry`. Such a package is only imported when its name is used; using a name that
+two sources claim is an error:
 
     [project.entry-points."rlkit.algorithms"]
     munchausen_dqn = "my_package.munchausen_dqn:ENTRY"
@@ -34,13 +34,13 @@ ENTRY_POINT_GROUP = "rlkit.algorithms"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlgorithmEntry:
-    """What the registry knows of an algorithm."""
+    """What the registry knows about an algorithm."""
 
     config: type
     factory: (
         str | Callable[..., Any]
     )  # "module:function", imported when used, or the function: factory(config) -> Algorithm
-    agent: str  # name of the agent that it learns by default
+    agent: str  # name of the default agent
     summary: str
 
 
@@ -97,15 +97,17 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 
 
 def algorithm_entry(name: str) -> AlgorithmEntry:
-    """The registry's row. Raises `UnknownNameError`, or `ConfigError` for that of a
-    broken package.
+    """The registry's row for `name`.
+
+    Raises `UnknownNameError`, or `ConfigError` if the package that provides it is broken.
     """
     return plugins.find_row(name, ALGORITHMS, ENTRY_POINT_GROUP, "algorithm", AlgorithmEntry)
 
 
 def list_algorithms() -> dict[str, str]:
-    """Names and summaries of all algorithms; no package is loaded, and so tells its name for a
-    summary.
+    """Names and summaries of all algorithms.
+
+    Algorithms of installed packages are not imported; their summary is the package's name.
     """
     return plugins.summaries(ALGORITHMS, ENTRY_POINT_GROUP)
 
@@ -115,7 +117,7 @@ def make_algorithm(name: str, config: Any = None) -> "Algorithm":
     entry = algorithm_entry(name)
     if config is not None and not isinstance(config, entry.config):
         raise ConfigError(
-            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; build that one"
+            f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; pass that one"
         )
     return resolve(entry.factory)(config or entry.config())
 
@@ -128,8 +130,9 @@ def register_algorithm(
     agent: str = "actor_critic",
     summary: str = "",
 ) -> None:
-    """Adds an algorithm: `factory(config) -> Algorithm`. Raises `ConfigError` if the name
-    is taken.
+    """Adds an algorithm: `factory(config) -> Algorithm`.
+
+    Raises `ConfigError` if the name is taken.
     """
     if name in ALGORITHMS:
         raise ConfigError(f"an algorithm {name!r} is registered already; choose another name")

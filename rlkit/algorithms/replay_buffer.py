@@ -15,11 +15,11 @@ from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
 
 @runtime_checkable
 class ReplayBuffer(Protocol):
-    """What an off-policy `Algorithm` keeps transitions in; on-policy algorithms have none."""
+    """Where an off-policy `Algorithm` stores transitions; on-policy algorithms have none."""
 
     @property
     def capacity(self) -> int:
-        """Transitions, over all environments."""
+        """How many transitions fit, over all environments."""
         ...
 
     @property
@@ -33,30 +33,32 @@ class ReplayBuffer(Protocol):
         ...
 
     def init(self, example: Transition, num_envs: int) -> Memory:
-        """An empty memory for transitions shaped like `example` (`jax.ShapeDtypeStruct` leaves,
-        without batch axes).
+        """An empty memory for transitions shaped like `example`.
+
+        The leaves of `example` are `jax.ShapeDtypeStruct`, without batch axes.
         """
         ...
 
     def add(self, memory: Memory, rollout: Rollout) -> Memory:
-        """The memory with a rollout [T, N, ...] added; the oldest transitions make room."""
+        """The memory with a rollout [T, N, ...] written over the oldest transitions."""
         ...
 
     def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
         """A batch [M, ...]; `progress` in [0, 1] drives schedules. The key is consumed.
 
-        Garbage unless `can_sample`, which nobody checks here: `Algorithm` sees to it before
+        Garbage unless `can_sample`, which is not checked here: `Algorithm` makes sure of it before
         anything compiles.
         """
         ...
 
     def can_sample(self, memory: Memory) -> Array:
-        """Whether there is a batch in it, [] bool."""
+        """Whether the memory holds a batch, [] bool."""
         ...
 
     def cut(self, memory: Memory) -> Memory:
-        """The memory with the episodes in flight truncated: what is added next follows from nothing
-        in it.
+        """The memory with the episodes in flight truncated.
+
+        What is added next then does not continue them.
         """
         ...
 
@@ -66,14 +68,12 @@ class Reprioritizes(Protocol):
     """A `ReplayBuffer` whose priorities follow the errors of the last batch."""
 
     def reprioritize(self, memory: Memory, batch: "Replayed", error: Array) -> Memory:
-        """The memory with the priorities of a sampled batch renewed by its errors [M]."""
+        """The memory with new priorities for a sampled batch, from its errors [M]."""
         ...
 
 
 class Replayed(struct.PyTreeNode, kw_only=True):
-    """Sampled transitions of one or several steps, leaves [M, ...]; observations are raw (not
-    normalised).
-    """
+    """Sampled transitions of one or several steps, leaves [M, ...]; observations not normalised."""
 
     obs: Obs
     action: Array
@@ -81,20 +81,20 @@ class Replayed(struct.PyTreeNode, kw_only=True):
     discount: Array  # [M] of the value of `next_obs`: γ^k after k steps, 0 where the task ended
     next_obs: Obs
     extras: dict[str, PyTree]  # what the agent added when it acted, zero for random actions
-    # [M] of the errors in a loss: 1, or what makes up for sampling some more often than others
+    # [M] weights of the errors in a loss: 1, or a correction for sampling that is not uniform
     weight: Array
-    index: Array  # [M] int32: where they lie in the memory, row · N + column
+    index: Array  # [M] int32: position in the memory, row · N + column
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformReplay:
-    """The last `capacity` transitions, rounded up to whole rows of environments, sampled uniformly
-    with replacement.
+    """Samples uniformly, with replacement, from the last `capacity` transitions.
 
-    With `n_step` > 1, rewards are summed over up to n steps of the same environment. The sum stops
-    where an episode ends for either reason, and at the newest row, which is treated as if the
-    episode had been cut there: `discount` counts the steps that were summed. `next_obs` is stored
-    next to `obs`, so that targets at time limits are right; images take twice the memory.
+    The capacity is rounded up to whole rows of environments. With `n_step` > 1, rewards are summed
+    over up to n steps of the same environment. The sum stops where an episode ends, for either
+    reason, and at the newest row, which is treated as if the episode had been truncated there:
+    `discount` counts the steps that were summed. `next_obs` is stored along with `obs`, so that
+    targets at time limits are right; images take twice the memory.
     """
 
     capacity: int
@@ -118,21 +118,23 @@ class UniformReplay:
         return memory.size * memory.num_envs >= self.batch_size
 
     def cut(self, memory: Ring) -> Ring:
-        """The memory with its newest row marked as truncated, so that no n-step sum goes on into
-        the next one.
+        """The memory with its newest row marked as truncated.
+
+        No n-step sum then continues past it.
         """
         return memory.cut()
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
-        """`batch_size` transitions; every one that is stored is equally likely."""
+        """`batch_size` transitions; all stored ones are equally likely."""
         chosen = uniform_integers(key, (self.batch_size,), memory.size * memory.num_envs)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
         return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
 
 
 def check_settings(buffer: ReplayBuffer, *, shares: tuple[str, ...]) -> None:
-    """Raises `ConfigError` for settings of a replay buffer that are out of range; those named in
-    `shares` are in [0, 1].
+    """Raises `ConfigError` for settings of a replay buffer that are out of range.
+
+    Those named in `shares` must be in [0, 1].
     """
     for name in ("capacity", "batch_size", "n_step"):
         value = getattr(buffer, name)
@@ -146,18 +148,19 @@ def check_settings(buffer: ReplayBuffer, *, shares: tuple[str, ...]) -> None:
         require(
             not isinstance(value, (int, float)) or 0 <= value <= 1,
             f"{name}={value} of {type(buffer).__name__} is outside [0, 1]",
-            "use a number between",
+            "use a number from 0 to 1",
         )
 
 
 def num_rows(capacity: int, num_envs: int) -> int:
-    """Rows of the ring that holds `capacity` transitions, rounded up."""
+    """Rows of a ring that holds `capacity` transitions, rounded up."""
     return -(-capacity // num_envs)
 
 
 def window(ring: Ring, age: Array, env: Array, *, gamma: float | Array, n_step: int) -> Replayed:
-    """The transitions that begin `age` [M] rows after the oldest one, in columns `env` [M]; see
-    `UniformReplay`.
+    """The transitions that start `age` [M] rows after the oldest one, in columns `env` [M].
+
+    See `UniformReplay`.
     """
     layout, row, gamma = ring.layout, ring.row(age), jnp.asarray(gamma, jnp.float32)
     if n_step == 1:

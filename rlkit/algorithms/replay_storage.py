@@ -1,10 +1,10 @@
-"""A ring of transitions on the device, packed so that writing a row and reading a batch touch one
-array, with images two.
+"""A ring of transitions on the device, packed into one array, or two with images.
 
-With an array for each field, XLA fused the write of one field into the read behind it, and then
-kept the old array and copied it in every update: 53 ms instead of 6.6 for one of SAC with a million
-transitions of HalfCheetah. And where a memory is larger than the caches, what a transition costs is
-the number of places that it is read from.
+Writing a row and reading a batch then touch only that array. With an array for each field, XLA
+fused the write of one field into the read after it, and so kept the old array and copied it in
+every update: an update of SAC with a million transitions of HalfCheetah took 53 ms instead of 6.6.
+If a memory is larger than the caches, the cost of a transition is the number of places that it is
+read from.
 """
 
 import dataclasses
@@ -27,9 +27,7 @@ TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of a transition, and where it lies in a packed one. Packing and unpacking change no
-    bit.
-    """
+    """A part of a transition, and its place in a packed one; packing is lossless."""
 
     structure: Any
     leaves: tuple[tuple[tuple[int, ...], np.dtype], ...]  # (shape, dtype)
@@ -38,7 +36,10 @@ class Section:
 
     @classmethod
     def of(cls, example: PyTree, start: tuple[int, int]) -> "Section":
-        """For trees like `example` (`jax.ShapeDtypeStruct` leaves), from `start` on."""
+        """The section for trees like `example`, beginning at `start`.
+
+        The leaves of `example` are `jax.ShapeDtypeStruct`.
+        """
         found, structure = jax.tree.flatten(example)
         leaves = tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in found)
         size = tuple(
@@ -53,10 +54,10 @@ class Section:
         return self.start[0] + self.size[0], self.start[1] + self.size[1]
 
     def pack(self, tree: PyTree, num_axes: int) -> tuple[list[Array], list[Array]]:
-        """(words, bytes) of the leaves, cast to their dtypes, each with `num_axes` axes in front
-        and one behind.
+        """(words, bytes) of the leaves, cast to their dtypes.
 
-        Raises `ConfigError` for a tree of other shapes.
+        Each has `num_axes` leading axes and one more. Raises `ConfigError` for a tree of other
+        shapes.
         """
         found, structure = jax.tree.flatten(tree)
         shapes = [leaf.shape[num_axes:] for leaf in found]
@@ -74,10 +75,10 @@ class Section:
         return tuple([x for dtype, x in units if _is_wide(dtype) == wide] for wide in (True, False))  # pyright: ignore
 
     def unpack(self, words: Array, singles: Array | None, offset: tuple[int, int]) -> PyTree:
-        """The tree from packed rows [..., W] and [..., B] whose first entries stand at `offset` in
-        a transition.
+        """The tree from packed rows [..., W] and [..., B].
 
-        `singles` may be None where no leaf lies there.
+        Their first entries are at `offset` in a transition. `singles` may be None if no leaf is in
+        them.
         """
         position = [self.start[0] - offset[0], self.start[1] - offset[1]]
         leaves = []
@@ -94,9 +95,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a transition is packed: its outcome, what was seen and done, what came of it; in this
-    order.
-    """
+    """How a transition is packed: its outcome, what came before, what came after; in this order."""
 
     outcome: Section  # (reward, flags), see `to_flags`
     before: Section  # (obs, action, extras)
@@ -104,25 +103,26 @@ class Layout:
 
     @classmethod
     def of(cls, example: Transition) -> "Layout":
-        """For transitions like `example`, without batch axes."""
+        """The layout for transitions like `example`, without batch axes."""
         outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), (0, 0))
         before = Section.of((example.obs, example.action, example.extras), outcome.end)
         return cls(outcome, before, Section.of(example.next_obs, before.end))
 
 
 class Ring(struct.PyTreeNode, kw_only=True):
-    """The last C rows of N environments, a column for each."""
+    """The last C rows of transitions, with a column for each of N environments."""
 
-    words: Array  # [C, N, W] uint32: what has four bytes or more
-    singles: Array | None  # [C, N, B] uint8: what has fewer, such as frames; None where nothing has
+    words: Array  # [C, N, W] uint32: dtypes of four bytes or more
+    singles: Array | None  # [C, N, B] uint8: smaller dtypes, such as frames; None if none
     head: Array  # [] int32: the row that is written next
-    size: Array  # [] int32: rows that hold something
+    size: Array  # [] int32: rows that are filled
     layout: Layout = struct.field(pytree_node=False)
 
     @classmethod
     def create(cls, example: Transition, num_rows: int, num_envs: int) -> "Ring":
-        """An empty one for transitions like `example` (`jax.ShapeDtypeStruct` leaves, without batch
-        axes).
+        """An empty ring for transitions like `example`.
+
+        The leaves of `example` are `jax.ShapeDtypeStruct`, without batch axes.
         """
         layout = Layout.of(example)
         num_words, num_singles = layout.after.end
@@ -147,8 +147,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return self.words.shape[1]
 
     def written(self, num_steps: int) -> Array:
-        """The rows that the next `num_steps` go to, [T]. Raises `ConfigError` where there are not
-        as many.
+        """The rows that the next `num_steps` steps go to, [T].
+
+        Raises `ConfigError` if there are not as many.
         """
         require(
             num_steps <= self.num_rows,
@@ -159,7 +160,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return (self.head + jnp.arange(num_steps)) % self.num_rows
 
     def add(self, rollout: Rollout) -> "Ring":
-        """With a rollout [T, N, ...], T <= C, written over the oldest rows."""
+        """The ring with a rollout [T, N, ...], T <= C, written over the oldest rows."""
         num_steps = rollout.reward.shape[0]
         rows = self.written(num_steps)
         layout = self.layout
@@ -194,7 +195,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
 
     @property
     def transitions(self) -> Transition:
-        """All of it, unpacked, [C, N, ...]; rows that hold nothing are zero."""
+        """All transitions, unpacked, [C, N, ...]; empty rows are zero."""
         layout, start = self.layout, (0, 0)
         reward, flags = layout.outcome.unpack(self.words, self.singles, start)
         terminated, truncated = of_flags(flags)
@@ -210,23 +211,24 @@ class Ring(struct.PyTreeNode, kw_only=True):
         )
 
     def cut(self) -> "Ring":
-        """With the newest row marked as truncated."""
+        """The ring with its newest row marked as truncated."""
         newest = (self.head - 1) % self.num_rows
         position = self.layout.outcome.end[0] - 1  # the last word of the outcome
         flags = self.words[newest, :, position] | TRUNCATED
         return self.replace(words=self.words.at[newest, :, position].set(flags))
 
     def row(self, age: Array) -> Array:
-        """Where the row lies that is `age` younger than the oldest one."""
+        """The index of the row that is `age` rows newer than the oldest one."""
         return (self.head - self.size + age) % self.num_rows
 
     def age(self, row: Array) -> Array:
-        """How many rows a row is younger than the oldest one."""
+        """How many rows newer than the oldest one a row is."""
         return (row - self.head + self.size) % self.num_rows
 
     def read(self, row: Array, env: Array, *sections: Section) -> list[Any]:
-        """Neighbouring sections, in their order, of the transitions in rows and columns [...];
-        leaves [..., ...].
+        """Adjacent sections, in order, of the transitions in rows and columns [...].
+
+        Each has leaves [..., *shape].
         """
         start, end = sections[0].start, sections[-1].end
         words = _take(self.words, row, env, start[0], end[0])
@@ -239,8 +241,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
 
 
 def to_flags(terminated: Array, truncated: Array) -> Array:
-    """Both as one word, uint32: with bytes of their own, transitions would be read from
-    two places.
+    """Both as one uint32 word.
+
+    If they were bytes, transitions would be read from two places.
     """
     return jnp.where(terminated, jnp.uint32(TERMINATED), 0) | jnp.where(
         truncated, jnp.uint32(TRUNCATED), 0
@@ -253,7 +256,7 @@ def of_flags(flags: Array) -> tuple[Array, Array]:
 
 
 def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:
-    """`packed[row, env, start:end]`, as one gather of what is asked for."""
+    """`packed[row, env, start:end]`, as one gather of just these entries."""
 
     def one(row: Array, env: Array) -> Array:
         return jax.lax.dynamic_slice(packed, (row, env, start), (1, 1, end - start))[0, 0]

@@ -1,4 +1,4 @@
-"""What the statistics of a run take from a rollout."""
+"""Updates of a run's statistics from a rollout."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from rlkit.types import LearnerState, Rollout
 def fold_returns(
     learner: LearnerState, rollout: Rollout, axis_name: str | None = None
 ) -> LearnerState:
-    """With the discounted returns of the rollout in the statistics that scale rewards, if any."""
+    """Adds the rollout's discounted returns to the statistics that scale rewards, if any."""
     if learner.reward_stats is None:
         return learner
     returns = rollout.extras["discounted_return"]
@@ -20,9 +20,7 @@ def fold_returns(
 def fold_observations(
     learner: LearnerState, rollout: Rollout, axis_name: str | None = None
 ) -> LearnerState:
-    """With the rollout's environment steps counted, and its observations in the statistics that
-    normalise them, if any.
-    """
+    """Counts the rollout's environment steps and updates the observation statistics, if any."""
     num_steps = jnp.uint32(rollout.reward.size)
     if axis_name is not None:
         num_steps = jax.lax.psum(num_steps, axis_name)

@@ -1,11 +1,11 @@
-"""Soft Actor-Critic (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") for
-continuous actions.
+"""Soft Actor-Critic for continuous actions.
 
-Follows Stable-Baselines3's SAC, with the temperature learned from the same samples as the actor.
-Departs from it in that all losses see the parameters from before the update, as in brax (the
-authors' first code runs all steps in one call, in no stated order; Stable-Baselines3's actor sees
-critics that were just updated); in that actor and temperature are one gradient step, so that
-`max_grad_norm` clips both together; and in the initial weights (see `soft_actor_critic`).
+Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications". Follows Stable-Baselines3's
+SAC, with the temperature learned from the same samples as the actor. Differs from it in that all
+losses see the parameters from before the update, as in brax (the authors' first code runs all steps
+in one call, in no stated order; Stable-Baselines3's actor sees critics that were just updated); in
+that actor and temperature are one gradient step, so `max_grad_norm` clips both together; and in the
+initial weights (see `soft_actor_critic`).
 """
 
 import math
@@ -39,11 +39,10 @@ def sac(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """SAC as an `Algorithm`, for agents like `soft_actor_critic`; batches are `Replayed`, else as
-    for `ppo`.
+    """SAC as an `Algorithm`, for agents like `soft_actor_critic`.
 
-    The critics have one optimiser state, actor and temperature another; `optimizer` and
-    `process_gradients` serve both.
+    Batches are `Replayed`; everything else is as for `ppo`. The critics have one optimiser state,
+    actor and temperature another; `optimizer` and `process_gradients` apply to both.
     """
     config = validate(config or SACConfig())
     overrides = Overrides(
@@ -72,10 +71,9 @@ def soft_off_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
 ) -> Algorithm:
-    """The `off_policy` algorithm that descends the losses of critics, actor and, if learned,
-    temperature at once.
+    """The `off_policy` algorithm for critics, actor and, if learned, temperature.
 
-    Targets of the critics follow by `tau`.
+    Their losses are descended simultaneously. Targets of the critics follow by `tau`.
     """
     optimizer = overrides.optimizer or optimizer_of(config)
 
@@ -104,11 +102,10 @@ def soft_off_policy(
 
 
 def critic_loss(config: SACConfig) -> LossFn:
-    """Half the squared error of both critics against the soft value of what follows (eq. 5), summed
-    over the critics.
+    """Half the squared error of both critics against the soft value of the next state (eq. 5).
 
-    That value has the entropy in it, so neither is bootstrapped behind a termination. Over several
-    steps (`n_step`), the entropies on the way are left out.
+    Summed over the critics. The soft value includes the entropy, so neither is bootstrapped after a
+    termination. Over several steps (`n_step`), the entropies in between are left out.
     """
 
     def loss(
@@ -132,8 +129,9 @@ def critic_loss(config: SACConfig) -> LossFn:
 
 
 def actor_loss(config: SACConfig) -> LossFn:
-    """temperature · log-prob - the lesser critic, at actions of the policy (eq. 9 of the paper);
-    and `temperature_loss`.
+    """temperature · log-prob - the smaller critic, at the policy's actions (eq. 9 of the paper).
+
+    Plus the temperature's loss, see `with_temperature_loss`.
     """
 
     def loss(
@@ -161,11 +159,11 @@ def with_temperature_loss(
     entropy: Array,
     wanted: float,
 ) -> tuple[Array, Metrics]:
-    """The actor's loss plus, where the temperature is learned, log temperature · (entropy - wanted
-    entropy), and metrics.
+    """The actor's loss plus, if it is learned, the temperature's, and metrics.
 
-    As in Stable-Baselines3. The paper (eq. 18) has the temperature itself in front, which scales
-    the gradient by it; the sign is the same. Neither loss moves the other's parameters.
+    The temperature's is log temperature · (entropy - wanted entropy), as in Stable-Baselines3. The
+    paper (eq. 18) has the temperature itself in front, which scales the gradient by it; the sign is
+    the same. Neither loss moves the other's parameters.
     """
     metrics = {"actor_loss": actor, "entropy": entropy, "temperature": temperature(config, params)}
     if config.temperature is not None:
@@ -175,7 +173,7 @@ def with_temperature_loss(
 
 
 def temperature(config: SACConfig | DiscreteSACConfig, params: Params) -> Array:
-    """The weight of the entropy, [] float32; a constant to whoever differentiates."""
+    """The weight of the entropy, [] float32; no gradient flows through it."""
     if config.temperature is not None:
         return jnp.asarray(config.temperature, jnp.float32)
     return jax.lax.stop_gradient(jnp.exp(params["log_temperature"]))

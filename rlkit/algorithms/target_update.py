@@ -13,12 +13,12 @@ from rlkit.types import LearnerState, Params
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TargetUpdate:
-    """Target parameters: a copy of the parameters, or of the top-level `groups` of them, that
-    follows slowly.
+    """Target parameters: a copy of the parameters, or of their top-level `groups`.
 
-    With `period` they are copied whole every so many environment steps, at the end of the iteration
-    that passes them. Otherwise a Polyak update moves them by `tau` of the distance after every
-    update, or with `every=n` after each n-th one, as for a `GradientStep`.
+    They follow slowly. With `period`, they are copied every `period` environment steps, at the end
+    of the iteration that passes a multiple of it. Otherwise, a Polyak update moves them by `tau` of
+    the distance after every update, or with `every=n` after every n-th one, as for a
+    `GradientStep`.
     """
 
     groups: tuple[str, ...] | None = None
@@ -30,7 +30,7 @@ class TargetUpdate:
         check_every("TargetUpdate", self.every)
         require(
             self.groups is None or not isinstance(self.groups, str),
-            f"groups={self.groups!r} of TargetUpdate is one name",
+            f"groups={self.groups!r} of TargetUpdate is a single name",
             f"write groups=({self.groups!r},)",
         )
         require(
@@ -58,8 +58,9 @@ class TargetUpdate:
         return jax.tree.map(jnp.copy, self.select(params))
 
     def polyak_update(self, learner: LearnerState) -> LearnerState:
-        """After an update, which is counted already: targets moved by `tau` towards the parameters
-        where that is due.
+        """Moves the targets by `tau` towards the parameters after an update, if that is due.
+
+        The update is already counted.
         """
         if self.period is not None:
             return learner
@@ -76,8 +77,9 @@ class TargetUpdate:
         )
 
     def periodic_update(self, before: LearnerState, after: LearnerState) -> LearnerState:
-        """`after` with the targets copied anew if, since `before`, the environment steps passed a
-        multiple of `period`.
+        """`after`, with new copies as targets if it passed a multiple of `period` since `before`.
+
+        Counted in environment steps.
         """
         if self.period is None:
             return after

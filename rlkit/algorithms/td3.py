@@ -1,11 +1,11 @@
-"""Twin Delayed Deep Deterministic policy gradient (Fujimoto et al. 2018, "Addressing Function
-Approximation Error in Actor-Critic Methods") for continuous actions.
+"""Twin Delayed Deep Deterministic policy gradient, for continuous actions.
 
-Follows Stable-Baselines3's TD3 and the paper's code: both critics learn in every update; the actor,
-and after it the targets of all networks, in every `policy_delay`-th. Departs from both in half the
-squared error and in the initial weights (see `deterministic_actor_critic`). Noise is that of
+Fujimoto et al. 2018, "Addressing Function Approximation Error in Actor-Critic Methods". Follows
+Stable-Baselines3's TD3 and the paper's code: both critics learn in every update; the actor, and
+after it the targets of all networks, in every `policy_delay`-th. Differs from both in half the
+squared error and in the initial weights (see `deterministic_actor_critic`). Noise applies to
 actions in [-1, 1], as in Stable-Baselines3; the paper's code scales it by the environment's bound.
-Exploration is the agent's affair.
+Exploration belongs to the agent.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ def td3(
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
-    """TD3 as an `Algorithm`, for agents like `deterministic_actor_critic`; batches are `Replayed`,
-    else as for `ppo`.
+    """TD3 as an `Algorithm`, for agents like `deterministic_actor_critic`.
 
-    Critics and actor have an optimiser state each; `optimizer` and `process_gradients` serve both.
+    Batches are `Replayed`; everything else is as for `ppo`. Critics and actor have an optimiser
+    state each; `optimizer` and `process_gradients` apply to both.
     """
     config = validate(config or TD3Config())
     overrides = Overrides(
@@ -69,10 +69,9 @@ def td3(
 
 
 def critic_loss(config: TD3Config) -> LossFn:
-    """Half the squared error of both critics against the lesser target value of what follows,
-    summed over the critics.
+    """Half the squared error of both critics against the smaller target value of the next state.
 
-    The target's action is smoothed (Algorithm 1 and eq. 14 of the paper).
+    Summed over the critics. The target's action is smoothed (Algorithm 1 and eq. 14 of the paper).
     """
 
     def loss(
@@ -94,9 +93,7 @@ def critic_loss(config: TD3Config) -> LossFn:
 
 
 def smoothed(unit_action: Action, config: TD3Config, key: Key) -> Action:
-    """Unit actions with noise on them: the noise is clipped to ± `target_noise_clip`, then the
-    action to [-1, 1].
-    """
+    """Unit actions plus noise clipped to ± `target_noise_clip`, then clipped to [-1, 1]."""
     noise = config.target_noise * jax.random.normal(key, unit_action.shape, unit_action.dtype)
     noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
     return jnp.clip(unit_action + noise, -1.0, 1.0)
@@ -109,8 +106,9 @@ def actor_loss(
     batch: Replayed,
     key: Key,
 ) -> Array:
-    """Minus the first critic at the actor's own actions (the deterministic policy gradient, line 11
-    of Algorithm 1).
+    """Minus the first critic at the actor's own actions.
+
+    The deterministic policy gradient (line 11 of Algorithm 1).
     """
     q_values = agent.q_values(
         jax.lax.stop_gradient(params["critic"]), batch.obs, agent.act(params["actor"], batch.obs)

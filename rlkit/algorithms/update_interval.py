@@ -1,4 +1,4 @@
-"""What is done in each n-th update of a run alone."""
+"""Work that is only done in every n-th update of a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,10 @@ MAX_EVERY = 2**16  # see `StepCounter.remainder`
 def only_every(
     every: int, updates: StepCounter, due: Callable[[], PyTree], not_due: Callable[[], PyTree]
 ) -> PyTree:
-    """`due()` if `every` divides the count of updates, else `not_due()`; the other is not computed,
-    except under `vmap`.
+    """`due()` if `every` divides the count of updates, else `not_due()`.
 
-    The count is equal on all devices, so that they agree on whether there are gradients to average.
+    Only one of them is computed, except under `vmap`. The count is equal on all devices, so they
+    agree on whether there are gradients to average.
     """
     return due() if every == 1 else jax.lax.cond(updates.remainder(every) == 0, due, not_due)
 
@@ -27,6 +27,6 @@ def check_every(name: str, every: Any) -> None:
     """Raises `ConfigError` for an interval that cannot be counted."""
     require(
         isinstance(every, int) and not isinstance(every, bool) and 1 <= every <= MAX_EVERY,
-        f"{name}.every is a whole number of updates from 1 to {MAX_EVERY}, got {every!r}",
+        f"{name}.every must be a whole number of updates from 1 to {MAX_EVERY}, got {every!r}",
         "use 1 for every update, 2 for every second one",
     )

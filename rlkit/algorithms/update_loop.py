@@ -23,7 +23,7 @@ LoopState = tuple[LearnerState, Memory]  # the memory is () where updates do not
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateLoop:
-    """Plans batches of a dataset, then takes an update on each that is due."""
+    """Plans the batches of a dataset, then takes an update on each that is due."""
 
     agent: Agent
     batch_builder: BatchBuilder
@@ -41,7 +41,7 @@ class UpdateLoop:
         planned = plan, keys_of_updates(update_key, plan.num_updates)
         changes_memory = isinstance(self.replay_buffer, Reprioritizes)
         state = learner, memory if changes_memory else ()
-        if plan.num_updates == 1:  # a loop of one would copy what goes in and out
+        if plan.num_updates == 1:  # a loop of one would copy its inputs and outputs
             state, metrics = self._update_if_due(NO_PACKING, state, _first(planned))
         else:
             state, metrics = self._loop(state, planned)
@@ -86,7 +86,7 @@ class UpdateLoop:
         return (learner, memory), metrics
 
     def _packing(self, params: Params, plan: Plan) -> Packing | NoPacking:
-        """How the parameters go from one update to the next."""
+        """How the loop carries the parameters from one update to the next."""
         if not self.updater.is_elementwise:
             return NO_PACKING
 
@@ -98,13 +98,14 @@ class UpdateLoop:
 
 
 def errors_of(batch: Any, error: Array | None) -> Array:
-    """The errors [M] of a sampled batch, for prioritised replay. Raises `ConfigError` where they
-    are missing.
+    """The errors [M] of a sampled batch, for prioritised replay.
+
+    Raises `ConfigError` if they are missing.
     """
     require(
         isinstance(batch, Replayed),
-        "prioritised replay needs to know which transitions a batch holds, process_batch returned"
-        f" a {type(batch).__name__}",
+        "prioritised replay needs to know which transitions a batch holds, but process_batch"
+        f" returned a {type(batch).__name__}",
         "return batch.replace(...), or set priority_exponent=None",
     )
     if error is None:

@@ -23,14 +23,13 @@ from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Updater:
-    """Gradient steps in order, on the same batch; each loss sees the parameters that the earlier
-    steps left.
+    """Takes gradient steps in order on the same batch; each loss sees what earlier steps left.
 
-    If they are `simultaneous`, all see those from before the update, so that a device can compute
-    the steps in parallel; each then has groups of its own. A step whose loss or gradient is not
-    finite changes nothing; `sum/skipped_updates` counts the updates with such a step. One that is
-    not due (`every`) is not computed either, except under `vmap`, which makes a select of the
-    choice.
+    If they are `simultaneous`, all losses see the parameters from before the update, so that a
+    device can compute the steps in parallel; each step then needs its own groups. A step whose loss
+    or gradient is not finite changes nothing; `sum/skipped_updates` counts the updates with such a
+    step. A step that is not due (`every`) is not computed, except under `vmap`, which turns the
+    choice into a select.
     """
 
     steps: tuple[GradientStep, ...]
@@ -45,7 +44,7 @@ class Updater:
             or (None not in names and len(set(names)) == len(names)),
             "simultaneous steps share parameters: their groups are"
             f" {[step.group for step in self.steps]}",
-            "give each step groups of its own, or leave out simultaneous",
+            "give each step its own groups, or leave out simultaneous",
         )
 
     @property
@@ -59,8 +58,9 @@ class Updater:
         )
 
     def init(self, params: Params) -> tuple[PyTree, Params]:
-        """(optimiser state, target parameters); these share no buffer with `params`, which may be
-        donated.
+        """(optimiser state, target parameters).
+
+        They share no buffer with `params`, which may be donated.
         """
         opt_state = tuple(step.init(params) for step in self.steps)
         return opt_state, () if self.target is None else self.target.init(params)
@@ -74,11 +74,11 @@ class Updater:
         axis_name: str | None = None,
         packing: Packing | NoPacking = NO_PACKING,
     ) -> tuple[LearnerState, Metrics, Array | None]:
-        """(learner, metrics, errors [M]) after one batch; the errors are those of the last loss
-        that returns them, if any.
+        """(learner, metrics, errors [M]) after one batch; the key is consumed.
 
-        Gradients are averaged over devices. The key is consumed. `packing`: how a loop carries the
-        parameters, which are changed in that form; the result is the same.
+        The errors are those of the last loss that returns any. Gradients are averaged over devices.
+        `packing` says how a loop carries the parameters: they are changed in that form, with the
+        same result.
         """
         metrics: Metrics = {}
         learner = before = learner.replace(updates=learner.updates.add(1))
@@ -104,7 +104,7 @@ class Updater:
         return learner, metrics, error
 
     def periodic_target_update(self, before: LearnerState, after: LearnerState) -> LearnerState:
-        """`after` with targets as of `TargetUpdate.periodic_update`."""
+        """See `TargetUpdate.periodic_update`."""
         return after if self.target is None else self.target.periodic_update(before, after)
 
     def _take_if_due(
@@ -113,8 +113,9 @@ class Updater:
         learner: LearnerState,
         descend: Callable[[], tuple[PyTree, PyTree, Metrics]],
     ) -> tuple[LearnerState, Metrics]:
-        """`learner` and metrics after the step of that index, which `descend` computes, if it is
-        due in this update, which is counted already.
+        """`learner` and metrics after the step at that index, if it is due in this update.
+
+        `descend` computes the step. The update is already counted.
         """
         step = self.steps[index]
 

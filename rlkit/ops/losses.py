@@ -19,14 +19,15 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | 
 
 
 def outside_clip(log_ratio: Array, clip_epsilon: float | Array) -> Array:
-    """1 where the probability ratio left 1 ± clip_epsilon, else 0; its mean is PPO's clip
-    fraction.
+    """1 where the probability ratio left 1 ± clip_epsilon, else 0.
+
+    Its mean is PPO's clip fraction.
     """
     return (jnp.abs(jnp.expm1(log_ratio)) > clip_epsilon).astype(jnp.float32)
 
 
 def at_index(values: Array, index: Array) -> Array:
-    """Of values [..., M, A] those at index [M], in [0, A), of the last axis: [..., M].
+    """The entries of values [..., M, A] at index [M], in [0, A), of the last axis: [..., M].
 
     >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
     [2.0, 3.0]
@@ -45,19 +46,19 @@ def squared_error(prediction: Array, target: Array) -> Array:
 def clipped_squared_error(
     prediction: Array, old_prediction: Array, target: Array, clip_epsilon: float | Array
 ) -> Array:
-    """½ max of the squared errors of the prediction and of the prediction kept within ±clip_epsilon
-    of the old one.
+    """½ max of the squared errors of the prediction and of the clipped prediction.
 
-    The value loss of OpenAI baselines' PPO; there is no evidence that it helps (Andrychowicz et al.
-    2021, §3.1).
+    The latter is kept within ±clip_epsilon of the old one. The value loss of OpenAI baselines' PPO;
+    there is no evidence that it helps (Andrychowicz et al. 2021, §3.1).
     """
     kept = old_prediction + jnp.clip(prediction - old_prediction, -clip_epsilon, clip_epsilon)
     return jnp.maximum(squared_error(prediction, target), squared_error(kept, target))
 
 
 def approximate_kl(log_ratio: Array) -> Array:
-    """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r (Schulman 2020,
-    "k3").
+    """Unbiased, non-negative estimate of KL(old ‖ new) per sample: (r - 1) - log r.
+
+    Schulman 2020, "k3".
     """
     return jnp.expm1(log_ratio) - log_ratio
 

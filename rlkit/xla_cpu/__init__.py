@@ -1,6 +1,6 @@
 """Tuning for XLA on CPUs, all in one folder; README.md says what each trick gains.
 
-May import `errors`; everything above may use it, and works without it. Names are imported when
+May import only `errors`; everything above may use it, and works without it. Names are imported when
 first used; importing anything here changes nothing in the process.
 """
 

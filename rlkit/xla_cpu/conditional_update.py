@@ -19,11 +19,11 @@ PyTree = Any
 def skip_invalid(
     optimizer: optax.GradientTransformation,
 ) -> optax.GradientTransformationExtraArgs:
-    """As `optax.apply_if_finite`, but the caller says whether an update is valid, by the extra
-    argument `is_valid` [] bool. If not, the state stays, and the updates mean nothing:
-    `apply_valid_updates` leaves them out.
+    """Wraps `optimizer` to skip updates that the caller says are invalid.
 
-    The state is that of `optimizer`, without a wrapper.
+    As `optax.apply_if_finite`, but validity comes from the extra argument `is_valid` [] bool. If it
+    is false, the state stays, and the updates mean nothing: `apply_valid_updates` drops them. The
+    state is that of `optimizer`, without a wrapper.
     """
     optimizer = optax.with_extra_args_support(optimizer)
 
@@ -45,11 +45,10 @@ def skip_invalid(
 def apply_valid_updates(
     is_valid: Array, params: PyTree, updates: PyTree, packing: Packing | NoPacking
 ) -> PyTree:
-    """`optax.apply_updates(params, updates)` where `is_valid`, else `params`; computed in the form
-    of `packing`, the result is the same.
+    """`optax.apply_updates(params, updates)` if `is_valid`, else `params`.
 
-    Zeros in place of the updates would be simpler, but XLA could not contract the last product of
-    the optimiser and this sum then.
+    Computed in the form of `packing`; the result is the same. Replacing the updates by zeros would
+    be simpler, but then XLA could not contract the optimiser's last product with this sum.
     """
     old = packing.pack(params)
     new = optax.apply_updates(old, packing.pack(updates))
@@ -59,14 +58,13 @@ def apply_valid_updates(
 def renewed_if(
     valid: Array, old: PyTree, renew: Callable[[PyTree], tuple[PyTree, PyTree]]
 ) -> tuple[PyTree, PyTree]:
-    """`(new state, result)` of `renew(old)` where `valid` ([] bool); otherwise the old state and a
-    meaningless result.
+    """`(new state, result)` of `renew(old)` if `valid` ([] bool), else the old state and garbage.
 
-    As `jnp.where(valid, new, old)` of every leaf afterwards, but where an equation of its own makes
-    a leaf of the new state, what follows from it is computed from the chosen one. Else XLA has two
-    states to make, one to keep and one for the result, computes the second anew in every kernel
-    that reads it, and keeps a copy of the old state for that (benchmarks/notes.md). Raises
-    `ConfigError` if the new state has another structure than the old one. Names of scopes within
+    Equal to `jnp.where(valid, new, old)` on every leaf afterwards. But where an equation of its own
+    makes a leaf of the new state, everything computed from that leaf uses the chosen one. Otherwise
+    XLA makes two states, one to keep and one for the result; it recomputes the second in every
+    kernel that reads it, and keeps a copy of the old state for that (benchmarks/notes.md). Raises
+    `ConfigError` if the new state differs from the old one in structure. Names of scopes within
     `renew` are lost.
     """
     old = jax.tree.map(jnp.asarray, old)
@@ -75,7 +73,7 @@ def renewed_if(
     require(
         jax.tree.structure(shapes[0]) == structure,
         f"a state of {structure} was renewed to one of {jax.tree.structure(shapes[0])}",
-        "let `update` of the optimiser return a state of the structure that it is given",
+        "let the optimiser's `update` return a state of the structure that it is given",
     )
     if not is_on("conditional-update"):
         new, result = renew(old)
@@ -99,7 +97,7 @@ def renewed_if(
     def read(values: dict[Any, Any], variable: Any) -> Any:
         return variable.val if isinstance(variable, Literal) else values[variable]
 
-    for equation in jaxpr.eqns:  # as JAX evaluates them, but for the choice
+    for equation in jaxpr.eqns:  # as JAX evaluates them, except for the choice
         inputs = [read(chosen, variable) for variable in equation.invars]
         with equation.ctx.manager:
             outputs = equation.primitive.bind(

@@ -1,4 +1,4 @@
-"""Loops that carry few arrays: on a CPU each costs a copy in every round."""
+"""Loops that carry few arrays: on a CPU, each array costs a copy in every step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +13,11 @@ SMALL_COUNTER = 16  # numbers
 
 
 def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
-    """How parameters go through a loop of updates on batches like `batch`: the small ones as one
-    vector, where the networks compute little.
+    """How a loop of updates on batches like `batch` carries the parameters.
 
-    XLA wakes another thread to copy a dozen arrays at the end of every update
-    (benchmarks/notes.md). Only pays with `pack_small_arrays`, which computes new parameters as such
-    a vector.
+    Small ones go as one vector if the networks compute little: otherwise XLA wakes another thread
+    to copy a dozen arrays at the end of every update (benchmarks/notes.md). Only pays off with
+    `pack_small_arrays`, which computes new parameters as such a vector.
     """
     rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
     is_small = computes_little(params, rows)
@@ -28,11 +27,12 @@ def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
 def pack_counters(
     state: PyTree, params: PyTree, *, num_steps: int, batch_size: int
 ) -> Packing | NoPacking:
-    """How a state goes through a loop of iterations of `num_steps` environment steps and an update
-    on `batch_size` rows: counters and other tiny arrays as vectors, if that is one step of
-    environments and networks that compute little.
+    """How a loop of iterations carries its state.
 
-    Copying a few dozen counters costs as much as learning there (benchmarks/notes.md).
+    An iteration takes `num_steps` environment steps and an update on `batch_size` rows. If that is
+    a single step of the environments, and networks that compute little, counters and other tiny
+    arrays go as vectors: copying a few dozen of them would cost as much as learning
+    (benchmarks/notes.md).
     """
     is_small = num_steps == 1 and computes_little(params, batch_size)
     return Packing(state, longest=SMALL_COUNTER) if is_small else NO_PACKING

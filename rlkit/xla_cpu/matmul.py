@@ -1,6 +1,4 @@
-"""Matrix products on a CPU: which are small, and a gradient with respect to the weights that is
-fast where a layer is narrow.
-"""
+"""Matrix products on a CPU: which are small, and a faster weight gradient for narrow layers."""
 
 import math
 from typing import Any
@@ -18,12 +16,11 @@ SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 
 
 def computes_little(params: Any, rows: int) -> bool:
-    """Whether a batch of so many rows takes products with these parameters (a pytree of arrays)
-    that are all small.
+    """Whether a batch of `rows` rows only takes small matrix products with these parameters.
 
-    Then copying counters and parameters can cost as much as learning on a CPU, so that loops pack
-    them. False on other devices, where the trick "packing" is off, and where a parameter has more
-    than two axes, as those of convolutions. Seeds that are mapped are not counted.
+    `params` is a pytree of arrays. On a CPU, copying counters and parameters can then cost as much
+    as learning, so loops pack them. False on other devices, if the trick "packing" is off, and if a
+    parameter has more than two axes, as in a convolution. Mapped seeds are not counted.
     """
     leaves = jax.tree.leaves(params)
     if not is_on("packing") or any(len(jnp.shape(x)) > 2 for x in leaves):
@@ -35,11 +32,11 @@ def matmul(x: Array, weights: Array) -> Array:
     """`x @ weights`: [..., I] and [I, O] -> [..., O].
 
     The gradient with respect to the weights sums over the batch, the first axis of both factors. On
-    a CPU XLA computes such a product more slowly than one without a transposition, and on its
-    thread pool, so that what follows waits for another thread. Where the smaller of inputs and
-    outputs is at most `NARROW`, or the larger at most `SMALL`, the factor with fewer columns (x, or
-    the gradient with respect to the output) is therefore transposed first, into a buffer of its
-    own. Every derivative is that of `x @ weights`, to rounding.
+    a CPU, XLA computes such a product more slowly than one without a transposition, and on its
+    thread pool, so what follows waits for another thread. If the smaller of inputs and outputs is
+    at most `NARROW`, or the larger at most `SMALL`, the factor with fewer columns (x, or the
+    gradient with respect to the output) is therefore first transposed into a buffer of its own.
+    Every derivative equals that of `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
     pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
@@ -55,10 +52,10 @@ def _matmul(x: Array, weights: Array) -> Array:
 
 
 def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
-    """As of `x @ weights`; the part by the weights is written such that JAX transposes it to the
-    product that is wanted.
+    """The JVP of `x @ weights`, written so that JAX transposes it to the product we want.
 
-    Not both tangents are zero: JAX does not ask then.
+    That is the part by the weights. At least one tangent is not zero: JAX does not call it
+    otherwise.
     """
     (x, weights), (dx, dweights) = primals, tangents
     if isinstance(dweights, SymbolicZero):
@@ -81,7 +78,7 @@ def _by_inputs(x: Array, dweights: Array) -> Array:
     """x @ dweights, whose transpose multiplies [I, B] by [B, O]."""
     columns = jax.lax.optimization_barrier(
         x.T
-    )  # else XLA would transpose inside of the product again
+    )  # otherwise XLA would transpose inside the product again
     return jax.lax.dot_general(columns, dweights, (((0,), (0,)), ((), ())))
 
 
@@ -89,4 +86,4 @@ def _by_outputs(x: Array, dweights: Array) -> Array:
     """x @ dweights, whose transpose multiplies [O, B] by [B, I] and transposes the small result."""
     rows = jax.lax.optimization_barrier(dweights.T)  # as above, for the transposition of the result
     out = jax.lax.dot_general(rows, x, (((1,), (1,)), ((), ())))  # [O, B]
-    return jax.lax.optimization_barrier(out).T  # and for that of the gradient by the output
+    return jax.lax.optimization_barrier(out).T  # and for that of the output's gradient

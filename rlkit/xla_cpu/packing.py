@@ -1,5 +1,6 @@
-"""Pytrees as one vector for each dtype: a call costs for each array that it is passed, a compiled
-program for each that it computes.
+"""Pytrees as one vector for each dtype.
+
+A call has a cost for each array that it is passed, a compiled program for each that it computes.
 """
 
 import math
@@ -12,17 +13,16 @@ from flax import struct
 from jax import Array
 
 PyTree = Any
-# Numbers of an array that joins others in a vector; measured in benchmarks/notes.md. Checkpoints
-# hold optimiser states in this form: another value makes existing runs impossible to resume.
+# The most numbers in an array that joins a vector; measured in benchmarks/notes.md. Checkpoints
+# hold optimiser states in this form: with another value, existing runs cannot be resumed.
 LONGEST_SMALL = 2**14
 
 
 class Packing:
-    """Packs trees shaped like `example` (arrays or `jax.ShapeDtypeStruct`); packing and unpacking
-    change no bit.
+    """Packs trees shaped like `example` (arrays or `jax.ShapeDtypeStruct`), without loss.
 
-    Leaves of more than `longest` numbers, if given, stay arrays of their own. Vectors may have
-    gained leading axes when they are unpacked, such as one of iterations, and may be NumPy.
+    Leaves of more than `longest` numbers, if given, stay separate arrays. When they are unpacked,
+    vectors may have gained leading axes, such as one of iterations, and may be NumPy.
     """
 
     def __init__(self, example: PyTree, *, longest: int | None = None):
@@ -36,10 +36,10 @@ class Packing:
         )
 
     def pack(self, tree: PyTree) -> list[Array]:
-        """A vector for each dtype that occurs among the leaves to join, then the other leaves.
+        """One vector for each dtype among the leaves to join, then the other leaves.
 
-        Leaves may have another dtype than the example's, as updates of parameters in half precision
-        do; they join those that the example's would.
+        Leaves may differ from the example in dtype, as updates of half-precision parameters do;
+        they join the vector of the example's dtype.
         """
         leaves = jax.tree.leaves(tree)
         assert jax.tree.structure(tree) == self._structure, "made for another tree"
@@ -72,10 +72,10 @@ class Packing:
 
 
 class NoPacking:
-    """The `Packing` that leaves trees as they are."""
+    """A `Packing` that leaves trees as they are."""
 
     def pack(self, tree: PyTree) -> PyTree:
-        """The same."""
+        """The tree itself."""
         return tree
 
     unpack = pack
@@ -85,14 +85,14 @@ NO_PACKING = NoPacking()
 
 
 class Packed(struct.PyTreeNode):
-    """A packed tree that knows how it is unpacked, for compiled functions to return."""
+    """A packed tree that can unpack itself, for compiled functions to return."""
 
     vectors: list[Array]
     packing: Packing = struct.field(pytree_node=False)
 
     @classmethod
     def of(cls, tree: PyTree) -> "Packed":
-        """The tree, packed; its leaves may be Python's numbers."""
+        """The tree, packed; its leaves may be Python numbers."""
         tree = jax.tree.map(jnp.asarray, tree)
         packing = Packing(tree)
         return cls(vectors=packing.pack(tree), packing=packing)
@@ -105,9 +105,9 @@ class Packed(struct.PyTreeNode):
 def pack_small_arrays(
     optimizer: optax.GradientTransformation,
 ) -> optax.GradientTransformationExtraArgs:
-    """As `optax.flatten`, but larger arrays stay arrays of their own: joining those costs copies.
+    """As `optax.flatten`, but larger arrays stay separate: joining them costs copies.
 
-    Of the extra arguments only `progress` is passed on, since others may have the form of the
+    `progress` is the only extra argument that is passed on, since others may have the form of the
     parameters.
     """
     optimizer = optax.with_extra_args_support(optimizer)
@@ -131,7 +131,7 @@ def pack_small_arrays(
 
 
 def global_norm(tree: PyTree) -> Array:
-    """As `optax.tree.norm`, in fewer kernels: small arrays are one vector."""
+    """As `optax.tree.norm`, in fewer kernels: small arrays are joined in one vector."""
     return optax.tree.norm(_small_packing(tree).pack(tree))
 
 

@@ -1,4 +1,4 @@
-"""What is set for the whole process. Importing this sets nothing and imports no JAX."""
+"""Settings of the whole process. Importing this changes none and imports no JAX."""
 
 import dataclasses
 import gc
@@ -7,8 +7,8 @@ from typing import Literal
 
 from rlkit.xla_cpu.switch import has_backend, is_wanted
 
-# Python's own are (700, 10, 10): it would look five times at the half million objects that a start
-# makes and that stay.
+# With Python's own, (700, 10, 10), the collector would scan five times the half million objects
+# that are created at the start and stay.
 GC_THRESHOLDS = (20_000, 10, 10)
 
 State = Literal["on", "off", "too late", "not in this JAX"]
@@ -16,27 +16,27 @@ State = Literal["on", "off", "too late", "not in this JAX"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """How the process stands. "too late": JAX has made its CPU backend with the other setting."""
+    """The state of the process. "too late": JAX made its CPU backend with the other setting."""
 
-    threefry: State  # "on": every program that is lowered from now on draws by rlkit's hash
+    threefry: State  # "on": programs that are lowered from now on use rlkit's hash
     inline_dispatch: State  # "on": programs run in the thread that calls them
 
 
 def enable() -> Report:
-    """Tunes the whole process for training on a CPU, as far as `RLKIT_CPU_TUNING` lets it.
+    """Tunes the whole process for training on a CPU, as far as `RLKIT_CPU_TUNING` allows.
 
     For programs that you compile yourself, such as a jitted `fit`, and for acting on host
-    environments without a Trainer. Call it first, before JAX computes anything: its report says
-    what came too late. A Trainer needs no call: it tunes its own programs, and on host environments
-    also calls `compute_inline`. Calling it again changes nothing. Changes no result of
-    `jax.random`.
+    environments without a Trainer. Call it first, before JAX computes anything: the report says
+    what came too late. Another call has no effect. No result of `jax.random` changes.
+
+    A Trainer does not need it: it tunes its own programs, and calls `compute_inline` on host
+    environments.
     """
     return Report(threefry=_draw_by_our_hash(), inline_dispatch=compute_inline())
 
 
 def disable() -> Report:
-    """Takes `enable` back as far as JAX lets us; programs that are compiled already stay as they
-    are.
+    """Undoes `enable` as far as JAX allows; compiled programs stay as they are.
 
     How programs are dispatched cannot change once JAX has made its CPU backend.
     """
@@ -44,9 +44,9 @@ def disable() -> Report:
 
 
 def compute_inline() -> State:
-    """Lets JAX compute on the CPU in the thread that calls.
+    """Lets JAX compute on the CPU in the calling thread.
 
-    By default it hands all but the smallest programs to another thread. Where a small network acts
+    By default, JAX hands all but the smallest programs to another thread. If a small network acts
     in each step, waking that thread takes several times as long as the network
     (benchmarks/notes.md). The Trainer's own overlap uses a thread of its own.
     """
@@ -63,9 +63,9 @@ def compute_inline() -> State:
 
 
 def start_run(*, on_host: bool) -> None:
-    """What a Trainer sets for the process when it is made: on host environments, `compute_inline`.
+    """Process settings of a new Trainer: `compute_inline` on host environments.
 
-    Where that comes too late acting is slower, and a log record of level INFO says so.
+    If that comes too late, acting is slower, and a log record of level INFO says so.
     """
     if on_host and compute_inline() == "too late":
         logging.getLogger("rlkit").info(
@@ -75,7 +75,7 @@ def start_run(*, on_host: bool) -> None:
 
 
 def raise_gc_thresholds() -> None:
-    """Has Python's garbage collector run less often, for a process that is rlkit's own."""
+    """Makes Python's garbage collector run less often, for a process that is rlkit's own."""
     if is_wanted("garbage-collector"):
         gc.set_threshold(*GC_THRESHOLDS)
 

@@ -1,7 +1,7 @@
-"""Which tricks of this folder are on: `RLKIT_CPU_TUNING`, read whenever something asks.
+"""Which tricks of this folder are on: `RLKIT_CPU_TUNING`, read on every query.
 
-`on` (the default) and `off` mean all of them; `no-matmul,no-packing` leaves these two out, which
-is for measuring. Importing this imports no JAX.
+`on` (the default) and `off` apply to all of them; `no-matmul,no-packing` leaves out these two, for
+measurements. Importing this imports no JAX.
 """
 
 import functools
@@ -25,9 +25,9 @@ TRICKS: tuple[Trick, ...] = get_args(Trick)
 
 
 def is_on(trick: Trick) -> bool:
-    """Whether programs use the trick: it is wanted, and they run on a CPU.
+    """Whether programs use the trick: the setting leaves it on, and they run on a CPU.
 
-    Has JAX choose its backend, if it has not yet. Raises `ConfigError` as `is_wanted` does.
+    Makes JAX choose its backend, if it has not yet. Raises `ConfigError` as `is_wanted` does.
     """
     import jax
 
@@ -35,16 +35,16 @@ def is_on(trick: Trick) -> bool:
 
 
 def may_be_on(trick: Trick) -> bool:
-    """As `is_on`, but True where JAX has not chosen its backend yet, and leaves it so.
+    """As `is_on`, but True if JAX has not chosen its backend yet, and without making it choose.
 
-    For what runs while only shapes are asked for, as when an agent is made: with the backend,
-    settings of the process would come too late (`enable`).
+    For code that runs while only shapes are computed, as when an agent is made: once there is a
+    backend, settings of the process would come too late (`enable`).
     """
     return is_wanted(trick) and (not has_backend() or is_on(trick))
 
 
 def has_backend() -> bool:
-    """Whether JAX has made its backend; True where this JAX does not say."""
+    """Whether JAX has made its backend; True if this JAX does not say."""
     try:
         from jax._src.xla_bridge import backends_are_initialized
     except ImportError:
@@ -55,7 +55,7 @@ def has_backend() -> bool:
 def is_wanted(trick: Trick) -> bool:
     """Whether the setting leaves the trick on; asks no device.
 
-    Raises `ConfigError` for a setting that means nothing.
+    Raises `ConfigError` for an invalid setting.
     """
     return trick not in _left_out(os.environ.get(VARIABLE, ""))
 

@@ -1,13 +1,13 @@
-"""JAX's generator of random bits, compiled for a CPU in another way: the same bits, fewer kernels.
+"""JAX's generator of random bits, compiled differently for a CPU: the same bits, fewer kernels.
 
-JAX has XLA compile the hash as a loop of five iterations that carries a dozen arrays, wherever a
-program draws. Where a draw is small, a key, or an action for each of four environments, such a
-loop is dozens of kernels and copies that do next to nothing, and a training step has several.
-rlkit's hash is one kernel for up to `SMALL` hashes. More of them, or a number that is known only
-later (`jax.export`), are a loop that carries fewer arrays; JAX's own is out of reach here.
+Wherever a program draws, JAX has XLA compile the hash as a loop of five iterations that carries a
+dozen arrays. For a small draw, such as a key, or an action for each of four environments, the loop
+is dozens of kernels and copies that do next to nothing, and a training step has several. rlkit's
+hash is one kernel for up to `SMALL` hashes. More of them, or a number that is not known yet
+(`jax.export`), are a loop that carries fewer arrays; JAX's own is not accessible here.
 
-`lower` does so for one program, `register` for all that this process compiles. What draws, rlkit
-or an environment, calls `jax.random` as ever.
+`lower` does this for one program, `register` for all that this process compiles. Code that draws,
+in rlkit or an environment, calls `jax.random` as usual.
 """
 
 import functools
@@ -22,25 +22,26 @@ from jax import Array, lax
 
 from rlkit.xla_cpu.switch import is_on
 
-SMALL = 1024  # hashes; all draws as one kernel made PPO slower, for each hash is computed twice
+SMALL = 1024  # hashes; all draws as one kernel made PPO slower, as each hash is computed twice
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, table 2, alternating
 PARITY = np.uint32(0x1BD11BDA)
 ITERATIONS = 5  # of four rounds each
 
 
 def lower(traced: Any) -> Any:
-    """`traced.lower()` of a `jax.stages.Traced`, with rlkit's hash where the trick is on.
+    """`traced.lower()` of a `jax.stages.Traced`, with rlkit's hash if the trick is on.
 
-    Other programs of the process keep JAX's hash. So does this one where JAX has no lowering rules
-    of a single program, which are no part of its public interface.
+    Other programs of the process keep JAX's hash. So does this one if JAX has no lowering rules for
+    a single program, which are not part of its public interface.
     """
     parameters = _parameters() if is_on("threefry") else None
     return traced.lower() if parameters is None else traced.lower(_private_parameters=parameters)
 
 
 def register() -> bool:
-    """Gives rlkit's hash to every program that this process lowers for a CPU from now on; False
-    where this JAX has no such hash.
+    """Uses rlkit's hash in every program that this process lowers for a CPU from now on.
+
+    False if this JAX has no such hash.
     """
     found = _primitive_and_rule()
     if found is None:
@@ -53,8 +54,9 @@ def register() -> bool:
 
 
 def unregister() -> bool:
-    """Gives JAX's own hash back to programs that are lowered from now on; False where this JAX does
-    not say which it was.
+    """Restores JAX's own hash for programs that are lowered from now on.
+
+    False if this JAX does not say which it was.
     """
     found, original = _primitive_and_rule(), _original_entry()
     if found is None or original is None:
@@ -67,7 +69,7 @@ def unregister() -> bool:
 
 @functools.cache
 def _primitive_and_rule() -> tuple[Any, Any] | None:
-    """JAX's hash and how rlkit lowers it; always the same rule, for JAX caches by it."""
+    """JAX's hash and rlkit's rule to lower it; always the same rule, since JAX caches by it."""
     try:
         from jax.extend.random import threefry2x32_p
         from jax.interpreters.mlir import lower_fun
@@ -87,7 +89,7 @@ def _primitive_and_rule() -> tuple[Any, Any] | None:
 
 @functools.cache
 def _original_entry() -> Any:
-    """What JAX lowers its hash by on a CPU before `register`; None where it does not say."""
+    """JAX's own CPU lowering of its hash, before `register`; None if JAX does not say."""
     found = _primitive_and_rule()
     try:
         from jax._src.interpreters.mlir import _platform_specific_lowerings as rules
@@ -97,7 +99,7 @@ def _original_entry() -> Any:
 
 
 def _parameters() -> Any:
-    """What makes `Traced.lower` use the rule for one program; None where JAX does not let us."""
+    """What makes `Traced.lower` use the rule for one program; None if JAX does not allow it."""
     found = _primitive_and_rule()
     takes_them = "_private_parameters" in inspect.signature(jax.stages.Traced.lower).parameters
     if found is None or not takes_them:
@@ -111,7 +113,7 @@ def _parameters() -> Any:
 
 
 def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds (Salmon et al. 2011): the words `x1`, `x2` hashed by the key.
+    """Threefry-2x32 with 20 rounds (Salmon et al. 2011): the words `x1`, `x2` hashed with the key.
 
     uint32 arrays of one shape; axes of 1 and scalars broadcast, as they do in `lax`.
     """
@@ -129,7 +131,7 @@ def hash_unrolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array
 
 
 def hash_rolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, Array]:
-    """The same as a loop."""
+    """`hash_unrolled` as a loop."""
     keys = (key1, key2, key1 ^ key2 ^ PARITY)
 
     def four_rounds(i: Array, words: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -145,19 +147,20 @@ def hash_rolled(key1: Array, key2: Array, x1: Array, x2: Array) -> tuple[Array, 
 
 
 def _one_kernel(*operands: Array) -> tuple[Array, Array]:
-    """`hash_unrolled`, stacked, which ends a kernel: XLA would put a hash, and those behind its
-    key, into all that read it.
+    """`hash_unrolled`, stacked so that it ends a kernel.
 
-    Each is computed once for either word then. The barrier is for the stack: without it XLA takes
-    out again what was put in. With the words side by side, as in keys, DQN is an eighth slower.
+    Otherwise XLA would put a hash, and those that made its key, into everything that reads it. This
+    way, each hash is computed once for either word. The barrier keeps XLA from taking the stack out
+    again. With the words side by side, as in keys, DQN is an eighth slower.
     """
     words = lax.optimization_barrier(jnp.stack(hash_unrolled(*operands)))
     return words[0], words[1]
 
 
 def _round(x1: Array, x2: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """The second word is rotated by `left` bits; `right` is 32 - `left`. In `lax` alone, which is
-    quicker to trace.
+    """One round: the second word is rotated by `left` bits; `right` is 32 - `left`.
+
+    Uses only `lax`, which is quicker to trace.
     """
     total = lax.add(x1, x2)
     return total, lax.bitwise_xor(

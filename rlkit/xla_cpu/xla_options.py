@@ -13,13 +13,13 @@ ON_ONE_THREAD: dict[str, str | bool] = {
 
 
 def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
-    """Recommended XLA options for the program of a (closed) jaxpr, for
-    `lower(...).compile(compiler_options=...)`.
+    """Recommended XLA options for the program of a (closed) jaxpr.
 
-    On a CPU, XLA runs independent parts of a program on several threads. Waking a thread takes
-    longer than a part of a program whose matrix products are all small; such a program runs on one
-    thread. {} for other programs, other devices, and where the trick "compiler-options" is off. The
-    Trainer compiles all its programs so. For `fit`:
+    Pass them to `lower(...).compile(compiler_options=...)`. On a CPU, XLA runs independent parts of
+    a program on several threads. Waking a thread takes longer than a part of a program whose matrix
+    products are all small, so such a program runs on one thread. {} for other programs, for other
+    devices, and if the trick "compiler-options" is off. The Trainer compiles all its programs this
+    way. For `fit`:
 
         rlkit.xla_cpu.enable()
         traced = jax.jit(lambda key: rlkit.fit(module, key, num_outer_iterations=10)).trace(key)
@@ -30,8 +30,9 @@ def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
 
 
 def _products(jaxpr: Any) -> Iterator[float]:
-    """How many multiplications each matrix product takes, anywhere in the program; a convolution
-    counts as large.
+    """The number of multiplications of each matrix product, anywhere in the program.
+
+    A convolution counts as large.
     """
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         if equation.primitive.name == "dot_general":

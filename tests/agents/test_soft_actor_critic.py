@@ -240,7 +240,7 @@ def test_the_std_depends_on_the_state_within_limits(key):
         (spaces.Box(0, 255, (2,), np.uint8), "a Box of floats"),
         (
             spaces.Box(-np.inf, np.inf, (2,)),
-            r"needs finite bounds, got Box.*; declare bounds that matter",
+            r"needs finite bounds, got Box.*; declare finite bounds",
         ),
         (
             spaces.Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (2,)),

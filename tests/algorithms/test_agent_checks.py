@@ -29,7 +29,7 @@ def test_an_agent_that_carries_state_is_refused(name):
     algorithm, agent, env = parts(name)
     check_compatible(algorithm, agent, env)
     recurrent = CountingAgent(agent)
-    wanted = f"CountingAgent carries state .* {name} does not learn .*no algorithm.*; .*FrameStack"
+    wanted = f"CountingAgent is recurrent, .* {name} does not learn .*no algorithm.*; .*FrameStack"
     with pytest.raises(ConfigError, match=wanted):
         check_compatible(algorithm, recurrent, env)
     learning = dataclasses.replace(algorithm, learns_through_carry=True)

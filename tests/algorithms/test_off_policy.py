@@ -65,16 +65,16 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
     [
         (
             {"updates_per_step": 1e-5},
-            "updates_per_step=1e-05 is no fraction with a denominator up to 1000; use 0.001",
+            "updates_per_step=1e-05 is not a fraction with a denominator up to 1000; use 0.001",
         ),
         (
             {"updates_per_step": 0.3333},
-            "is no fraction with a denominator up to 1000; use 0.333333",
+            "is not a fraction with a denominator up to 1000; use 0.333333",
         ),
         (
             {"n_step": 20},
             (
-                "n_step=20 sums over more steps than the 16 that the replay buffer holds of each"
+                "n_step=20 sums over more steps than the 16 that the replay buffer holds for each"
                 " environment; raise"
             ),
         ),

@@ -220,7 +220,7 @@ def test_simultaneous_steps_share_no_parameters(second):
     )
     with pytest.raises(
         ConfigError,
-        match=r"simultaneous steps share parameters: .* give each step groups of its own",
+        match=r"simultaneous steps share parameters: .* give each step its own groups",
     ):
         Updater(steps=steps, simultaneous=True)
     assert len(Updater(steps=steps).steps) == 2
@@ -481,7 +481,8 @@ def test_an_every_that_is_no_count_is_refused(every):
         with pytest.raises(
             ConfigError,
             match=(
-                rf"{name}\.every is a whole number of updates from 1 to 65536, got {every}; use 1"
+                rf"{name}\.every must be a whole number of updates from 1 to 65536,"
+                rf" got {every}; use 1"
             ),
         ):
             make()
