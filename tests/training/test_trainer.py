@@ -188,7 +188,7 @@ def test_run_without_a_state(tiny):
             call()
     with pytest.raises(ConfigError, match="typed key or a seed"):
         trainer.run(jax.random.PRNGKey(0))
-    with pytest.raises(ConfigError, match="pass one key, or one for each seed"):
+    with pytest.raises(ConfigError, match="pass one key, or one per seed"):
         trainer.run(jax.random.split(jax.random.key(0), 3))
 
 
