@@ -429,7 +429,7 @@ def test_an_adapter_with_the_least_of_the_contract_trains(tiny):
         other.run(0)
     assert tree_digest(trainer.state.learner) == tree_digest(other.state.learner)
     for settings in ({"num_seeds": 2}, {"overlap": "acting"}):
-        with pytest.raises(ConfigError, match=r"Plain is needed with .* and has no method remake"):
+        with pytest.raises(ConfigError, match=r"Plain is needed with .* but has no method remake"):
             trainer_of(tiny, Plain(), enable_evaluation=False, **settings)
 
 
@@ -445,7 +445,7 @@ def test_mistakes_are_told_before_anything_compiles(tiny):
     ):
         trainer_of(tiny, one, eval_env=one, agent=agent_for(one))
     with pytest.raises(
-        ConfigError, match="overlap='acting' is about stepping environments on the host"
+        ConfigError, match="overlap='acting' is for stepping environments on the host"
     ):
         tiny.trainer(overlap="acting", share=False)
     with pytest.raises(ConfigError, match="needs an even number of environments, got 3"):
