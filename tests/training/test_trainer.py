@@ -471,7 +471,7 @@ def test_prefill_is_counted_and_announced(tiny):
         and trainer.env_steps == trainer.state.learner.env_steps.to_int() == 48
     )
     assert logger.of("eval")[0].env_steps == 16
-    assert "48 environment steps, of them 16 random ones" in logger.of("event")[0].text
+    assert "48 environment steps, including 16 random warm-up" in logger.of("event")[0].text
 
 
 @pytest.mark.parametrize("name", ["warmup_steps", "replay_buffer_capacity"])
