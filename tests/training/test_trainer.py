@@ -518,7 +518,7 @@ def test_checkpoints_of_another_run_are_not_mixed_in(tiny, tmp_path):
     with tiny.trainer(checkpointer=tmp_path / "steps") as trainer:
         trainer.run(0)
         with pytest.raises(
-            CheckpointError, match=r"checkpoints of another run already \(up to step 3\)"
+            CheckpointError, match=r"already holds checkpoints of another run \(up to step 3\)"
         ):
             trainer.run(1)
 
