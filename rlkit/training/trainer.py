@@ -59,8 +59,7 @@ class Trainer:
             environments one that the Trainer makes and closes.
         agent, algorithm: what is trained, and how.
         config: length of training, evaluation, checkpoints, logs.
-        logger, checkpointer: an instance (yours to close), a config, or a path; None: from
-            `config`.
+        logger, checkpointer: an instance (yours to close), a config or a path; None: `config`'s.
         callbacks: called between outer iterations, see `Callback`.
         eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is
             logged, and a dict of numbers is added to the evaluation record.

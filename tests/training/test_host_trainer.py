@@ -436,12 +436,12 @@ def test_an_adapter_with_the_least_of_the_contract_trains(tiny):
 def test_mistakes_are_told_before_anything_compiles(tiny):
     env = host()
     with pytest.raises(
-        ConfigError, match="eval_env is env, but an environment on the host has one state"
+        ConfigError, match="eval_env is env, but a host environment has a single state"
     ):
         trainer_of(tiny, env, eval_env=env)
     one = HostCounter()
     with pytest.raises(
-        ConfigError, match="eval_env is env, but an environment on the host has one state"
+        ConfigError, match="eval_env is env, but a host environment has a single state"
     ):
         trainer_of(tiny, one, eval_env=one, agent=agent_for(one))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache, in a private directory, for it holds native code."""
+"""JAX's persistent compilation cache, in a private directory because it holds native code."""
 
 import logging
 import os

@@ -222,7 +222,7 @@ class Checkpointer:
         self._remove_deleted()
 
     def set_aside(self, step: int) -> pathlib.Path:
-        """Renames a damaged `step` so that a resumed run can save it anew; returns the path."""
+        """Renames a damaged `step`, so a resumed run can save it again; returns the new path."""
         _require(
             not self._read_only, f"{self.directory} is open for reading only", "open it for writing"
         )

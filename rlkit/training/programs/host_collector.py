@@ -63,10 +63,10 @@ class HostCollector:
     def collect(
         self, ts: TrainState, policy: PolicyState, group_keys: list[Key], act: Compiled
     ) -> tuple[TrainState, Rollout]:
-        """A rollout [T, (S,) N, ...] by `policy`, and the state with the observations and carry
-        after it.
+        """A rollout [T, (S,) N, ...] by `policy`, and the state after it.
 
-        After a failure, it starts new episodes first.
+        Only observations and carry of the state change. After a failure, it starts new episodes
+        first.
         """
         if not self._is_ready:
             ts = self.restart(ts)

@@ -127,10 +127,10 @@ class SeedFunctions:
         rollout: Rollout,
         behaviour: PolicyState | None,
     ) -> tuple[LearnerState, LocalState, Packed, Any]:
-        """One update from a rollout [T, N, ...] collected by `behaviour` (None: the current
-        policy).
+        """One update from a rollout [T, N, ...].
 
-        `local` is bare; also returns metrics and counters.
+        `behaviour` collected the rollout (None: the current policy); `local` is bare. Also returns
+        metrics and counters.
         """
         local, rollout, episodes = self.module.algorithm.collector.count(local, rollout)
         ts, metrics = self.module.learn(
