@@ -69,7 +69,7 @@ def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: boo
     if same_run and own.keys is not None:
         run.progress = dataclasses.replace(run.progress, seed=own.seed)
     run.state = restored.state
-    if run.has_replay(run.state):  # else a refill restarts it
+    if run.has_replay(run.state):  # else `refill` starts new episodes
         run.state = run.program.restart(run.state)
     if run.plan.total_steps != before.total_steps:
         run.set_horizon()

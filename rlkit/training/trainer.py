@@ -137,7 +137,7 @@ class Trainer:
 
         Opens the run directory. `key` is a typed key, a batch of S keys, or a seed; a seed s gives
         the run the seeds s, s + 1, …, so that each equals the single run of that seed. For a
-        restored run, None means what it was started from. The next training step donates the
+        restored run, None keeps the key it was started from. The next training step donates the
         state's buffers: copy what you want to keep.
         """
         opened_here = self._files is None

@@ -114,7 +114,7 @@ def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:
 def num_at_once(env: EnvAdapter, num_episodes: int, most: int) -> int:
     """How many environments like `env` play `num_episodes` episodes: at most `most`.
 
-    Environments in processes are no more than training has.
+    If they run in processes, at most as many as in training.
     """
     in_processes = getattr(env, "vectorization", None) == "async"
     return min(num_episodes, env.num_envs if in_processes else most)

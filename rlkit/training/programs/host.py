@@ -155,7 +155,7 @@ class Collects(Protocol):
 def require_steppable(collector: Collects) -> None:
     """Raises `ConfigError` for a collector with its own `collect`.
 
-    That is pure and steps jittable environments; on the host it would never be called.
+    `collect` is pure and steps jittable environments; on the host it would never be called.
     """
     collect = getattr(collector.collect, "__func__", None)
     require(

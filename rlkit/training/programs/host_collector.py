@@ -65,8 +65,8 @@ class HostCollector:
     ) -> tuple[TrainState, Rollout]:
         """A rollout [T, (S,) N, ...] by `policy`, and the state after it.
 
-        Only observations and carry of the state change. After a failure, it starts new episodes
-        first.
+        The returned state has the observations and carry after the rollout. After a failure, new
+        episodes are started first.
         """
         if not self._is_ready:
             ts = self.restart(ts)

@@ -99,7 +99,7 @@ class StepFormat:
             ]
         except (TypeError, ValueError) as error:
             raise EnvContractError(
-                f"a step returned something other than arrays like before ({error}); return arrays"
+                f"a step returned values that do not match earlier steps ({error}); return arrays"
                 " of numbers"
             ) from error
         for x, (name, shape, _) in zip(arrays, self._leaves, strict=True):
