@@ -77,7 +77,7 @@ def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: boo
 
 
 def caveats(run: Run, restored: RestoredRun) -> list[str]:
-    """What differs from a run that was never interrupted, in sentences."""
+    """Sentences on how the run differs from one that was never interrupted."""
     texts = []
     if not run.parts.is_compiled:
         texts.append("environments on the host cannot be restored: they start new episodes")

@@ -42,7 +42,7 @@ class RunProgress:
     seed: int | None
     """The seed that the run was started from; None: it was started from a key."""
     keys: list[Any] | None
-    """The data of the keys that the run was started from; None: it has none of its own."""
+    """The data of the keys that the run was started from; None: there were none."""
     parent: Parent | None
     """The checkpoint the run continued from; None: it started from scratch."""
 

@@ -407,7 +407,7 @@ class Trainer:
             raise
 
     def _refill(self) -> None:
-        """Fills a replay memory that the checkpoint left out, before anything is learned."""
+        """Fills a replay memory that the checkpoint left out, before training continues."""
         if not self._run.has_replay(self.state):
             self._log(replay_refilled(self._run.refill_steps))
             self._run.refill()
