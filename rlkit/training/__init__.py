@@ -1,5 +1,6 @@
-"""Training: the pure core, the Trainer around it, and all that it writes. `__init__.pyi` lists the
-public names.
+"""Training: the pure core, the Trainer around it, and everything it writes.
+
+`__init__.pyi` lists the public names.
 """
 
 import lazy_loader

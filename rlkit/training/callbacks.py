@@ -9,7 +9,7 @@ from rlkit.types import PyTree
 
 
 class RunView(Protocol):
-    """What a callback sees of the run, and what it may do to it: a part of `Trainer`."""
+    """What a callback can see of the run and do to it: a part of `Trainer`."""
 
     @property
     def config(self) -> TrainerConfig:
@@ -23,7 +23,7 @@ class RunView(Protocol):
 
     @property
     def state(self) -> PyTree:
-        """The newest state; the next outer iteration takes its buffers over."""
+        """The newest state; the next outer iteration donates its buffers."""
         ...
 
     @property
@@ -38,16 +38,16 @@ class RunView(Protocol):
 
     @property
     def outer_iteration(self) -> int:
-        """Outer iterations that were started; those reported may be fewer."""
+        """Outer iterations started so far; fewer may have been reported."""
         ...
 
     @property
     def env_steps(self) -> int:
-        """Environment steps of one seed after these outer iterations."""
+        """Environment steps of one seed after `outer_iteration` outer iterations."""
         ...
 
     def steps_at(self, iteration: int) -> int:
-        """Environment steps of one seed after that many outer iterations."""
+        """Environment steps of one seed after `iteration` outer iterations."""
         ...
 
     def request_stop(self, reason: str) -> None:
@@ -70,17 +70,18 @@ class RunView(Protocol):
 class Callback:
     """Override what you need; every method does nothing by default.
 
-    To end training early call `trainer.request_stop("reason")`. It takes effect one outer iteration
-    late at most (in general `max_queued - 1`), because the next one is already running when results
-    arrive.
+    To end training early, call `trainer.request_stop("reason")`. It takes effect at most one outer
+    iteration late (in general `max_queued - 1`), because the next one is already running when
+    results arrive.
     """
 
     def on_run_start(self, trainer: RunView) -> None:
         """Before the first outer iteration of a `run`."""
 
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, Any]) -> None:
-        """After outer iteration `iteration` (from 1); `metrics` are those of its training record,
-        without prefix.
+        """After outer iteration `iteration` (from 1).
+
+        `metrics` are those of its training record, without prefix.
         """
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: dict[str, Any]) -> None:
@@ -90,7 +91,7 @@ class Callback:
         """After a checkpoint was handed to the checkpointer."""
 
     def on_run_end(self, trainer: RunView) -> None:
-        """After the last outer iteration, also of a run that stops early or fails."""
+        """After the last outer iteration, even if the run stops early or fails."""
 
 
 class ProgressBar(Callback):
@@ -100,7 +101,7 @@ class ProgressBar(Callback):
         self._bar: tqdm | None = None
 
     def on_run_start(self, trainer: RunView) -> None:
-        """Opens the bar where the run stands."""
+        """Opens the bar at the current step of the run."""
         self._bar = tqdm(
             total=trainer.steps_at(trainer.plan.num_checkpoints),
             initial=trainer.env_steps,

@@ -1,4 +1,4 @@
-"""`Evaluations`: of the number of episodes that is planned, and of those asked for."""
+"""`Evaluations`: over the planned number of episodes, or any other."""
 
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import RLModule
@@ -7,17 +7,18 @@ from rlkit.training.run_parts import RunParts
 
 
 class Evaluations:
-    """The evaluations of a run, each compiled when it is first called."""
+    """The evaluations of a run, each compiled on first call."""
 
     def __init__(self, parts: RunParts, compiler: Compiler):
         self._parts, self._compiler = parts, compiler
         self.planned = Evaluation(parts.module, compiler)
-        """What happens between outer iterations."""
+        """The evaluation between outer iterations."""
         self._of_episodes: dict[int, Evaluation] = {}
 
     def of(self, episodes: int | None) -> Evaluation:
-        """The evaluation over as many episodes, None: as many as the config says. Raises
-        `ConfigError` where there is no environment to evaluate in.
+        """The evaluation over `episodes` episodes (None: as many as configured).
+
+        Raises `ConfigError` without an environment to evaluate in.
         """
         module = self._parts.module
         if not isinstance(module, RLModule) or (episodes is None and module.eval_env is not None):
@@ -29,6 +30,6 @@ class Evaluations:
         return self._of_episodes[episodes]
 
     def close(self) -> None:
-        """Frees the environments that were made for them."""
+        """Frees the environments made for the evaluations."""
         for evaluation in (self.planned, *self._of_episodes.values()):
             evaluation.close()

@@ -24,7 +24,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
+    """Versions of Python and of the packages that affect the numbers."""
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 

@@ -1,4 +1,4 @@
-"""`build`: a Trainer from a `RunConfig`; `reopen`: one that goes on with a run directory."""
+"""`build`: a Trainer from a `RunConfig`; `reopen`: one that continues a run directory."""
 
 import dataclasses
 import os
@@ -21,8 +21,8 @@ MAX_EVALUATION_ENVS = 64
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
 
-    `trainer.run(config.seed)` runs it. Opens the run directory. Raises `RlkitError`, also where
-    the directory cannot be used.
+    `trainer.run(config.seed)` runs it. Opens the run directory. Raises `RlkitError`, also if the
+    directory cannot be used.
     """
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
@@ -46,15 +46,15 @@ def reopen(
     which: Which = "latest",
     **arguments: Any,
 ) -> Trainer:
-    """The trainer that goes on with a run directory: `trainer.run()` trains what is left.
+    """A trainer that continues a run directory: `trainer.run()` trains what is left.
 
     A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay
-    memory from now on, None: as the run was started. Settings otherwise stay as they were. Raises
-    `RlkitError` if there is nothing to resume.
+    memory from now on; None: as before. All other settings stay as they were. Raises `RlkitError`
+    if there is nothing to resume.
     """
     require(
         os.path.isfile(os.path.join(run_dir, "config.yaml")),
-        f"{os.fspath(run_dir)} is no run directory: it has no config.yaml",
+        f"{os.fspath(run_dir)} is not a run directory: it has no config.yaml",
         "give a directory that rlkit train wrote",
         RunDirectoryError,
     )
@@ -62,7 +62,7 @@ def reopen(
     settings = dataclasses.replace(
         config.trainer,
         run_dir=os.fspath(run_dir),
-        # "auto", for a run that was cut before its first checkpoint starts again.
+        # "auto": a run that was interrupted before its first checkpoint starts again.
         restore_checkpoint="auto" if which == "latest" else which,
     )
     if save_replay is not None:

@@ -1,6 +1,4 @@
-"""Trained policies: loaded from a run directory, they act on NumPy observations and can be
-evaluated.
-"""
+"""Trained policies, loaded from a run directory, to act on NumPy observations and be evaluated."""
 
 import contextlib
 import dataclasses
@@ -35,7 +33,7 @@ from rlkit.training.programs.players import make_player
 from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import Key, PolicyState, PyTree
 
-# Not that of the training: the checkpoint that was best on its episodes was also lucky there.
+# Differs from training's: the best checkpoint was also lucky on those episodes.
 FRESH_EVALUATION_SEED = 2_000_003
 
 
@@ -46,7 +44,7 @@ class Policy:
     agent: Agent
     state: PolicyState
     env: EnvAdapter  # what it was trained in, for `evaluate` and the spaces
-    make_env: Callable[[int], EnvAdapter] | None  # of num_envs; None: there is only `env`
+    make_env: Callable[[int], EnvAdapter] | None  # from num_envs; None: there is only `env`
     checkpoint_step: int
     seed_index: int | None = None  # which of several seeds this is
     max_evaluation_steps: int | None = None
@@ -65,7 +63,7 @@ class Policy:
     ) -> np.ndarray:
         """Actions [B, ...] within the action space, for raw observations [B, ...].
 
-        Sampled ones draw from `key`, None: from a stream of the policy's own.
+        Sampled actions draw from `key`; None: from the policy's own stream.
         """
         for space, leaf in zip(
             spaces.leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True
@@ -83,21 +81,20 @@ class Policy:
     def evaluate(
         self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None
     ) -> dict[str, Any]:
-        """`return`, `length`, `sampled_return`, `sampled_length` [episodes] in the environment of
-        the run.
+        """Plays episodes in the environment of the run.
 
-        `seed` chooses the episodes; None: always the same ones, and others than the training
-        evaluated on.
+        Returns `return`, `length`, `sampled_return` and `sampled_length`, all [episodes]. `seed`
+        chooses the episodes; None: always the same ones, but not those that training evaluated on.
         """
         require(
             num_envs is None or self.make_env is not None,
-            "num_envs can be chosen only for environments of a registry",
+            "num_envs can be chosen only for environments from a registry",
             "leave it out, or load the policy with an env of that size",
         )
         with contextlib.ExitStack() as stack:
             env = self.env
             if self.make_env is not None:
-                most = 64 if self.env.is_jittable else 16  # each one on the host is a simulator
+                most = 64 if self.env.is_jittable else 16  # on the host, each is a simulator
                 env = self.make_env(num_envs or num_at_once(self.env, episodes, most))
                 stack.callback(env.close)
             seed = FRESH_EVALUATION_SEED if seed is None else seed
@@ -131,13 +128,13 @@ def load_policy(
     env: EnvAdapter | None = None,
     agent: Agent | None = None,
 ) -> Policy:
-    """The policy of a run directory, from its best or latest checkpoint or that of a given step;
-    None: the best one, of a run that was never evaluated the latest.
+    """The policy of a run directory, from its best, its latest or a given checkpoint.
 
-    Reads the policy alone, not the optimiser, the environments or the replay memory. Of several
-    seeds, `seed_index` chooses one; None: the one with the highest return in the training's last
-    evaluation before the checkpoint. `env` and `agent` are for runs with parts of your own: what
-    `config.yaml` cannot rebuild, pass in. Raises `CheckpointError` or `ConfigError`.
+    If `which` is None, takes the best one, or the latest if the run was never evaluated. Reads only
+    the policy, not the optimiser, the environments or the replay memory. With several seeds,
+    `seed_index` chooses one; None: the one with the highest return in the last evaluation before
+    the checkpoint. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
+    cannot rebuild. Raises `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
     remake = None
@@ -184,9 +181,7 @@ def _require_seed(seed_index: int | None, num_seeds: int) -> None:
 def _target(
     agent: Agent, env: EnvAdapter, directory: str, metadata: dict[str, Any]
 ) -> dict[str, PyTree]:
-    """The policy that a checkpoint with these metadata holds, for `Checkpointer.restore`: shapes
-    and dtypes.
-    """
+    """Shapes and dtypes of the policy in a checkpoint with this metadata."""
     read = CheckpointMetadata.from_metadata(metadata, directory)
 
     def empty() -> PolicyState:
@@ -213,9 +208,7 @@ def play_episodes(
     *,
     deterministic: bool,
 ) -> dict[str, Any]:
-    """Whole episodes of a policy in the environment of `evaluator`, padded to the longest (see
-    `Trainer.rollout`).
-    """
+    """Plays whole episodes in the environment of `evaluator`, as in `Trainer.rollout`."""
     require(
         isinstance(num_episodes, int) and num_episodes >= 1,
         f"num_episodes must be positive, got {num_episodes!r}",
@@ -226,6 +219,6 @@ def play_episodes(
 
 
 def _best_seed(returns: Sequence[float] | None) -> int:
-    """The seed of the highest finite return; 0 where there is none."""
+    """The seed with the highest finite return; 0 if there is none."""
     values = np.asarray(returns or [0.0], np.float64)
     return int(np.where(np.isfinite(values), values, -np.inf).argmax())

@@ -1,4 +1,4 @@
-"""What a run says: outer iterations become records, scores and warnings; announcements, errors."""
+"""What a run reports: records, scores and warnings of outer iterations; announcements; errors."""
 
 import dataclasses
 import traceback
@@ -49,8 +49,8 @@ class Pending:
     iteration: int
     results: Any  # (metrics, counters), None before the first outer iteration
     evaluation: Any  # None: not evaluated
-    state: PyTree  # a copy that no later call takes over, None where it is not needed
-    is_saved: bool  # whether a checkpoint of it is due
+    state: PyTree  # a copy that no later call donates; None: not needed
+    is_saved: bool  # whether its checkpoint is due
 
     def wait(self) -> Finished:
         """Returns once the device has finished it."""
@@ -66,7 +66,7 @@ class Pending:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reporter:
-    """Logs what happens in a run, keeps count of it in the run's progress, and calls callbacks."""
+    """Logs what happens in a run, updates the run's progress, and calls callbacks."""
 
     run: Run
     logger: Logger
@@ -79,15 +79,17 @@ class Reporter:
         evaluate: Callable[[PyTree], dict[str, Any]],
         checkpointer: Checkpointer | None,
     ) -> Pending:
-        """Starts the evaluation and the copy of the present state, where they are due, before the
-        next outer iteration takes it over. `results` are None before the first.
+        """Starts evaluating and copying the current state, if these are due.
+
+        Must be called before the next outer iteration donates the state. `results` are None before
+        the first.
         """
         run, config = self.run, self.run.config
         is_skipped = results is None and config.skip_initial_evaluation
         is_evaluated = config.enable_evaluation and not is_skipped and run.is_due(config.eval_every)
         is_saved = checkpointer is not None and run.is_due(config.checkpoint_every)
         is_seen = self.eval_fn is not None and is_evaluated
-        # What is not saved is not copied either, unless a function of the user's gets to see it.
+        # What is not saved is not copied either, unless the user's `eval_fn` gets to see it.
         is_partial = self.eval_fn is None and run.leaves_out_replay(checkpointer)
         copied = without_replay(run.state) if is_partial else run.state
         return Pending(
@@ -105,7 +107,7 @@ class Reporter:
     def outer_iteration(self, pending: Pending) -> dict[str, Any] | None:
         """Waits for an outer iteration and logs it; returns its evaluation.
 
-        Raises `NonFiniteError` where it learned nothing, see `check_finite`.
+        Raises `NonFiniteError` if it learned nothing, see `check_finite`.
         """
         finished = pending.wait()
         moment = self._moment_of(finished)
@@ -118,18 +120,19 @@ class Reporter:
 
     def crash(self, error: BaseException) -> None:
         """Logs what ended the run, with its traceback unless it is an `RlkitError`."""
-        is_bug = not isinstance(error, RlkitError)  # those say all there is to say
+        is_bug = not isinstance(error, RlkitError)  # their messages are complete
         text = f"{type(error).__name__}: {error}"
         text = "".join(traceback.format_exception(error)) if is_bug else text
         try:
             self._log_text("error", text, self.run.now())
             self.logger.flush()
-        except Exception as failure:  # `error` is the one to see, also if the log itself failed
+        except Exception as failure:  # a failed log must not hide `error`
             error.add_note(f"and the crash could not be logged: {failure}")
 
     def wind_down(self, ends: Sequence[Callable[[], None]], error: BaseException | None) -> None:
-        """Calls all `ends` of a run, even if one fails. Raises the first error, unless `error`
-        ended the run, which then is the one to see.
+        """Calls all `ends` of a run, even if one fails.
+
+        Raises the first error, unless `error` already ended the run and takes precedence.
         """
         first = error
         for end in ends:
@@ -174,7 +177,7 @@ class Reporter:
             self.call("on_evaluation", pending.iteration, evaluation)
 
     def _moment_of(self, finished: Finished) -> Moment:
-        """When that outer iteration ended, by the module's own exact counters where it has any."""
+        """When the outer iteration ended, by the module's own exact counters if it has any."""
         env_steps, updates = finished.counts or (
             self.run.steps_at(finished.iteration),
             finished.iteration * self.run.plan.epochs_per_checkpoint,
@@ -218,7 +221,7 @@ def _with_returns(progress: RunProgress, evaluation: dict[str, Any], num_seeds: 
 
 
 def summary(run: Run, stop_reason: str | None) -> dict[str, Any]:
-    """What `summary.json` holds."""
+    """The contents of `summary.json`."""
     progress, num_seeds = run.progress, run.config.num_seeds
     returns = None if progress.seed_returns is None else list(progress.seed_returns)
     speed = run.clock.env_steps * num_seeds / max(run.clock.training_seconds, 1e-9)

@@ -1,4 +1,4 @@
-"""What a run takes over from a checkpoint: state, progress and plan; and when it must not."""
+"""What a run restores from a checkpoint: state, progress and plan; and when it must not."""
 
 import dataclasses
 from typing import Any
@@ -16,31 +16,32 @@ from rlkit.types import PyTree
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RestoredRun:
-    """A checkpoint that the Trainer saved, read and verified."""
+    """A checkpoint saved by the Trainer, read and verified."""
 
     directory: str
     step: int
     state: PyTree
     metadata: CheckpointMetadata
-    damaged: tuple[int, ...]  # newer steps, which were passed over
+    damaged: tuple[int, ...]  # newer steps, which were skipped
 
     @property
     def progress(self) -> RunProgress:
-        """The progress of the run that goes on."""
+        """The progress of the same run when it continues."""
         return self.metadata.progress
 
     @property
     def branch(self) -> RunProgress:
-        """The progress of another run that goes on from here."""
+        """The progress of another run that continues from here."""
         parent = Parent(directory=self.directory, step=self.step)
         return dataclasses.replace(self.progress, wall_seconds=0.0, parent=parent)
 
 
 def begin_or_restore(run: Run, files: RunFiles) -> RestoredRun | None:
-    """Lets `run` begin, or take over a checkpoint of its own as `config.restore_checkpoint` says;
-    returns what was read, None: it begins, and has no state yet.
+    """Starts `run`, or restores a checkpoint of its own as `config.restore_checkpoint` says.
 
-    Raises `RlkitError` where it cannot: no key was given, or the files hold another run.
+    Returns what was read; None if the run starts, in which case it has no state yet.
+
+    Raises `RlkitError` if it cannot: no key was given, or the files hold another run.
     """
     which = _which_to_restore(run, files.checkpointer)
     if files.checkpointer is not None and which is not None:
@@ -49,15 +50,15 @@ def begin_or_restore(run: Run, files: RunFiles) -> RestoredRun | None:
         return restored
     run.begin(RunProgress.start(run.plan, seed=run.progress.seed, keys=run.progress.keys))
     if run.config.restore_checkpoint is not None:
-        # "auto": a run that was cut before its first checkpoint may have left rows
+        # "auto": a run interrupted before its first checkpoint may have left rows
         files.logger.restore({})
     return None
 
 
 def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> RestoredRun:
-    """Lets `run` take over a checkpoint, of its own or of another run; returns what was read.
+    """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
-    Raises `RlkitError`, before anything is changed, where it must not.
+    Raises `RlkitError`, before anything is changed, if it must not.
     """
     restored = _read_run(checkpointer, which, run.program.state_shape(run.compiler.keys(0)))
     before, own = restored.metadata.plan, run.progress
@@ -68,7 +69,7 @@ def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: boo
     if same_run and own.keys is not None:
         run.progress = dataclasses.replace(run.progress, seed=own.seed)
     run.state = restored.state
-    if run.has_replay(run.state):  # else a refill starts it
+    if run.has_replay(run.state):  # else `refill` starts new episodes
         run.state = run.program.restart(run.state)
     if run.plan.total_steps != before.total_steps:
         run.set_horizon()
@@ -76,34 +77,34 @@ def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: boo
 
 
 def caveats(run: Run, restored: RestoredRun) -> list[str]:
-    """What differs from a run that was never interrupted, in sentences."""
+    """Sentences on how the run differs from one that was never interrupted."""
     texts = []
     if not run.parts.is_compiled:
-        texts.append("environments on the host cannot be restored: their episodes start anew")
+        texts.append("environments on the host cannot be restored: they start new episodes")
     if restored.metadata.fingerprint != fingerprint():
         texts.append(
-            "resumed on other hardware, versions or settings: results agree to rounding, not bit"
+            "resumed on other hardware, versions or settings: results agree up to rounding, not bit"
             " for bit"
         )
     return texts
 
 
 def _which_to_restore(run: Run, checkpointer: Checkpointer | None) -> Which | None:
-    """The checkpoint that a run starts from, None: it begins."""
+    """The checkpoint that a run starts from; None for a fresh start."""
     which = run.config.restore_checkpoint
     latest = None if checkpointer is None else checkpointer.latest_step()
     if checkpointer is not None and which is not None and (which != "auto" or latest is not None):
         return "latest" if which == "auto" else which
     require(
         run.keys is not None,
-        "this run has no checkpoint yet, and its key is not known",
+        "this run has no checkpoint yet, and its key is unknown",
         "start it again from its own script",
         CheckpointError,
     )
     require(
         latest is None,
-        f"there are checkpoints of another run already (up to step {latest})",
-        'choose another directory, or set restore_checkpoint="auto" to go on',
+        f"the directory already holds checkpoints of another run (up to step {latest})",
+        'choose another directory, or set restore_checkpoint="auto" to continue it',
         CheckpointError,
     )
     return None
@@ -116,7 +117,7 @@ def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restor
     def items(metadata: dict[str, Any]) -> dict[str, PyTree]:
         whole = CheckpointMetadata.from_metadata(metadata, directory).replay
         saved = to_items(shape if whole else without_replay(shape))
-        return {name: item for name, item in saved.items() if name != "policy"}  # is in `learner`
+        return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
 
     restored = checkpointer.restore(which, items)
     return RestoredRun(
@@ -131,13 +132,14 @@ def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restor
 def _require_same_run(
     restored: RestoredRun, checkpointer: Checkpointer, keys: list[Any] | None
 ) -> None:
-    """Raises `RlkitError` unless the run that was started from `keys` (None: any) may go on from
-    there, in its own run directory.
+    """Raises `RlkitError` unless the run started from `keys` (None: any) may continue from there.
+
+    It would continue in its own run directory.
     """
     require(
         keys is None or keys == restored.progress.keys,
         "this run was started from another key or seed",
-        "pass the same one, or None to go on from whichever it was",
+        "pass the same one, or None to keep it",
         RunDirectoryError,
     )
     steps = set(checkpointer.all_steps()) - set(restored.damaged)
@@ -145,17 +147,18 @@ def _require_same_run(
     require(
         newest <= restored.step,
         f"step {restored.step} is older than the latest, {newest}: "
-        "going on from it would overwrite what followed",
+        "continuing from it would overwrite what followed",
         "use a new run_dir, and load_checkpoint(old_run_dir, step) before run()",
         CheckpointError,
     )
 
 
 def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run: bool) -> Plan:
-    """The plan of a run that goes on from a checkpoint of a run with the plan `before`: outer
-    iterations of the same size, more of them if it is longer.
+    """The plan of a run that continues from a checkpoint of a run with the plan `before`.
 
-    Raises `ConfigError` where the same run would become shorter.
+    Outer iterations keep their size; a longer run has more of them.
+
+    Raises `ConfigError` if the same run would become shorter.
     """
     if before.epochs_per_checkpoint != plan.epochs_per_checkpoint:
         config = dataclasses.replace(
@@ -178,9 +181,7 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
 
 
 def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
-    """Goes on with the run's own files, as they were at the checkpoint; damaged steps are set
-    aside.
-    """
+    """Resumes the run's own files as they were at the checkpoint; sets damaged steps aside."""
     if run.plan.total_steps > restored.metadata.plan.total_steps:
         files.extend(run.plan)
     for step in restored.damaged:

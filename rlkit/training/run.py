@@ -1,4 +1,4 @@
-"""`Run`: a run as it stands, which the Trainer, its reporter and a restored checkpoint change."""
+"""`Run`: the state of a run, which the Trainer, its reporter and a restored checkpoint change."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ from rlkit.xla_cpu.process import start_run
 class Run:
     """Train state, plan and progress of a run, and the program that trains it.
 
-    Raises `ConfigError` where its replay memory does not fit into the memory of the device, or the
+    Raises `ConfigError` if its replay memory does not fit into the device's memory, or if the
     process may compute on more threads than a deterministic run allows.
     """
 
@@ -37,7 +37,7 @@ class Run:
         start_run(on_host=not parts.is_compiled)
         _require_pinned_threads(config)
         self.parts, self.config, self.plan = parts, config, parts.plan
-        self.memory = device_memory()  # bytes, None: not known
+        self.memory = device_memory()  # bytes; None: unknown
         self.replay_bytes = check_replay(parts.module, config.num_seeds, self.memory)
         groups = num_groups(config.num_seeds, replay_bytes=self.replay_bytes, memory=self.memory)
         self.compiler = Compiler(config.num_seeds, groups)
@@ -48,15 +48,15 @@ class Run:
         self.begin(RunProgress.start(self.plan))
 
     def begin(self, progress: RunProgress) -> None:
-        """Forgets whatever was trained before, and goes on from `progress`."""
+        """Forgets all earlier training, and continues from `progress`."""
         self.progress = progress
         self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
-        self.is_lost = False  # whether the state went down with an iteration
+        self.is_lost = False  # whether a failed iteration lost the state
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
 
     def take_key(self, key: Key | int | None) -> None:
-        """Takes what the run is started from: a key, keys of all seeds or a seed; None: nothing."""
+        """Sets what the run is started from: a key, keys of all seeds, or a seed; None: nothing."""
         self.keys = None if key is None else self.compiler.keys(key)
         self.progress = dataclasses.replace(
             self.progress,
@@ -70,14 +70,14 @@ class Run:
         self.clock.stop()
 
     def use_plan(self, plan: Plan) -> None:
-        """Goes on by another plan, with a program for outer iterations of its size."""
+        """Continues with another plan, and a program for outer iterations of its size."""
         is_other_size = plan.epochs_per_checkpoint != self.plan.epochs_per_checkpoint
         self.plan = plan
         if is_other_size:
             self.program.close()
             self.program = self._make_program()
 
-    # What it is asked
+    # Status
 
     @property
     def is_complete(self) -> bool:
@@ -86,15 +86,15 @@ class Run:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds spent in `Trainer.run`, over all parts of this run."""
+        """Seconds spent in `Trainer.run`, including those before a resume."""
         return self.progress.wall_seconds + self.clock.seconds
 
     def steps_at(self, iteration: int) -> int:
-        """Environment steps of one seed after that many outer iterations."""
+        """Environment steps of one seed after `iteration` outer iterations."""
         return self.progress.steps_at(iteration, self.plan)
 
     def now(self) -> Moment:
-        """The present moment, for records."""
+        """The current moment, for records."""
         return Moment(
             env_steps=self.progress.env_steps,
             updates=self.progress.updates,
@@ -102,7 +102,7 @@ class Run:
         )
 
     def is_due(self, every: int) -> bool:
-        """Whether something that happens every so many outer iterations does after this one."""
+        """Whether something that happens every `every` outer iterations is due after this one."""
         iteration = self.progress.outer_iteration
         return iteration % every == 0 or iteration == self.plan.num_checkpoints
 
@@ -111,7 +111,7 @@ class Run:
         return not lacks_replay(state, self.replay_bytes)
 
     def leaves_out_replay(self, checkpointer: Checkpointer | None) -> bool:
-        """Whether its checkpoints hold all but the replay memory."""
+        """Whether its checkpoints leave out the replay memory."""
         return checkpointer is not None and leaves_out_replay(
             checkpointer.save_replay, self.replay_bytes
         )
@@ -121,29 +121,29 @@ class Run:
         problem: str = "there is no state yet",
         cure: str = "call init(key) or run(key) first",
     ) -> None:
-        """Raises `ConfigError` where there is no state to go on from."""
+        """Raises `ConfigError` if there is no state to continue from."""
         require(
             not self.is_lost,
             "the state was lost when an iteration was cut short",
-            "load_checkpoint(...), or start again by init(key) or run(key)",
+            "load_checkpoint(...), or start again with init(key) or run(key)",
         )
         require(self.state is not None, problem, cure)
 
     # Training
 
     def init(self) -> None:
-        """Makes the state before training, of the keys that were taken."""
+        """Makes the state before training, from the keys set by `take_key`."""
         assert self.keys is not None
         self.state = self.program.init(self.keys)
 
     def outer_iteration(self) -> Any:
-        """Trains an outer iteration; returns (metrics, counters)."""
+        """Runs an outer iteration; returns (metrics, counters)."""
         results = self._advance(self.program.outer)
         self.progress = self.progress.after_outer_iteration(self.plan)
         return results
 
     def single_iteration(self) -> Any:
-        """Trains an iteration outside the plan; returns (metrics, counters)."""
+        """Runs an iteration outside the plan; returns (metrics, counters)."""
         results = self._advance(self.program.single)
         self.progress = self.progress.after_steps(self.plan.env_steps_per_iteration)
         return results
@@ -156,19 +156,19 @@ class Run:
         return collects * self.plan.env_steps_per_iteration
 
     def refill(self) -> None:
-        """Fills the replay memory that a checkpoint left out by the policy."""
+        """Fills the replay memory that a checkpoint left out, with steps of the policy."""
         self._advance(lambda ts: (self.program.refill(ts), None))
         self.progress = self.progress.after_steps(self.refill_steps)
         self.set_horizon()
 
     def set_horizon(self) -> None:
-        """Lets schedules end where the run will, with the steps outside the plan."""
+        """Makes schedules end with the run, including the steps outside the plan."""
         if isinstance(self.parts.module, RLModule):
             last = self.steps_at(self.plan.num_checkpoints)
             self.state = self.parts.module.with_horizon(self.state, last)
 
     def fetch(self, results: Any) -> dict[str, np.ndarray]:
-        """The metrics of what was trained outside `Trainer.run`, counted."""
+        """The metrics of training outside `Trainer.run`; counts its updates."""
         metrics, counters = jax.device_get(results)
         counts = exact_counts(counters)
         if counts is not None:
@@ -176,10 +176,10 @@ class Run:
         return metrics
 
     def _advance(self, step: Callable[[PyTree], tuple[PyTree, Any]]) -> Any:
-        """Takes a step of the program, which takes the state over; returns its results.
+        """Calls `step`, which donates the state; returns its results.
 
-        After an error or an interruption, the state is the one of the last update that was
-        finished, if the program kept it.
+        After an error or interruption, the state is that of the last finished update, if the
+        program kept it.
         """
         state, self.state = self.state, None
         try:

@@ -6,24 +6,24 @@ from rlkit.training.compile.aot_compile import Compiler
 
 
 class RunClock:
-    """Times a call of `run`. Compiling takes time, but is no part of training."""
+    """Times a call of `run`; compiling does not count as training."""
 
     def __init__(self, compiler: Compiler):
         self._compiler = compiler
         self._started: float | None = None  # None: not running
         self._training_started = 0.0
-        self._training_seconds = 0.0  # of the call that ended last
+        self._training_seconds = 0.0  # of the last finished call
         self._lap_started = 0.0
         self.env_steps = 0
         """Environment steps of one seed in the laps of this call."""
 
     def start(self) -> None:
-        """Begins a call of `run`."""
+        """Starts timing a call of `run`."""
         self._started, self._training_started = time.perf_counter(), self._training_time()
         self.env_steps = 0
 
     def stop(self) -> None:
-        """Ends the call."""
+        """Stops timing the call."""
         self._training_seconds, self._started = self.training_seconds, None
 
     @property
@@ -33,17 +33,17 @@ class RunClock:
 
     @property
     def training_seconds(self) -> float:
-        """Seconds of this call, or of the last one, without those spent compiling."""
+        """Seconds of this call, or of the last one, excluding compilation."""
         if self._started is None:
             return self._training_seconds
         return self._training_time() - self._training_started
 
     def start_laps(self) -> None:
-        """Begins the first lap."""
+        """Starts the first lap."""
         self._lap_started = self._training_time()
 
     def lap(self, env_steps: int) -> float:
-        """Ends a lap in which so many environment steps were taken; returns steps per second."""
+        """Ends a lap of `env_steps` environment steps; returns steps per second."""
         now = self._training_time()
         seconds, self._lap_started = now - self._lap_started, now
         self.env_steps += env_steps

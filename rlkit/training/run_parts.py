@@ -1,4 +1,4 @@
-"""`RunParts`: what a Trainer trains, made of environments, agent and algorithm or of a module."""
+"""`RunParts`: what a Trainer trains, from environments, agent and algorithm, or from a module."""
 
 import dataclasses
 from typing import Any
@@ -18,17 +18,17 @@ from rlkit.validation import validate
 GymnasiumEnv = gymnasium.Env[Any, Any]
 EnvSource = EnvAdapter | GymnasiumEnv | type[GymnasiumEnv]
 
-DEFAULT_NUM_ENVS = 4  # made of a gymnasium.Env class; the default of EnvConfig too
-DEFAULT_EVAL_ENVS = 8  # on the host, where fewer are trained in
+DEFAULT_NUM_ENVS = 4  # made from a gymnasium.Env class; also the default of EnvConfig
+DEFAULT_EVAL_ENVS = 8  # on the host, if training uses fewer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunParts:
-    """What is trained and where it is evaluated, and for how long."""
+    """What is trained, where it is evaluated, and for how long."""
 
     module: Module
     plan: Plan
-    eval_env: EnvAdapter | None  # also where no evaluation is planned; None: there is none
+    eval_env: EnvAdapter | None  # set even if no evaluation is planned; None: there is none
     own_envs: tuple[EnvAdapter, ...] = ()  # made for this run, to be closed with it
 
     @property
@@ -37,13 +37,15 @@ class RunParts:
         return not isinstance(self.module, RLModule) or self.module.env.is_jittable
 
     def evaluation_module(self, episodes: int | None = None) -> RLModule:
-        """The module with its environment for evaluation even where none is planned, over as many
-        episodes (None: as many as planned). Raises `ConfigError` without such an environment.
+        """The module with its evaluation environment, even if no evaluation is planned.
+
+        It evaluates over `episodes` episodes (None: as many as planned). Raises `ConfigError` if
+        there is no such environment.
         """
         assert isinstance(self.module, RLModule)
         require(
             self.eval_env is not None,
-            "there is no environment to evaluate in, for the one of training is busy",
+            "there is no environment to evaluate in: training uses the only one",
             "pass eval_env to the Trainer",
             ConfigError,
         )
@@ -108,7 +110,7 @@ def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
 
 
 def _adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
-    """Adapters as they are; of Gymnasium's environments one that is added to `own_envs`."""
+    """Returns adapters unchanged; adapts Gymnasium environments and adds those to `own_envs`."""
     if not isinstance(env, EnvAdapter):
         env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)
         own_envs.append(env)

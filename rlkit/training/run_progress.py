@@ -14,7 +14,7 @@ from rlkit.training.config import Plan
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parent:
-    """The checkpoint of another run that a run went on from."""
+    """The checkpoint of another run that a run continued from."""
 
     directory: str  # of the checkpoints, absolute
     step: int
@@ -25,10 +25,11 @@ class RunProgress:
     """What a run has done so far. Steps and updates are those of one seed."""
 
     outer_iteration: int
-    """Outer iterations that are finished."""
+    """Finished outer iterations."""
     env_steps: int
-    """Environment steps: those of the outer iterations and of the prefill, and those outside the
-    plan, which `train_step` takes and which fill a replay memory anew.
+    """Environment steps of the outer iterations, the prefill, and outside the plan.
+
+    Those outside the plan come from `train_step` and from refilling a replay memory.
     """
     updates: int
     """Gradient steps at the last report."""
@@ -37,13 +38,13 @@ class RunProgress:
     return_std: float | None
     """Standard deviation over all episodes of the last evaluation."""
     wall_seconds: float
-    """Seconds spent in `Trainer.run`, without a call that is still running."""
+    """Seconds spent in `Trainer.run`, excluding a call that is still running."""
     seed: int | None
     """The seed that the run was started from; None: it was started from a key."""
     keys: list[Any] | None
-    """The data of the keys that the run was started from; None: it has none of its own."""
+    """The data of the keys that the run was started from; None: there were none."""
     parent: Parent | None
-    """Where the run went on from; None: from its own beginning."""
+    """The checkpoint the run continued from; None: it started from scratch."""
 
     @classmethod
     def start(
@@ -63,7 +64,7 @@ class RunProgress:
         )
 
     def steps_at(self, iteration: int, plan: Plan) -> int:
-        """Environment steps after `iteration` outer iterations, fewer than now or more."""
+        """Environment steps after `iteration` outer iterations, in the past or the future."""
         return self.env_steps + (iteration - self.outer_iteration) * plan.steps_per_checkpoint
 
     def after_outer_iteration(self, plan: Plan) -> "RunProgress":
@@ -83,18 +84,18 @@ class RunProgress:
 class CheckpointMetadata:
     """What the Trainer stores with a checkpoint, besides its arrays.
 
-    Stored as one flat JSON object: the fields of `progress` stand among the others.
+    Stored as one flat JSON object: the fields of `progress` are merged into the others.
     """
 
     progress: RunProgress
     plan: Plan
     num_seeds: int
-    normalize_observations: bool  # whether the policy holds statistics of observations
+    normalize_observations: bool  # whether the policy holds observation statistics
     logger: dict[str, Any]  # see `Logger.state`
     description: dict[str, Any]  # the run as plain data, see `describe`
     fingerprint: dict[str, Any]  # what must agree for a resumed run to be bit-identical
     versions: dict[str, str]
-    replay: bool = True  # whether the replay memory is saved; it always was in early checkpoints
+    replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> dict[str, Any]:
         """Plain data for `Checkpointer.save`."""
@@ -107,7 +108,7 @@ class CheckpointMetadata:
     ) -> "CheckpointMetadata":
         """The inverse of `to_metadata`, for a checkpoint in `directory`; ignores unknown fields.
 
-        Raises `CheckpointError` where a field is missing or has another type.
+        Raises `CheckpointError` if a field is missing or has the wrong type.
         """
         text = json.dumps(metadata | {"progress": metadata})
         try:
@@ -118,7 +119,7 @@ class CheckpointMetadata:
             reason = problem["msg"][0].lower() + problem["msg"][1:]
             raise CheckpointError(
                 f"the metadata of a checkpoint in {os.fspath(directory)} cannot be read ({field}:"
-                f" {reason}); use a checkpoint that the Trainer of this version saved"
+                f" {reason}); use a checkpoint that this version's Trainer saved"
             ) from None
 
 

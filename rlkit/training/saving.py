@@ -1,4 +1,4 @@
-"""What a run leaves in a checkpoint: its state and `CheckpointMetadata`; see `restoring`."""
+"""What a run saves in a checkpoint: its state and `CheckpointMetadata`; see `restoring`."""
 
 import dataclasses
 from typing import Any
@@ -22,8 +22,9 @@ def save(
     score: float | None,
     description: dict[str, Any],
 ) -> None:
-    """Saves `state`, which is that of `run` after `iteration` outer iterations: as many as there
-    are, or fewer. `checkpointer` may be that of `files` or another one.
+    """Saves `state`, which is that of `run` after `iteration` outer iterations.
+
+    `iteration` may be lower than the current one. `checkpointer` may be that of `files` or another.
     """
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
     learner = state.learner if isinstance(state, TrainState) else None

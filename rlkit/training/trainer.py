@@ -1,4 +1,4 @@
-"""`Trainer`: the loop of a run on the host, printed in its docstring."""
+"""`Trainer`: the host loop of a run, shown in its docstring."""
 
 import collections
 from collections.abc import Sequence
@@ -53,19 +53,18 @@ class Trainer:
     The device works ahead: `max_queued` outer iterations may wait for the host to report them.
 
     Args:
-        env: an adapter; or a `gymnasium.Env` class, which gives 4 environments, or one such
+        env: an adapter, a `gymnasium.Env` class (which makes 4 environments), or one such
             environment. Adapters that you pass in stay open.
-        eval_env: likewise, with any number of environments; None: it is `env`, or on the host one
-            that the Trainer makes and closes.
+        eval_env: likewise, with any number of environments; None: `env` itself, or for host
+            environments one that the Trainer makes and closes.
         agent, algorithm: what is trained, and how.
         config: length of training, evaluation, checkpoints, logs.
-        logger, checkpointer: an instance (yours to close), a config, or a path; None: as `config`
-            says.
+        logger, checkpointer: an instance (yours to close), a config or a path; None: `config`'s.
         callbacks: called between outer iterations, see `Callback`.
         eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is
-            logged, a dict of numbers is added to the evaluation record.
+            logged, and a dict of numbers is added to the evaluation record.
 
-    Raises `RlkitError` (with the cure) before anything compiles if the parts or settings do not fit
+    Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
 
     Seeds: with `config.num_seeds` > 1, states and results have a leading axis S. Results are plain
@@ -108,13 +107,13 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
     ) -> Self:
-        """A trainer of any `Module`: it gets the same loop, logs and checkpoints.
+        """A trainer for any `Module`, with the same loop, logs and checkpoints.
 
-        `env_steps_per_iteration` is what one training step counts for in `total_steps`; None: 1,
-        of an `RLModule` its environment steps. Settings of the replay buffer, warm-up and number of
-        evaluation episodes are the module's own business here.
+        `env_steps_per_iteration` is what one training step adds to `total_steps`; None: 1, or for
+        an `RLModule` its environment steps. The module itself sets replay buffer, warm-up and
+        number of evaluation episodes.
         """
-        unused: Any = None  # in the parts
+        unused: Any = None  # `_parts` has them
         return cls(
             *(unused, unused, unused, unused),
             config,
@@ -134,13 +133,12 @@ class Trainer:
     # Training
 
     def init(self, key: Key | int | None) -> PyTree:
-        """The state before training, fresh or restored as `config.restore_checkpoint` says; opens
-        the run directory.
+        """The state before training, fresh or restored by `config.restore_checkpoint`.
 
-        `key` is a typed key, a batch of S of them, or a seed; from seed s, the seeds of the run are
-        s, s + 1, …, so that each equals the single run of that seed. None: whatever the run was
-        started from, for one that is restored. The next training step takes the buffers of the
-        state over: copy what you want to keep.
+        Opens the run directory. `key` is a typed key, a batch of S keys, or a seed; a seed s gives
+        the run the seeds s, s + 1, …, so that each equals the single run of that seed. For a
+        restored run, None keeps the key it was started from. The next training step donates the
+        state's buffers: copy what you want to keep.
         """
         opened_here = self._files is None
         try:
@@ -165,20 +163,18 @@ class Trainer:
         return self.state
 
     def open(self, *, seed: int | None = None) -> None:
-        """Opens run directory, logs and checkpoints now rather than in `init`, so that errors in
-        them are raised at once.
-        """
+        """Opens run directory, logs and checkpoints before `init` does, to raise errors early."""
         self._run.take_key(seed)
         self._open()
 
     def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
-        """Trains to the end of the plan; returns the evaluation of each outer iteration of this
-        call, {} where there was none.
+        """Trains to the end of the plan; returns the evaluations of this call's outer iterations.
 
-        With a key (or seed): `init(key)` first. Without: goes on from the present state.
-        Evaluations hold `return` and `length` [E] ([S, E] with seeds), `sampled_return` and
-        `sampled_length`, and `done_info` with averages where the environment gives any. The
-        evaluation before the first outer iteration is logged, not listed.
+        With a key (or seed), calls `init(key)` first; without, continues from the current state. An
+        outer iteration that was not evaluated has {}. Evaluations hold `return` and `length` [E]
+        ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages if
+        the environment reports any. The evaluation before the first outer iteration is logged, but
+        not returned.
         """
         self.stop_reason = None
         self._run.clock.start()
@@ -212,16 +208,16 @@ class Trainer:
         return self._run.fetch(self._run.outer_iteration())
 
     def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
-        """The evaluation of the present policy over `episodes`, None: as the config says."""
+        """Evaluates the current policy over `episodes` episodes (None: as configured)."""
         self._run.require_state()
         return jax.device_get(self._evaluations.of(episodes)(self.state))
 
     def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
-        """Whole episodes of the present policy: obs, action, reward, terminated, truncated [E, L,
-        ...] and length [E].
+        """Plays whole episodes with the current policy.
 
-        L is the longest episode's length; shorter ones are padded with zeros. With several seeds, a
-        leading axis S.
+        Returns obs, action, reward, terminated, truncated [E, L, ...] and length [E]. L is the
+        length of the longest episode; shorter ones are padded with zeros. With several seeds,
+        arrays have a leading axis S.
         """
         self._run.require_state()
         require(
@@ -240,8 +236,9 @@ class Trainer:
     def save_checkpoint(
         self, path: Path | None = None, *, evaluation_score: float | None = None
     ) -> int:
-        """Saves the present state, to the run's own checkpoints or to a directory of its own;
-        returns the step it is filed under.
+        """Saves the current state, to the run's own checkpoints or to the directory `path`.
+
+        Returns the step of the checkpoint.
         """
         self._run.require_state()
         files, iteration = self._open(), self.outer_iteration
@@ -255,23 +252,22 @@ class Trainer:
         return iteration
 
     def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
-        """Takes over a checkpoint of a checkpoint directory (or of a run directory), whoever wrote
-        it; returns its state.
+        """Loads a checkpoint from any checkpoint or run directory; returns its state.
 
-        `run()` then goes on from there, into this trainer's own logs and checkpoints, which record
-        where they come from. Of a checkpoint without the replay memory, the state has none (`()`)
-        until training goes on, which first fills one.
+        `run()` then continues from there, into this trainer's own logs and checkpoints, which
+        record their origin. If the checkpoint was saved without the replay memory, the state has
+        none (`()`) until training continues, which first fills one.
         """
         with open_checkpoints(path) as checkpointer:
             restored = restore(self._run, checkpointer, which, same_run=False)
         self._log(*memory_announcements(self._run), *caveats(self._run, restored))
         return self.state
 
-    # What one may ask
+    # Status
 
     @property
     def state(self) -> PyTree:
-        """The present state; may be set to another one of the same shape."""
+        """The current state; may be set to another one of the same shape."""
         return self._run.state
 
     @state.setter
@@ -280,7 +276,7 @@ class Trainer:
 
     @property
     def plan(self) -> Plan:
-        """The run in numbers; a restored run that is extended gets another one."""
+        """The run in numbers; extending a restored run replaces it."""
         return self._run.plan
 
     @property
@@ -300,7 +296,7 @@ class Trainer:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps of one seed so far, prefill included; exact."""
+        """Environment steps of one seed so far, including the prefill; exact."""
         return self._run.progress.env_steps
 
     @property
@@ -310,16 +306,17 @@ class Trainer:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds spent in `run`, over all parts of this run."""
+        """Seconds spent in `run`, including those before a resume."""
         return self._run.wall_seconds
 
     def steps_at(self, iteration: int) -> int:
-        """Environment steps of one seed after that many outer iterations."""
+        """Environment steps of one seed after `iteration` outer iterations."""
         return self._run.steps_at(iteration)
 
     def request_stop(self, reason: str) -> None:
-        """Ends the run after the outer iteration in progress, saved; safe to call from callbacks,
-        threads and signal handlers.
+        """Ends the run after the outer iteration in progress, and saves it.
+
+        Safe to call from callbacks, threads and signal handlers.
         """
         self.stop_reason = reason
 
@@ -328,18 +325,20 @@ class Trainer:
         return hparams_to_dict(self.description())
 
     def description(self) -> dict[str, Any]:
-        """The run as plain data: a `RunConfig` where every part comes from a registry, else its
-        parts as readable data.
+        """The run as plain data: a `RunConfig` if every part comes from a registry.
+
+        Otherwise its parts as readable data.
         """
         return describe(self.module, self._run.parts.eval_env, self.config, self.seed)
 
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` holds."""
+        """The contents of `summary.json`."""
         return summary(self._run, self.stop_reason)
 
     def close(self) -> None:
-        """Finishes writing and closes the files and the environments that this trainer opened;
-        those of yours stay open.
+        """Finishes writing, and closes the files and environments that this trainer opened.
+
+        Those that you passed in stay open.
         """
         files, self._files = self._files, None
         try:
@@ -356,8 +355,8 @@ class Trainer:
         run, first, evaluate = self._run, self.outer_iteration, self._evaluations.planned
         queue, report = self._reporter.queue, partial(self._report, checkpointer)
         pending: collections.deque[Pending] = collections.deque()
-        # On the host an outer iteration is over when it returns, and the next one may fail: nothing
-        # is gained by waiting.
+        # On the host an outer iteration is over when it returns, and the next one may fail: waiting
+        # gains nothing.
         most_pending = self.config.max_queued if run.parts.is_compiled else 1
         if first == 0 and not run.has_started:
             report(queue(None, evaluate, checkpointer))
@@ -385,7 +384,7 @@ class Trainer:
     def _save(
         self, checkpointer: Checkpointer, iteration: int, state: PyTree, rank: float | None
     ) -> None:
-        """Saves the state after that many outer iterations, which may be fewer than there are."""
+        """Saves the state after `iteration` outer iterations, which may be an earlier one."""
         run, files, description = self._run, self._open(), self.description()
         save(run, files, checkpointer, iteration, state, score=rank, description=description)
         self._call("on_checkpoint", iteration)
@@ -393,7 +392,7 @@ class Trainer:
     # Start and end
 
     def _init_for_run(self, key: Key | int | None) -> None:
-        """`init(key)` within a call of `run`, if there is a key; requires a state."""
+        """Calls `init(key)` within `run` if there is a key; requires a state."""
         try:
             if key is not None:
                 self.init(key)
@@ -401,14 +400,14 @@ class Trainer:
                 "run() continues a run, but there is none yet", "call run(key), for instance run(0)"
             )
         except Exception as error:
-            # Those of rlkit are about settings, and leave the files of the run as they are.
+            # rlkit's own errors are about settings, and leave the run's files unchanged.
             if not isinstance(error, RlkitError):
                 self._log_crash(error)
             self._run.clock.stop()
             raise
 
     def _refill(self) -> None:
-        """Fills a replay memory that the checkpoint left out, before anything is learned."""
+        """Fills a replay memory that the checkpoint left out, before training continues."""
         if not self._run.has_replay(self.state):
             self._log(replay_refilled(self._run.refill_steps))
             self._run.refill()
@@ -439,5 +438,5 @@ class Trainer:
             self._reporter.log(text)
 
     def _log_crash(self, error: BaseException) -> None:
-        if self._files is not None:  # else what failed was opening them
+        if self._files is not None:  # else opening them failed
             self._reporter.crash(error)

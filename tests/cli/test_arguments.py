@@ -116,7 +116,7 @@ MISTAKES = {
     ),
     "a directory of somebody else": (
         [*TRAIN, "--run-dir", "/usr"],
-        "/usr is foreign: it holds files that are not a run's",
+        "/usr is not a run directory: it holds other files",
     ),
     "nothing to restore": (
         [*TRAIN, "--run-dir", "runs/absent", "--restore-checkpoint", "best"],
@@ -282,7 +282,7 @@ def test_existing_files_are_not_overwritten(there, started, capsys, tmp_path):
     (tmp_path / "run" / there).write_text("mine")
     assert main([*TRAIN, "--run-dir", "run"]) == 2
     said = "already holds a run; continue it with `rlkit resume run`, or choose another --run-dir"
-    assert (said if there == "config.yaml" else "is foreign") in capsys.readouterr().err
+    assert (said if there == "config.yaml" else "is not a run directory") in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "run").iterdir()] == [there]
     assert (tmp_path / "run" / there).read_text() == "mine"
     assert not started

@@ -429,23 +429,23 @@ def test_an_adapter_with_the_least_of_the_contract_trains(tiny):
         other.run(0)
     assert tree_digest(trainer.state.learner) == tree_digest(other.state.learner)
     for settings in ({"num_seeds": 2}, {"overlap": "acting"}):
-        with pytest.raises(ConfigError, match=r"Plain is needed with .* and has no method remake"):
+        with pytest.raises(ConfigError, match=r"Plain is needed with .* but has no method remake"):
             trainer_of(tiny, Plain(), enable_evaluation=False, **settings)
 
 
 def test_mistakes_are_told_before_anything_compiles(tiny):
     env = host()
     with pytest.raises(
-        ConfigError, match="eval_env is env, but an environment on the host has one state"
+        ConfigError, match="eval_env is env, but a host environment has a single state"
     ):
         trainer_of(tiny, env, eval_env=env)
     one = HostCounter()
     with pytest.raises(
-        ConfigError, match="eval_env is env, but an environment on the host has one state"
+        ConfigError, match="eval_env is env, but a host environment has a single state"
     ):
         trainer_of(tiny, one, eval_env=one, agent=agent_for(one))
     with pytest.raises(
-        ConfigError, match="overlap='acting' is about stepping environments on the host"
+        ConfigError, match="overlap='acting' is for stepping environments on the host"
     ):
         tiny.trainer(overlap="acting", share=False)
     with pytest.raises(ConfigError, match="needs an even number of environments, got 3"):

@@ -191,7 +191,7 @@ def test_saving_twice_by_hand_says_what_to_do(tmp_path):
         by_hand.save_checkpoint()
         by_hand.train_step()
         with pytest.raises(
-            CheckpointError, match=r"outer iteration 0 is saved already.*save_checkpoint\(path\)"
+            CheckpointError, match=r"outer iteration 0 is already saved.*save_checkpoint\(path\)"
         ):
             by_hand.save_checkpoint()
         assert by_hand.save_checkpoint(tmp_path / "aside") == 0

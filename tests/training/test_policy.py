@@ -119,7 +119,7 @@ def test_errors(run, tmp_path):
         load_policy(path, seed_index=2)
     with pytest.raises(CheckpointError, match=r"no step 9; its steps are: 0, 1, 2, 3"):
         load_policy(path, 9)
-    with pytest.raises(CheckpointError, match=r"no run directory: it has no config\.yaml"):
+    with pytest.raises(CheckpointError, match=r"not a run directory: it has no config\.yaml"):
         load_policy(tmp_path)
 
 

@@ -31,7 +31,7 @@ from rlkit.training.run_config import EnvConfig, RunConfig
 ITERATION, PREFILL, OUTER = 16, 32, 32  # environment steps; a refill takes as many as the prefill
 TOTAL = PREFILL + 3 * OUTER
 REFILLED = (
-    f"the replay buffer was not saved: {PREFILL} steps by the restored policy fill it anew, on top"
+    f"the replay buffer was not saved: {PREFILL} steps of the restored policy refill it, on top"
     " of total_steps"
 )
 
@@ -121,7 +121,7 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
         assert trainer.copied == [False] * 3  # what is not saved is not copied either
     assert (
         sum(
-            "checkpoints leave out the replay buffer, as save_replay=False says" in text
+            "checkpoints leave out the replay buffer, because save_replay=False" in text
             for text in texts(run)
         )
         == 1
@@ -140,7 +140,7 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
         record.env_steps for record in read_records(run / "metrics.jsonl") if record.kind == "train"
     ][-1] == TOTAL + PREFILL
     said = [text for text in texts(run) if "was not saved" in text]
-    assert said == [f"{REFILLED}; the run does not equal an uninterrupted one bit for bit"]
+    assert said == [f"{REFILLED}; the run will not match an uninterrupted one bit for bit"]
     assert any(
         text.startswith(f"training from step {TOTAL} to {TOTAL + OUTER} environment steps")
         for text in texts(run)
@@ -262,7 +262,7 @@ def test_a_large_memory_is_not_saved_unasked(make, tmp_path, monkeypatch):
         with make(tmp_path / name, save_replay, stop=1, eval_fn=lambda state: None) as trainer:
             trainer.run(0)
     reason = [text for text in texts(tmp_path / "unasked") if "leave out" in text]
-    assert len(reason) == 1 and "are more than 2.15 GB; save_replay=True saves it too" in reason[0]
+    assert len(reason) == 1 and "exceed 2.15 GB; save_replay=True saves it" in reason[0]
     assert not any("leave out" in text for text in texts(tmp_path / "asked"))
     loader = make(None, None)
     assert jax.tree.leaves(loader.load_checkpoint(tmp_path / "asked").local.memory)
@@ -333,7 +333,7 @@ def test_another_capacity_matters_only_where_the_memory_was_saved(make, tmp_path
             trainer.init(0)
             trainer.save_checkpoint(tmp_path / name)
     other = make(None, hyper={"capacity": 40})
-    with pytest.raises(CheckpointError, match=r"is of another shape: local\.memory"):
+    with pytest.raises(CheckpointError, match=r"does not match: local\.memory"):
         other.load_checkpoint(tmp_path / "with")
     assert other.load_checkpoint(tmp_path / "without").local.memory == ()
 

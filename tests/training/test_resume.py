@@ -519,13 +519,13 @@ def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
         trainer.run(0)
     two = tiny.trainer(num_seeds=2)
     with pytest.raises(
-        CheckpointError, match=r"is of another shape.*use the settings that it was saved with"
+        CheckpointError, match=r"does not match.*use the settings that it was saved with"
     ):
         two.load_checkpoint(tmp_path / "run")
 
 
 @pytest.mark.fast
 def test_nothing_to_resume(tmp_path):
-    with pytest.raises(RunDirectoryError, match=r"no run directory: it has no config\.yaml"):
+    with pytest.raises(RunDirectoryError, match=r"not a run directory: it has no config\.yaml"):
         reopen(tmp_path)
     assert list(pathlib.Path(tmp_path).iterdir()) == []

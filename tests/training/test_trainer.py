@@ -188,7 +188,7 @@ def test_run_without_a_state(tiny):
             call()
     with pytest.raises(ConfigError, match="typed key or a seed"):
         trainer.run(jax.random.PRNGKey(0))
-    with pytest.raises(ConfigError, match="pass one key, or one for each seed"):
+    with pytest.raises(ConfigError, match="pass one key, or one per seed"):
         trainer.run(jax.random.split(jax.random.key(0), 3))
 
 
@@ -471,7 +471,7 @@ def test_prefill_is_counted_and_announced(tiny):
         and trainer.env_steps == trainer.state.learner.env_steps.to_int() == 48
     )
     assert logger.of("eval")[0].env_steps == 16
-    assert "48 environment steps, of them 16 random ones" in logger.of("event")[0].text
+    assert "48 environment steps, including 16 random warm-up" in logger.of("event")[0].text
 
 
 @pytest.mark.parametrize("name", ["warmup_steps", "replay_buffer_capacity"])
@@ -518,7 +518,7 @@ def test_checkpoints_of_another_run_are_not_mixed_in(tiny, tmp_path):
     with tiny.trainer(checkpointer=tmp_path / "steps") as trainer:
         trainer.run(0)
         with pytest.raises(
-            CheckpointError, match=r"checkpoints of another run already \(up to step 3\)"
+            CheckpointError, match=r"already holds checkpoints of another run \(up to step 3\)"
         ):
             trainer.run(1)
 

@@ -1,4 +1,4 @@
-"""The only place of `jax.jit`: ahead-of-time compilation, seeds in parallel, the compilation cache.
+"""The only place for `jax.jit`: ahead-of-time compilation, parallel seeds, compilation cache.
 
 May import `xla_cpu` and `types`; knows no environment, agent or algorithm.
 """

@@ -1,6 +1,4 @@
-"""Where functions meet `jax.jit`: compiled ahead of time, once, mapped over seeds, and the seconds
-counted.
-"""
+"""Compiles functions with `jax.jit`: once, ahead of time, mapped over seeds, and timed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +18,10 @@ from rlkit.xla_cpu.xla_options import compiler_options
 
 
 class Compiler:
-    """Compiles the functions of a run; with several seeds each is a `vmap` over a leading axis S.
+    """Compiles the functions of a run; with several seeds, each is mapped over a leading axis S.
 
-    `groups` is the number of groups of seeds that `parallel_seeds` computes at the same time, see
-    `num_groups`. `seconds` is the time spent tracing and compiling so far, `count` how often that
-    happened.
+    `parallel_seeds` computes `groups` groups of seeds in parallel, see `num_groups`. `seconds` is
+    the total time spent tracing and compiling, `count` the number of compilations.
     """
 
     def __init__(self, num_seeds: int, groups: int = 1):
@@ -42,8 +39,9 @@ class Compiler:
         axes: Any = 0,
         out_axes: Any = 0,
     ) -> "Compiled":
-        """`function`, compiled when first called. Arguments in `donate` are taken over; `axes` says
-        where S is in each.
+        """`function`, compiled on first call; the arguments in `donate` are donated.
+
+        `axes` and `out_axes` give the position of S in each argument and result.
         """
         mapped = (
             jax.vmap(function, in_axes=axes, out_axes=out_axes) if self.num_seeds > 1 else function
@@ -53,8 +51,9 @@ class Compiler:
     def parallel_seeds(
         self, function: Callable[[Any], Any], *, donate: bool = False
     ) -> "Compiled | ParallelSeeds":
-        """`function` of one argument, for what takes long: groups of seeds at the same time.
-        `donate`: it is taken over.
+        """A long-running `function` of one argument, computed for groups of seeds in parallel.
+
+        `donate` says whether the argument is donated.
         """
         whole = self(function, donate=(0,) if donate else ())
         if self.groups == 1:
@@ -65,14 +64,14 @@ class Compiler:
         )
 
     def close(self) -> None:
-        """Ends the threads of groups of seeds; they start anew when they are needed."""
+        """Ends the threads of the seed groups; they restart when needed."""
         for thread in self._threads:
             thread.shutdown(wait=False)
         self._threads = []
 
     def _group_threads(self) -> list[futures.ThreadPoolExecutor]:
-        # XLA runs what one thread starts in order, so that each group has a thread of its own, for
-        # all functions the same.
+        # XLA runs what one thread starts in order, so each group has its own thread, shared by all
+        # functions.
         if not self._threads:
             self._threads = [
                 futures.ThreadPoolExecutor(1, thread_name_prefix=f"seeds-{i}")
@@ -81,15 +80,16 @@ class Compiler:
         return self._threads
 
     def keys(self, key: Key | int) -> Key:
-        """The keys of all seeds, [S] ([] of a single one), from a typed key, a batch of S of them,
-        or a seed s: s, s + 1, ….
+        """The keys of all seeds, [S] ([] for a single seed).
+
+        `key` is a typed key, a batch of S keys, or a seed s, which stands for s, s + 1, ….
 
         Raises `ConfigError` for anything else.
         """
         single = self.num_seeds == 1
         if isinstance(key, (int, np.integer)):
             inside = 0 <= int(key) <= 2**32 - self.num_seeds
-            problem = f"seeds must be in [0, 2**32), got {self.num_seeds} from {key}"
+            problem = f"seeds must be in [0, 2**32), got {self.num_seeds} seeds from {key}"
             require(inside, problem, "pass a smaller, non-negative seed")
             keys = jax.vmap(jax.random.key)(
                 (int(key) + np.arange(self.num_seeds)).astype(np.uint32)
@@ -104,16 +104,14 @@ class Compiler:
             return jax.random.split(key, self.num_seeds)
         require(
             key.shape == (() if single else (self.num_seeds,)),
-            f"keys have shape {key.shape}, num_seeds={self.num_seeds}",
-            "pass one key, or one for each seed",
+            f"keys have shape {key.shape}, but num_seeds={self.num_seeds}",
+            "pass one key, or one per seed",
         )
         return key
 
 
 class Compiled:
-    """A function compiled ahead of time for the arguments that it first sees; `executable` is None
-    until then.
-    """
+    """A function compiled ahead of time for its first arguments; `executable` is None before."""
 
     def __init__(
         self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...] = ()
@@ -128,9 +126,7 @@ class Compiled:
         return self.executable(*arguments)
 
     def compile(self, *arguments: Any) -> None:
-        """Compiles it for arguments of these shapes, unless it is compiled already; computes
-        nothing.
-        """
+        """Compiles for arguments of these shapes, unless already compiled; computes nothing."""
         if self.executable is not None:
             return
         start = time.perf_counter()

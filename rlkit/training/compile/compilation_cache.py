@@ -1,6 +1,4 @@
-"""JAX's persistent compilation cache, in a directory that nobody else can write: it holds native
-code.
-"""
+"""JAX's persistent compilation cache, in a private directory because it holds native code."""
 
 import logging
 import os
@@ -10,12 +8,12 @@ _warn = logging.getLogger("rlkit").warning
 
 
 def enable_compilation_cache(directory: str | None = None) -> str | None:
-    """Keeps compiled programs for later processes; returns the directory, None: no cache.
+    """Keeps compiled programs for later processes; returns the directory, or None for no cache.
 
-    `directory` None: the one that JAX is set to already (`JAX_COMPILATION_CACHE_DIR`), else
-    `$XDG_CACHE_HOME/rlkit/jax` or `~/.cache/rlkit/jax`; `RLKIT_COMPILATION_CACHE=off` means no
-    cache of ours. A directory of ours that somebody else owns or could write is refused with a
-    warning, and training goes on without.
+    If `directory` is None, uses the one JAX is already configured with
+    (`JAX_COMPILATION_CACHE_DIR`), else `$XDG_CACHE_HOME/rlkit/jax` or `~/.cache/rlkit/jax`;
+    `RLKIT_COMPILATION_CACHE=off` disables this default. A directory that another user owns or can
+    write to is refused with a warning, and training continues without a cache.
     """
     import jax
 
@@ -43,13 +41,13 @@ def enable_compilation_cache(directory: str | None = None) -> str | None:
 
 def _default_directory() -> str:
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # a relative one counts as unset, says its specification
+    if not os.path.isabs(base):  # the XDG specification treats a relative path as unset
         base = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "rlkit", "jax")
 
 
 def _prepare(directory: str) -> str | None:
-    """Makes `directory`, for its owner alone; returns what is wrong with it."""
+    """Creates `directory`, private to its owner; returns what is wrong with it, if anything."""
     try:
         os.makedirs(os.path.dirname(directory), exist_ok=True)
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -57,7 +55,7 @@ def _prepare(directory: str) -> str | None:
     except OSError as error:
         return f"cannot use {directory} ({error.strerror})"
     if found.st_uid != os.getuid():
-        return f"{directory} belongs to somebody else"
+        return f"{directory} belongs to another user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory} can be written by others (`chmod 700` would help)"
+        return f"{directory} is writable by others (`chmod 700` fixes that)"
     return None if os.access(directory, os.W_OK | os.X_OK) else f"{directory} is not writable"

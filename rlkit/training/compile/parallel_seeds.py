@@ -1,6 +1,4 @@
-"""Seeds on a CPU: a program uses little more than one core, so that groups of seeds run at the same
-time, one for each core.
-"""
+"""Parallel seeds on a CPU: a program uses little more than one core, so each core runs a group."""
 
 import math
 import os
@@ -15,16 +13,16 @@ import numpy as np
 from rlkit.types import PyTree
 from rlkit.xla_cpu.switch import is_on
 
-# of the memory: replay memories of all seeds that are moved into groups and back, twice there
-# meanwhile
+# of the memory: the replay memories of all seeds are split into groups and joined again, and
+# meanwhile exist twice
 SHARE = 0.25
 
 
 def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = None) -> int:
-    """In how many groups of equal size seeds train fastest here: as many as there are cores.
+    """The number of equally large groups in which seeds train fastest here: one per core.
 
-    1 where it is not a CPU, where the trick "parallel-seeds" is off, and where the replay memories
-    of all seeds, `replay_bytes`, take more than a quarter of the `memory` (bytes).
+    Returns 1 if the device is not a CPU, if the trick "parallel-seeds" is off, or if the replay
+    memories of all seeds (`replay_bytes`) take more than a quarter of `memory` (bytes).
     """
     is_large = memory is not None and replay_bytes > SHARE * memory
     if num_seeds == 1 or is_large or not is_on("parallel-seeds"):
@@ -34,9 +32,7 @@ def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = No
 
 
 def cores() -> int:
-    """The cores that XLA computes on: `NPROC` where it is a positive number, else all that this
-    process may use.
-    """
+    """The cores XLA uses: `NPROC` if it is a positive number, else all open to this process."""
     asked = os.environ.get("NPROC", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
@@ -44,19 +40,18 @@ def cores() -> int:
 
 
 class ParallelSeeds:
-    """A function of one argument, for all seeds [S, ...], computed by one executable for each group
-    of them, at the same time.
+    """A function of one argument for all seeds [S, ...], computed for groups of them in parallel.
 
-    Groups are equally large, so that all share the executable: where S cannot be divided, the last
-    two overlap, and what the last one finds of the seeds that both hold is dropped. Returns before
-    the results are computed, as any compiled function.
+    All groups have the same size, so they share one executable. If S is not divisible, the last two
+    overlap, and the last one's results for the shared seeds are dropped. Like any compiled
+    function, it returns before the results are computed.
 
     Args:
-        compiled: makes a compiled function of a function, see `Compiler`.
-        function: of a pytree with a leading axis of any size, to results with the same.
-        threads: gives an executor of one thread for each group.
-        num_seeds, groups: S, and their number.
-        donate: whether the argument is taken over.
+        compiled: compiles a function, see `Compiler`.
+        function: maps a pytree with a leading axis of any size to results with the same axis.
+        threads: returns a single-thread executor for each group.
+        num_seeds, groups: S and the number of groups.
+        donate: whether the argument is donated.
     """
 
     def __init__(
@@ -70,7 +65,7 @@ class ParallelSeeds:
         donate: bool,
     ):
         size = math.ceil(num_seeds / groups)
-        shared = groups * size - num_seeds  # seeds that the last two groups both hold
+        shared = groups * size - num_seeds  # seeds in both of the last two groups
 
         def part(argument: PyTree, start: Any) -> PyTree:
             return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), argument)

@@ -1,5 +1,4 @@
-"""The pure core: what a learner is (`Module`), `fit`, the outer iteration, and evaluation.
-Everything here may be traced.
+"""The pure core: `Module`, `fit`, the outer iteration and evaluation; all of it may be traced.
 
 May import `algorithms`, `agents` and `envs`; knows no file, no log and no `jax.jit`.
 """

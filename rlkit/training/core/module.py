@@ -1,7 +1,6 @@
-"""The pure core: what a learner is (`Module`), reinforcement learning as one (`RLModule`), and
-`fit`, which trains any of them.
+"""The pure core: `Module`, `RLModule`, and `fit`, which trains any module.
 
-Everything here may be traced: `jax.vmap(fit)` trains seeds or hyper-parameters side by side. The
+Everything here may be traced: `jax.vmap(fit)` trains seeds or hyperparameters in parallel. The
 Trainer calls the same `outer_iteration`, so there is one loop.
 """
 
@@ -27,11 +26,11 @@ from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packed, Packing
 
 @runtime_checkable
 class Module(Protocol):
-    """Any jittable learner; its train state `ts` is a pytree of its own choice.
+    """Any jittable learner; its train state `ts` is any pytree.
 
-    Metrics are scalars; those named `sum/…` add up over training steps, all others are averaged. A
-    module may also have `counters(ts) -> (environment steps, updates)` as `StepCounter`s; without
-    it, training steps count as both.
+    Metrics are scalars; those named `sum/…` are summed over training steps, all others averaged. A
+    module may also define `counters(ts) -> (environment steps, updates)`, two `StepCounter`s;
+    without it, every training step counts as one of each.
     """
 
     def init_train_state(self, key: Key) -> PyTree:
@@ -47,18 +46,15 @@ class Module(Protocol):
         ...
 
     def eval_callback(self, ts: PyTree) -> dict[str, Any]:
-        """What is measured between outer iterations by name, {} for nothing; arrays are averaged in
-        the logs.
-        """
+        """Measurements between outer iterations by name, or {}; the logs average arrays."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RLModule:
-    """Reinforcement learning as a `Module`: `get_batch` collects a rollout, `training_step` learns
-    from it.
+    """A `Module` for RL: `get_batch` collects a rollout, `training_step` learns from it.
 
-    `total_steps` is the horizon of schedules in environment steps. Without `eval_env`,
+    `total_steps` is the horizon of the schedules, in environment steps. Without `eval_env`,
     `eval_callback` measures nothing.
     """
 
@@ -79,7 +75,7 @@ class RLModule:
             )
             require(
                 same,
-                "eval_env has other spaces than env",
+                "eval_env and env have different spaces",
                 "make both from the same environment and wrappers",
             )
             instance = getattr(self.env, "instance", None)
@@ -88,15 +84,16 @@ class RLModule:
             )
             require(
                 self.env.is_jittable or not shared,
-                "eval_env is env, but an environment on the host has one state, which evaluation"
-                " would reset",
-                "pass eval_env=None to the Trainer, which makes one, or an adapter of its own",
+                "eval_env is env, but a host environment has a single state, which evaluation would"
+                " reset",
+                "pass eval_env=None to have the Trainer make one, or pass a separate adapter",
             )
             self.evaluator()
 
     def evaluator(self) -> Evaluator:
-        """What evaluates: in `eval_env` if there is one. Raises `ConfigError` for an environment
-        without a time limit.
+        """The evaluator, in `eval_env` if there is one, else in `env`.
+
+        Raises `ConfigError` for an environment without a time limit.
         """
         return make_evaluator(
             self.env if self.eval_env is None else self.eval_env,
@@ -106,12 +103,12 @@ class RLModule:
         )
 
     def init_train_state(self, key: Key) -> TrainState:
-        """Fresh networks and environments, and the random prefill if the algorithm wants one."""
+        """Fresh networks and environments, and the random prefill if the algorithm has one."""
         require(
             self.env.is_jittable,
             "this environment runs on the host and cannot be compiled into the training step",
-            "use Trainer, which steps it from Python, or a jittable one (gymnax/…, `vectorize` of a"
-            " JAX environment)",
+            "use Trainer, which steps it from Python, or a jittable environment (gymnax/…, or"
+            " `vectorize` of a JAX environment)",
         )
         return self.algorithm.init(self.agent, self.env, key, total_steps=self.total_steps)
 
@@ -135,7 +132,7 @@ class RLModule:
         episodes: EpisodeStats,
         behaviour: PolicyState | None = None,
     ) -> tuple[TrainState, Metrics]:
-        """One update from a rollout that `behaviour` collected, None: the present policy."""
+        """One update from a rollout collected by `behaviour` (None: the current policy)."""
         key, update_key = jax.random.split(ts.local.key)
         learner, memory, metrics = self.algorithm.update(
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
@@ -148,13 +145,11 @@ class RLModule:
         }
 
     def eval_callback(self, ts: TrainState) -> dict[str, Any]:
-        """The evaluation of the current policy (see `Evaluator`), {} without `eval_env`."""
+        """Evaluates the current policy (see `Evaluator`); {} without `eval_env`."""
         return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
 
     def refill(self, ts: TrainState) -> TrainState:
-        """A state that was saved without its replay memory, fit to learn from, see
-        `Algorithm.refill`.
-        """
+        """Fills the memory of a state saved without its replay memory, see `Algorithm.refill`."""
         return self.algorithm.refill(self.agent, self.env, ts)
 
     def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
@@ -162,13 +157,13 @@ class RLModule:
         return ts.learner.env_steps, ts.learner.updates
 
     def with_horizon(self, ts: TrainState, total_steps: float) -> TrainState:
-        """The state with another horizon of schedules, for a run that is extended."""
+        """The state with a new schedule horizon, for extending a run."""
         horizon = jnp.full_like(ts.learner.total_steps, total_steps)
         return ts.replace(learner=ts.learner.replace(total_steps=horizon))
 
 
 class Iterates(Protocol):
-    """The part of a `Module` that an iteration is made of."""
+    """The part of a `Module` that an iteration needs."""
 
     def get_batch(self, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
         """See `Module`."""
@@ -180,16 +175,16 @@ class Iterates(Protocol):
 
 
 def iteration(module: Iterates, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
-    """collect, then update: inside a compiled program, or step by step on the host."""
+    """Collects, then updates: in a compiled program, or step by step on the host."""
     ts, batch = module.get_batch(ts, i)
     return module.training_step(i, ts, batch)
 
 
 def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree, Metrics]:
-    """`num_steps` iterations in one program; metrics as `reduce_metrics` says.
+    """`num_steps` iterations in one program; `reduce_metrics` reduces the metrics.
 
-    The loss of a module that does not count skipped updates is NaN if it ever was: that is what
-    ends such a run.
+    For a module that does not count skipped updates, the loss is NaN if it was NaN in any
+    iteration; this ends the run.
     """
 
     def step(ts: PyTree, i: Array) -> tuple[PyTree, Metrics]:
@@ -206,9 +201,7 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
 
 
 def require_same_types(before: PyTree, after: PyTree) -> None:
-    """Raises `ConfigError` where a training step returns a state that the next one cannot start
-    from.
-    """
+    """Raises `ConfigError` if a training step changes the shapes or dtypes of the state."""
 
     def types(tree: PyTree) -> dict[str, str]:
         leaves = jax.tree_util.tree_leaves_with_path(jax.tree.map(jnp.asarray, tree))
@@ -225,7 +218,7 @@ def require_same_types(before: PyTree, after: PyTree) -> None:
 
 
 def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:
-    """How the state goes through the loop of an outer iteration; only matters off-policy."""
+    """How to pack the state in the loop of an outer iteration; matters only off-policy."""
     if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
         return NO_PACKING
     return pack_counters(
@@ -237,7 +230,7 @@ def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:
 
 
 def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:
-    """What the module measures. Raises `ConfigError` where that is not a dict."""
+    """What the module measures; raises `ConfigError` if it is not a dict."""
     found = module.eval_callback(ts)
     if not isinstance(found, dict):
         raise ConfigError(
@@ -256,12 +249,12 @@ def fit(
     train_state: PyTree = None,
     skip_initial_evaluation: bool = False,
 ) -> tuple[PyTree, dict[str, PyTree]]:
-    """Trains `module` for `num_outer_iterations` outer iterations of `iterations_per_outer`
-    iterations each; may be jitted, vmapped.
+    """Trains `module` for `num_outer_iterations` outer iterations; may be jitted and vmapped.
 
-    Starts from `train_state` where one is given (then `key` may be None), else from a fresh one.
-    Returns the last state and `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer
-    iterations, and `"initial_eval"` unless it is skipped.
+    Each outer iteration has `iterations_per_outer` iterations. Training starts from `train_state`
+    if given (then `key` may be None), else from a fresh state. Returns the last state and
+    `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer iterations, plus
+    `"initial_eval"` unless skipped.
     """
     for name, value in (
         ("num_outer_iterations", num_outer_iterations),
@@ -290,7 +283,5 @@ def fit(
 
 
 def strong_types(tree: PyTree) -> PyTree:
-    """Every leaf as an array of strong type, so that a state that went through a step has the type
-    of a fresh one.
-    """
+    """Every leaf as a strongly typed array, so that fresh and stepped states have equal types."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)

@@ -7,8 +7,9 @@ from rlkit.types import PyTree, TrainState
 
 
 def to_items(state: PyTree) -> dict[str, PyTree]:
-    """A train state as checkpoint items, so that a policy can be read without the environments and
-    the replay memory.
+    """A train state as checkpoint items.
+
+    A policy can then be read without the environments and the replay memory.
     """
     if isinstance(state, TrainState):
         return {"policy": state.learner.policy, "learner": state.learner, "local": state.local}
@@ -16,7 +17,7 @@ def to_items(state: PyTree) -> dict[str, PyTree]:
 
 
 def without_replay(state: TrainState) -> TrainState:
-    """The state without its replay memory, as checkpoints hold it that leave it out."""
+    """The state without its replay memory, as in checkpoints that leave it out."""
     return state.replace(local=state.local.replace(memory=()))
 
 
@@ -28,10 +29,10 @@ def from_items(items: dict[str, PyTree], shape: PyTree) -> PyTree:
 
 
 def leaves_out_replay(save_replay: bool | None, replay_bytes: int) -> bool:
-    """Whether checkpoints hold all but the replay memory, which takes `replay_bytes` over all seeds
-    (0: there is none).
+    """Whether checkpoints leave out the replay memory.
 
-    `save_replay` is the setting of that name; None: it is left out where it is large.
+    It takes `replay_bytes` over all seeds (0: there is none). `save_replay` is the setting of that
+    name; None leaves out a large memory.
     """
     if replay_bytes == 0:
         return False
@@ -39,5 +40,5 @@ def leaves_out_replay(save_replay: bool | None, replay_bytes: int) -> bool:
 
 
 def lacks_replay(state: PyTree, replay_bytes: int) -> bool:
-    """Whether the state is of a checkpoint without the replay memory that its algorithm needs."""
+    """Whether the state lacks the replay memory that its algorithm needs."""
     return replay_bytes > 0 and not jax.tree.leaves(state.local.memory)

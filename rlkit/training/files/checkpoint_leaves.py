@@ -1,6 +1,4 @@
-"""Leaves of pytrees as plain arrays with a description: what checkpoints store and digests are made
-of.
-"""
+"""Leaves of pytrees as plain arrays with descriptions, for checkpoints and digests."""
 
 import functools
 import hashlib
@@ -19,8 +17,9 @@ _require = functools.partial(require, error=CheckpointError)
 
 
 def tree_digest(tree: PyTree) -> str:
-    """SHA-256 over path, dtype, shape and bytes of every leaf, in the order of the paths: equal for
-    bit-equal trees only.
+    """SHA-256 over path, dtype, shape and bytes of every leaf, ordered by path.
+
+    Equal only for bit-equal trees.
     """
     found, host = fetch({"tree": tree})["tree"]
     digest = hashlib.sha256()
@@ -34,9 +33,7 @@ def tree_digest(tree: PyTree) -> str:
 
 
 def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], list[np.ndarray]]]:
-    """The descriptions of the leaves of each item and the leaves themselves on the host, keys as
-    their data.
-    """
+    """The leaves of each item on the host, after their descriptions; keys become their data."""
     described = {name: describe_all(tree) for name, tree in items.items()}
     values = {
         n: [jax.random.key_data(leaf) if e["key"] else leaf for e, leaf in found]
@@ -50,8 +47,9 @@ def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], 
 
 
 def describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
-    """Path, dtype, shape and key implementation of every leaf, beside the leaf; keys are described
-    by their data.
+    """(description, leaf) of every leaf: path, dtype, shape and key implementation.
+
+    Keys are described by their data.
     """
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -83,7 +81,7 @@ def describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
 
 
 def _key_implementation(key: Any) -> str:
-    names: list[str] = []  # jax.random.key_impl knows arrays and tracers, not ShapeDtypeStruct
+    names: list[str] = []  # jax.random.key_impl accepts arrays and tracers, not ShapeDtypeStruct
     jax.eval_shape(lambda traced: names.append(str(jax.random.key_impl(traced))), key)
     return names[0]
 

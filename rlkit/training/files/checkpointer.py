@@ -1,12 +1,11 @@
 """Checkpoints on disk: written in the background by Orbax, verified when read, never unpickled.
 
-One step is a directory `<step>/`: an Orbax array item per name given to `save`, and two JSON items
-beside them. `signature` lists path, dtype, shape and CRC-32 of every leaf, for Orbax neither
-notices flipped bits nor refuses another dtype; `record` holds score and metadata. Leaves are stored
+A step is a directory `<step>/` with one Orbax array item per name given to `save`, and two JSON
+items. `signature` lists path, dtype, shape and CRC-32 of every leaf, because Orbax neither notices
+flipped bits nor rejects a different dtype; `record` holds score and metadata. Leaves are stored
 under positional names, because Orbax confuses the keys `a.b` and `a`/`b`.
 
-The class is longer than our files usually are, for it owns one thing, the directory, and every rule
-about it.
+The class is longer than most because it owns the directory and every rule about it.
 """
 
 import contextlib
@@ -58,27 +57,26 @@ class Restored:
     step: int
     """The step that was read."""
     items: dict[str, PyTree]
-    """The items asked for, in the structure of their targets."""
+    """The requested items, in the structure of their targets."""
     metadata: dict[str, Any]
     """The metadata given to `save`."""
     score: float | None
     """The score given to `save`."""
     skipped: tuple[tuple[int, str], ...] = ()
-    """Damaged steps passed over, newest first, each with the reason."""
+    """Skipped damaged steps, newest first, each with the reason."""
 
 
 class _Damaged(CheckpointError):
-    """A step whose files are missing, cut short or altered."""
+    """A step whose files are missing, truncated or altered."""
 
 
 class Checkpointer:
-    """Saves and restores pytrees in `config.directory`, keeping the newest steps and the best one.
-    For one process.
+    """Saves and restores pytrees in `config.directory`, keeping the newest steps and the best.
 
-    Questions about steps wait for a write under way first, so they never name a step that may still
-    fail. Every failure is a `CheckpointError`. With `read_only` nothing is created or deleted, and
-    the directory must hold a checkpoint. Call `close` at the end (or use `with`): a write that
-    nobody waits for is lost when the interpreter exits.
+    For one process. Methods that ask for steps first wait for a pending write, so they never name a
+    step that may still fail. Every failure is a `CheckpointError`. With `read_only`, nothing is
+    created or deleted, and the directory must hold a checkpoint. Call `close` at the end (or use
+    `with`): a write that nobody waits for is lost when the interpreter exits.
     """
 
     def __init__(self, config: CheckpointerConfig, *, read_only: bool = False):
@@ -113,7 +111,7 @@ class Checkpointer:
 
     @property
     def save_replay(self) -> bool | None:
-        """What its config says of the replay memory: whoever calls `save` decides by it."""
+        """The config's `save_replay`, which callers of `save` follow."""
         return self._config.save_replay
 
     def __enter__(self) -> Self:
@@ -132,12 +130,12 @@ class Checkpointer:
         score: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Copies `items` to the host and writes them in the background; the caller may donate or
-        change them afterwards.
+        """Copies `items` to the host and writes them in the background.
 
-        Waits for the write before, and raises if that one failed. Higher scores are better; None
-        and non-finite ones are never best. `metadata` is plain JSON data. Raises for a step that
-        exists or is older than the newest: nothing is overwritten.
+        The caller may donate or change `items` afterwards. Waits for the previous write, and raises
+        if it failed. Higher scores are better; None and non-finite ones are never best. `metadata`
+        is plain JSON data. Raises if the step exists or is older than the newest: nothing is
+        overwritten.
         """
         manager = self._manager
         if manager is None:
@@ -191,9 +189,7 @@ class Checkpointer:
         self._pending = step
 
     def check_for_errors(self) -> None:
-        """Raises if a write in the background has failed since the last call; does not wait for one
-        under way.
-        """
+        """Raises if a background write failed since the last call; does not wait for one."""
         if (
             self._pending is not None
             and self._manager is not None
@@ -202,7 +198,7 @@ class Checkpointer:
             self.wait()
 
     def wait(self) -> None:
-        """Waits until everything saved is on disk, for `config.save_timeout` seconds at most."""
+        """Waits until everything saved is on disk, at most `config.save_timeout` seconds."""
         step, manager = self._pending, self._manager
         if step is None or manager is None:
             return
@@ -226,9 +222,7 @@ class Checkpointer:
         self._remove_deleted()
 
     def set_aside(self, step: int) -> pathlib.Path:
-        """Renames the directory of a damaged `step` so that a resumed run can save it again;
-        returns the new path.
-        """
+        """Renames a damaged `step`, so a resumed run can save it again; returns the new path."""
         _require(
             not self._read_only, f"{self.directory} is open for reading only", "open it for writing"
         )
@@ -244,8 +238,9 @@ class Checkpointer:
         return target
 
     def close(self) -> None:
-        """Finishes the write under way and releases all threads; raises if that write failed. May
-        be called twice.
+        """Finishes a pending write and releases all threads; raises if the write failed.
+
+        May be called twice.
         """
         try:
             self.wait()
@@ -260,16 +255,15 @@ class Checkpointer:
     # Reading
 
     def restore(self, which: Which, target: Target) -> Restored:
-        """Reads the items named in `target`, whose leaves are arrays or `jax.ShapeDtypeStruct`s,
-        and no others.
+        """Reads the items named in `target`, and no others.
 
-        Where not all steps hold the same, `target` is a function from the metadata of a step to
-        such a mapping.
+        The leaves of `target` are arrays or `jax.ShapeDtypeStruct`s. If steps hold different items,
+        `target` is a function from the metadata of a step to such a mapping.
 
-        Leaves come back as JAX arrays of the dtype saved (64-bit ones as NumPy arrays while x64 is
-        off), bit for bit, placed by the sharding of their target where that has one. "latest"
-        passes over damaged steps with a warning; "best" and a number raise instead. Any leaf that
-        differs from its target in path, dtype or shape raises: nothing is ever cast.
+        Leaves come back bit for bit, as JAX arrays of the saved dtype (64-bit ones as NumPy arrays
+        while x64 is off), placed by the sharding of their target if it has one. "latest" skips
+        damaged steps with a warning; "best" and a number raise instead. A leaf that differs from
+        its target in path, dtype or shape raises: nothing is ever cast.
         """
         steps = self.all_steps()
         _require(bool(steps), f"{self.directory} holds no checkpoints", "train and save first")
@@ -316,7 +310,7 @@ class Checkpointer:
             ) from error
 
     def all_steps(self) -> list[int]:
-        """The steps on disk, in order; damaged ones included."""
+        """The steps on disk in ascending order, including damaged ones."""
         self.wait()
         names = (
             entry.name
@@ -326,11 +320,12 @@ class Checkpointer:
         return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]*", name))
 
     def latest_step(self) -> int | None:
-        """The newest step, or None without any."""
+        """The newest step, or None if there is none."""
         return max(self.all_steps(), default=None)
 
     def best_step(self) -> int | None:
-        """The step with the highest finite score, the newest of equals; None if there is none.
+        """The step with the highest finite score, the newest of equals, or None.
+
         Skips unreadable records.
         """
         return best_of({step: record["score"] for step, record in self._records()[0].items()})
@@ -356,22 +351,20 @@ class Checkpointer:
             preservation_policy=policy,
             cleanup_tmp_directories=True,
             lightweight_initialize=True,
-            # by one rename: a kill while files are removed would leave half a step, which we list
+            # by one rename: a kill during removal would leave half a step, which we would list
             todelete_subdir=_DELETED,
         )
         self._remove_deleted()
         return ocp.CheckpointManager(self.directory, options=options)
 
     def _remove_deleted(self) -> None:
-        # What resists is tried again after the next save; `save` says when the disk is full.
+        # Failed removals are retried after the next save; `save` reports a full disk.
         shutil.rmtree(self.directory / _DELETED, ignore_errors=True)
 
     def _reopen(self) -> None:
-        """A manager whose save failed keeps stale steps and its half-written directory; a new one
-        starts from the disk.
-        """
+        """Replaces a manager whose save failed, with its stale steps and half-written directory."""
         manager, self._manager = self._manager, None
-        for _ in range(2):  # the first call may raise the error of the save again
+        for _ in range(2):  # the first call may raise the save's error again
             with contextlib.suppress(Exception):
                 if manager is not None:
                     manager.close()
@@ -402,9 +395,7 @@ class Checkpointer:
         _require(step in steps, f"{self.directory} has no step {step}", f"its steps are: {has}")
 
     def _records(self) -> tuple[dict[int, dict[str, Any]], list[tuple[int, str]]]:
-        """The records of all steps, and the steps whose record cannot be read, newest first, with
-        the reason.
-        """
+        """The readable records by step, and (step, reason) of unreadable ones, newest first."""
         records, broken = {}, []
         for step in reversed(self.all_steps()):
             try:
@@ -457,8 +448,7 @@ class Checkpointer:
                     )
         more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
         problem = (
-            f"step {step} of {self.directory} is of another shape:"
-            f" {'; '.join(lines[:_SHOWN])}{more}"
+            f"step {step} of {self.directory} does not match: {'; '.join(lines[:_SHOWN])}{more}"
         )
         _require(not lines, problem, "use the settings that it was saved with")
 
@@ -466,7 +456,7 @@ class Checkpointer:
         self, step: int, name: str, signature: list[dict[str, Any]]
     ) -> dict[str, np.ndarray]:
         """The verified leaves of an item by path."""
-        # Broadcast scalars tell Orbax dtype and shape without taking memory.
+        # Broadcast scalars give Orbax dtype and shape without taking memory.
         expected = [
             np.broadcast_to(np.zeros((), jnp.dtype(entry["dtype"])), entry["shape"])
             for entry in signature
@@ -482,7 +472,7 @@ class Checkpointer:
             )
         except (
             Exception
-        ) as error:  # Orbax and TensorStore raise anything here, bare Exception included
+        ) as error:  # Orbax and TensorStore can raise anything here, even a bare Exception
             raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
         arrays = {}
         for i, (entry, like) in enumerate(zip(signature, expected, strict=True)):

@@ -1,6 +1,4 @@
-"""The memory that a replay buffer takes, and whether there is as much: told before anything
-compiles.
-"""
+"""The memory that a replay buffer needs, and whether it fits: checked before anything compiles."""
 
 import bisect
 import functools
@@ -18,22 +16,23 @@ from rlkit.training.core.module import Module, RLModule
 from rlkit.training.logs.loggers import human_bytes
 from rlkit.types import PolicyState
 
-SHARE = 0.9  # of the memory there is: networks, environments and the batch in work need the rest
+SHARE = 0.9  # of the available memory: networks, environments and batches need the rest
 CGROUPS, OWN_CGROUPS = pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/proc/self/cgroup")
 
 
 def replay_bytes(module: Module, num_seeds: int) -> int:
-    """Bytes of the replay memory of all seeds, 0 for a module without one. Allocates nothing."""
+    """Bytes of the replay memory of all seeds, 0 for a module without one; allocates nothing."""
     if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
         return 0
     return num_seeds * _memory_bytes(module.algorithm, module, _policy_shape(module))
 
 
 def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
-    """`replay_bytes`, where they fit into `available` bytes (None: not known, nothing is checked)
-    with some room to spare.
+    """`replay_bytes`, which must fit into `available` bytes with some room to spare.
 
-    Raises `ConfigError`, with the largest capacity that fits, where they do not.
+    If `available` is None (unknown), nothing is checked.
+
+    Raises `ConfigError`, which names the largest capacity that fits, if they do not fit.
     """
     need = replay_bytes(module, num_seeds)
     if available is None or need <= SHARE * available:
@@ -64,8 +63,9 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
 
 
 def device_memory() -> int | None:
-    """Bytes that the default device has, on a CPU those of the machine that this process may use;
-    None: nobody knows.
+    """Bytes of memory of the default device, or None if unknown.
+
+    On a CPU, the bytes of the machine's memory that this process may use.
     """
     device = jax.local_devices()[0]
     return (
@@ -76,13 +76,14 @@ def device_memory() -> int | None:
 
 
 def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS) -> int | None:
-    """The smallest limit of the control groups that this process is in, in bytes: containers have
-    one. None: there is none.
+    """The smallest memory limit of this process's control groups, in bytes, or None.
 
-    `own` lists the groups as `number:controllers:path`; those of version 2 name no controllers. A
-    limit of a group also holds for the groups within.
+    Containers have such a limit.
+
+    `own` lists the groups as `number:controllers:path`; version 2 names no controllers. A group's
+    limit also applies to the groups inside it.
     """
-    # A container may see its own group at the top, under another path than the one that is listed.
+    # A container may see its own group at the top, instead of under the listed path.
     files = {groups / "memory.max", groups / "memory" / "memory.limit_in_bytes"}
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -96,7 +97,7 @@ def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS
     limits = [text.strip() for text in map(_read, files)]
     return min(
         (int(text) for text in limits if text.isdecimal()), default=None
-    )  # version 2 writes "max" for none
+    )  # version 2 writes "max" for no limit
 
 
 def _policy_shape(module: RLModule) -> PolicyState:

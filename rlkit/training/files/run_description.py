@@ -1,6 +1,4 @@
-"""The description of a run: its settings and parts as plain data, written to `config.yaml`,
-compared and read back.
-"""
+"""A run's settings and parts as plain data: written to `config.yaml`, compared, read back."""
 
 import os
 from typing import Any
@@ -19,7 +17,7 @@ from rlkit.training.core.module import Module, RLModule
 from rlkit.validation import from_dict, to_dict
 
 # Settings that may change when a run is resumed: where it writes, how much it shows, how long it
-# goes on.
+# trains.
 MAY_DIFFER = {
     "run_dir",
     "restore_checkpoint",
@@ -39,8 +37,9 @@ MAY_DIFFER = {
 def describe(
     module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
 ) -> dict[str, Any]:
-    """The run as plain data: a `RunConfig` where every part comes from a registry; else its parts
-    as readable data, and under `custom` the names of those that were built in Python.
+    """The run as plain data: a `RunConfig` if every part comes from a registry.
+
+    Otherwise its parts as readable data, and under `custom` the names of those built in Python.
     """
     settings = {"trainer": to_dict(config), "seed": seed}
     if not isinstance(module, RLModule):
@@ -72,8 +71,9 @@ def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
 
 
 def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
-    """Whether `spec` rebuilds the part: not if its name was never registered, or was registered
-    with another config.
+    """Whether `spec` can rebuild the part.
+
+    It cannot if its name was never registered, or was registered with another config.
     """
     entry_of = {"algorithm": algorithm_entry, "agent": agent_entry}.get(part)
     if spec is None or entry_of is None:
@@ -100,8 +100,9 @@ def _config_of(module: RLModule, config: TrainerConfig, seed: int | None) -> run
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """Any object as plain data, to be read and compared: numbers and strings as they are, objects
-    by type and fields, `depth` levels deep.
+    """Any object as plain data, to be read and compared.
+
+    Numbers and strings stay as they are; objects become type and fields, `depth` levels deep.
     """
     if isinstance(value, spaces.Space):
         return str(value)
@@ -127,8 +128,9 @@ def plain(value: Any, depth: int = 6) -> Any:
 
 
 def require_same_settings(path: str, stored: Any, wanted: dict[str, Any]) -> None:
-    """Raises `RunDirectoryError` where the run at `path`, described as `stored`, has other settings
-    than `wanted`; those in `MAY_DIFFER` may differ.
+    """Raises `RunDirectoryError` if the settings of the run at `path` differ from `wanted`.
+
+    `stored` describes that run; settings in `MAY_DIFFER` may differ.
     """
     before, now = _comparable(stored), _comparable(wanted)
     different = sorted(
@@ -155,35 +157,37 @@ def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the `config.yaml` of a run directory holds. Raises `CheckpointError` if this is none."""
+    """The contents of a run directory's `config.yaml`; raises `CheckpointError` without one."""
     path = os.path.join(run_dir, "config.yaml")
     values = run_config.read_yaml(path) if os.path.isfile(path) else None
     if not isinstance(values, dict) or "trainer" not in values:
         raise CheckpointError(
-            f"{os.fspath(run_dir)} is no run directory: it has no config.yaml; give the directory"
-            " that a run wrote"
+            f"{os.fspath(run_dir)} is not a run directory: it has no config.yaml; give the"
+            " directory that a run wrote"
         )
     return values
 
 
 def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
-    """The config of a run directory. Raises `CheckpointError` for runs with parts that no registry
-    can rebuild.
+    """The config of a run directory.
+
+    Raises `CheckpointError` if it has parts that no registry can rebuild.
     """
     settings = read_settings(run_dir)
     custom = settings.get("custom")
     if custom:
         raise CheckpointError(
             f"{os.fspath(run_dir)} has parts built in Python ({', '.join(custom)}) that its"
-            " config.yaml cannot rebuild; go on through its own script, with"
+            " config.yaml cannot rebuild; continue it from its own script, with"
             ' TrainerConfig(restore_checkpoint="auto")'
         )
     return run_config.from_dict(settings)
 
 
 def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """(id, number, arguments) of the run's environments. Raises `CheckpointError` where no registry
-    can rebuild them.
+    """(id, number, arguments) of the run's environments.
+
+    Raises `CheckpointError` if no registry can rebuild them.
     """
     if "custom" not in settings:
         env = settings["env"]
@@ -194,8 +198,9 @@ def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, di
 
 
 def registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
-    """(name, config) of the run's agent. Raises `CheckpointError` where no registry can rebuild
-    it.
+    """(name, config) of the run's agent.
+
+    Raises `CheckpointError` if no registry can rebuild it.
     """
     if "custom" not in settings:
         name, network = settings["agent"], settings["network"]

@@ -17,20 +17,19 @@ _require = functools.partial(require, error=RunDirectoryError)
 
 
 class RunDirectory:
-    """A run directory, locked for this process until `close`. `RunDirectory(path)` starts a run,
-    `open` also continues one.
+    """A run directory, locked for this process until `close`.
 
-    A run is new where the directory is absent or empty; one that holds a `config.yaml` is an
-    existing run. Every failure is a `RunDirectoryError`. The lock is the kernel's: it ends with the
-    process, however that ends.
+    `RunDirectory(path)` starts a run; `open` can also continue one. A run is new if the directory
+    is absent or empty; a directory with a `config.yaml` holds an existing run. Every failure is a
+    `RunDirectoryError`. The kernel holds the lock, so it ends with the process, however that ends.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, may_exist: bool = False):
         self.path = _checked(path)
-        """The directory, absolute."""
+        """The absolute path of the directory."""
         self._lock: int | None = None
         try:
-            # Before the lock file would be put among somebody else's files.
+            # Checked first, so that no lock file ends up among somebody else's files.
             _require_ours(self.path, _foreign_files(self.path))
             self.path.mkdir(parents=True, exist_ok=True)
             _require(
@@ -49,7 +48,7 @@ class RunDirectory:
             self.close()
             raise
         self.is_new: bool = not self.config_file.exists()
-        """Whether no run was here when it was opened."""
+        """Whether the directory held no run when it was opened."""
         if not self.is_new and not may_exist:
             self.close()
             raise RunDirectoryError(
@@ -82,7 +81,7 @@ class RunDirectory:
 
     @property
     def metrics_file(self) -> pathlib.Path:
-        """The records of the run, one JSON object a line."""
+        """The records of the run, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -101,9 +100,7 @@ class RunDirectory:
         return self.path / "summary.json"
 
     def write_text(self, name: str, text: str) -> pathlib.Path:
-        """Writes the file `name` of the run whole or not at all, also when the machine loses power;
-        returns its path.
-        """
+        """Writes the run's file `name` atomically, even if the power fails; returns its path."""
         _require(self._lock is not None, f"{self.path} is closed", "open it again")
         plain = _NAME.fullmatch(name) is not None
         _require(plain, f"{name!r} is not a file name", "use letters, digits, '.', '_' and '-'")
@@ -136,9 +133,9 @@ class RunDirectory:
 
 
 def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
-    """`path` made absolute, its last part a usable name."""
+    """The absolute path; raises `RunDirectoryError` if its last part is not a usable name."""
     text = os.fspath(path)
-    _require("\0" not in text, f"{text!r} holds a NUL character", "choose another name")
+    _require("\0" not in text, f"{text!r} contains a NUL character", "choose another name")
     found = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
     cure = "use at most 128 letters, digits, '.', '_' and '-', starting with a letter or digit"
     _require(_NAME.fullmatch(found.name) is not None, f"{found.name!r} is not a run name", cure)
@@ -150,8 +147,8 @@ def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
 def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
     """The absolute path, and whether it holds a run; creates and locks nothing.
 
-    Raises `RunDirectoryError` for what no run could be written to or read from: a file, an unusable
-    name, a foreign directory.
+    Raises `RunDirectoryError` if it cannot hold a run: a file, an unusable name, or a directory
+    with other files.
     """
     found = _checked(path)
     _require_ours(found, _foreign_files(found))
@@ -159,8 +156,9 @@ def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
 
 
 def _foreign_files(path: pathlib.Path) -> list[str]:
-    """What stands in a directory that is not a run's. A run killed before its first file leaves a
-    lock and temporaries.
+    """The files in a directory that is not a run's.
+
+    Ignores the lock and temporary files, which a run killed early leaves behind.
     """
     if not path.is_dir() or (path / _CONFIG).is_file():
         return []
@@ -171,10 +169,10 @@ def _foreign_files(path: pathlib.Path) -> list[str]:
 
 def _require_ours(path: pathlib.Path, foreign: list[str]) -> None:
     problem = (
-        f"{path} is foreign: it holds files that are not a run's ({', '.join(foreign[:3])}) and no"
+        f"{path} is not a run directory: it holds other files ({', '.join(foreign[:3])}) and no"
         f" {_CONFIG}"
     )
-    _require(not foreign, problem, "choose an absent or empty directory")
+    _require(not foreign, problem, "choose a new or empty directory")
 
 
 def _take_lock(path: pathlib.Path) -> int:

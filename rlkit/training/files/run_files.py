@@ -22,10 +22,11 @@ Path = str | os.PathLike[str]
 
 
 class RunFiles:
-    """Opens the files of a run, each at most once, and closes those that it opened.
+    """Opens the files of a run, each at most once, and closes those it opened.
 
-    With a run directory, logs and checkpoints default to places in it. Raises `RunDirectoryError`
-    before anything is trained if the directory cannot be used, or holds a run with other settings.
+    With a run directory, logs and checkpoints default to locations in it. Raises
+    `RunDirectoryError` before anything is trained if the directory cannot be used, or holds a run
+    with other settings.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class RunFiles:
             raise
 
     def checkpointer_for(self, step: int) -> Checkpointer:
-        """The run's own checkpoints, for a step to be saved now. Raises `CheckpointError` where
-        there are none, or there is that step.
+        """The run's own checkpointer, to save `step` with.
+
+        Raises `CheckpointError` if there is none, or if the step is already saved.
         """
         if self.checkpointer is None:
             raise CheckpointError(
@@ -70,21 +72,21 @@ class RunFiles:
             )
         require(
             step not in self.checkpointer.all_steps(),
-            f"outer iteration {step} is saved already, and train_step() does not advance it",
-            "use train_epoch(), or save_checkpoint(path) with a directory of its own",
+            f"outer iteration {step} is already saved, and train_step() does not advance it",
+            "use train_epoch(), or save_checkpoint(path) with another directory",
             CheckpointError,
         )
         return self.checkpointer
 
     def checkpointer_in(self, directory: Path) -> Checkpointer:
-        """Checkpoints in another directory, which hold the replay memory if the run's own do."""
+        """A checkpointer for another directory; saves the replay memory if the run's own does."""
         own = self._config.checkpointer_config if self.checkpointer is None else self.checkpointer
         return Checkpointer(
             CheckpointerConfig(directory=str(directory), save_replay=own.save_replay)
         )
 
     def extend(self, plan: Plan) -> None:
-        """Records in `config.yaml` that the run goes on to the end of `plan`."""
+        """Records in `config.yaml` that the run continues to the end of `plan`."""
         if self.run_directory is None:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
@@ -99,8 +101,9 @@ class RunFiles:
         )
 
     def write_summary(self, summary: dict[str, Any], *, replace: bool = True) -> None:
-        """`summary.json` and `learning_curve.png`, where there is a run directory; unless
-        `replace`, only missing ones.
+        """Writes `summary.json` and `learning_curve.png` if there is a run directory.
+
+        Unless `replace`, does nothing if there is a summary already.
         """
         if self.run_directory is None or (self.run_directory.summary_file.exists() and not replace):
             return
@@ -108,7 +111,7 @@ class RunFiles:
             self.run_directory.summary_file.name, json.dumps(summary, indent=2) + "\n"
         )
         self.logger.flush()
-        logged = self.run_directory.metrics_file.exists()  # not with a logger that writes elsewhere
+        logged = self.run_directory.metrics_file.exists()  # not if the logger writes elsewhere
         mean = summary.get("eval_return_mean")
         if logged and mean is not None and math.isfinite(mean) and self._has_curve():
             from rlkit.training.logs.plotting import learning_curve
@@ -116,8 +119,9 @@ class RunFiles:
             learning_curve([self.run_directory.path], self.run_directory.curve_file)
 
     def _has_curve(self) -> bool:
-        """Whether there is anything to draw: not for a run that took over a finished one and had
-        nothing left to do.
+        """Whether there is anything to plot.
+
+        There is not if the run continued a finished one and had nothing left to train.
         """
         assert self.run_directory is not None
         return any(
@@ -131,7 +135,7 @@ class RunFiles:
             self.checkpointer.wait()
 
     def close(self) -> None:
-        """Closes what this object opened; all of it even if one fails."""
+        """Closes everything this object opened, even if closing one fails."""
         errors = []
         while self._closers:
             try:
@@ -188,7 +192,7 @@ class RunFiles:
 
 
 def open_checkpoints(path: Path) -> Checkpointer:
-    """The checkpoints of a run directory or of a checkpoint directory, to be read."""
+    """The checkpoints of a run directory or checkpoint directory, opened read-only."""
     inner = os.path.join(path, "checkpoints")
     directory = inner if os.path.isdir(inner) else os.fspath(path)
     return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)

@@ -1,17 +1,19 @@
-"""What a run announces, in sentences."""
+"""The sentences that a run announces."""
 
 from rlkit.training.config import REPLAY_LIMIT, Plan
 from rlkit.training.logs.loggers import human_bytes
 
 
 def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:
-    """What is about to be trained, in a sentence."""
+    """A sentence on what is about to be trained."""
     left = plan.num_checkpoints - outer_iteration
     if left <= 0:
-        return f"this run is finished: {env_steps:,} environment steps; raise total_steps to go on"
+        return (
+            f"this run is finished: {env_steps:,} environment steps; raise total_steps to continue"
+        )
     is_new = outer_iteration == 0
     warm_up = (
-        f", of them {plan.prefill_steps:,} random ones to warm up"
+        f", including {plan.prefill_steps:,} random warm-up steps"
         if plan.prefill_steps and is_new
         else ""
     )
@@ -25,33 +27,35 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
 
 
 def replay_memory(capacity: int, num_seeds: int, needed: int, available: int | None) -> str:
-    """The size of a replay buffer of `capacity` transitions: the bytes `needed` over all seeds, and
-    those `available` (None: not known).
+    """A sentence on the size of a replay buffer of `capacity` transitions.
+
+    `needed` are the bytes over all seeds, `available` those of the device (None: unknown).
     """
-    of_seeds = f" of each of {num_seeds} seeds" if num_seeds > 1 else ""
+    of_seeds = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
     of_all = f" of the {human_bytes(available)} of memory here" if available else ""
     return f"replay buffer: {capacity:,} transitions{of_seeds}, {human_bytes(needed)}{of_all}"
 
 
 def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:
-    """Why checkpoints do not hold the replay memory (`is_asked`: a setting says so), and what
-    follows from it.
+    """Why checkpoints leave out the replay memory, and what follows from it.
+
+    `is_asked` says whether a setting asks for it.
     """
     size, limit = human_bytes(replay_bytes), human_bytes(REPLAY_LIMIT)
     reason = (
-        "as save_replay=False says"
+        "because save_replay=False"
         if is_asked
-        else f"for its {size} are more than {limit}; save_replay=True saves it too"
+        else f"because its {size} exceed {limit}; save_replay=True saves it"
     )
     return (
-        f"checkpoints leave out the replay buffer, {reason} (a resumed run fills it anew by its"
+        f"checkpoints leave out the replay buffer, {reason} (a resumed run refills it with its"
         " policy)"
     )
 
 
 def replay_refilled(env_steps: int) -> str:
-    """That a replay memory is filled before training goes on, and what follows from it."""
+    """That the replay memory is refilled before training continues, and what follows."""
     return (
-        f"the replay buffer was not saved: {env_steps:,} steps by the restored policy fill it anew,"
-        " on top of total_steps; the run does not equal an uninterrupted one bit for bit"
+        f"the replay buffer was not saved: {env_steps:,} steps of the restored policy refill it,"
+        " on top of total_steps; the run will not match an uninterrupted one bit for bit"
     )

@@ -1,4 +1,4 @@
-"""Metrics as people read them: what a program returns becomes records, returns and scores."""
+"""Metrics for people: turns the results of a program into records, returns and scores."""
 
 import dataclasses
 from collections.abc import Container
@@ -23,10 +23,10 @@ class Moment:
 def train_records(
     metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float
 ) -> list[Record]:
-    """One record; with several seeds one for each, and their mean.
+    """One record; with several seeds, one per seed and their mean.
 
-    Sums over finished episodes become averages. A metric that is NaN has no entry: no episode
-    finished, or no step was taken that measures it. `steps_per_second` counts all seeds.
+    Sums over finished episodes become averages. A NaN metric has no entry: no episode finished, or
+    no step measured it. `steps_per_second` counts all seeds.
     """
     averages = _averages(metrics)
     rows = [
@@ -38,8 +38,9 @@ def train_records(
 
 
 def eval_records(evaluation: dict[str, Any], moment: Moment, *, num_seeds: int) -> list[Record]:
-    """Means over the episodes [E] or [S, E] of an evaluation; other measures of a module by their
-    own names.
+    """Means over the episodes [E] or [S, E] of an evaluation.
+
+    Other measurements of a module keep their names.
     """
     means: dict[str, Any] = {}
     for name, value in _flatten(evaluation).items():
@@ -66,9 +67,7 @@ EVALUATION_NAMES = {
 
 
 def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | None:
-    """Mean evaluation return of each seed, [S] ([1] for a single one); None where nothing was
-    evaluated.
-    """
+    """Mean evaluation return of each seed, [S] ([1] for one seed); None without an evaluation."""
     if "return" not in evaluation:
         return None
     returns = np.asarray(evaluation["return"], np.float64)
@@ -76,7 +75,7 @@ def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | Non
 
 
 def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
-    """What checkpoints are ranked by: the mean return of the seeds whose return is finite."""
+    """The score that ranks checkpoints: the mean return over seeds with a finite return."""
     returns = seed_returns(evaluation, num_seeds)
     if returns is None or not np.isfinite(returns).any():
         return None
@@ -84,12 +83,11 @@ def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
 
 
 def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str | None:
-    """A warning if updates of an outer iteration were skipped for not being finite, None if none
-    was.
+    """A warning if an outer iteration skipped updates that were not finite, else None.
 
-    Raises `NonFiniteError` if no seed learned anything (seeds learn apart: one that diverged does
-    not end the others), and for a module that does not count skipped updates once its metric `loss`
-    is not finite.
+    Raises `NonFiniteError` if no seed learned anything (seeds are independent: one that diverges
+    does not stop the others). For a module that does not count skipped updates, raises it if the
+    metric `loss` is not finite.
     """
     skipped = metrics.get("sum/skipped_updates")
     if skipped is None:
@@ -117,9 +115,7 @@ def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str |
 
 
 def exact_counts(counters: Any) -> tuple[int, int] | None:
-    """(environment steps, updates) as Python integers, None where the module counts nothing; of
-    several seeds, the first.
-    """
+    """(environment steps, updates) of the first seed as integers; None without counters."""
     if counters is None:
         return None
     env_steps, updates = (
@@ -129,9 +125,7 @@ def exact_counts(counters: Any) -> tuple[int, int] | None:
 
 
 def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Leaves [] or [S]: per-episode averages instead of sums, NaN where there is nothing to
-    average.
-    """
+    """Per-episode averages instead of sums, leaves [] or [S]; NaN if no episode finished."""
     found = {
         name: np.asarray(value, np.float64)
         for name, value in metrics.items()
@@ -152,9 +146,10 @@ def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
 def _per_seed(
     metrics: dict[str, Any], num_seeds: int, *, optional: Container[str]
 ) -> list[dict[str, float]]:
-    """One dict of floats for each seed; `optional` ones that are NaN are left out.
+    """One dict of floats per seed, without `optional` metrics that are NaN.
 
-    Raises `ConfigError` for a metric that is neither a scalar nor, of several seeds, [S].
+    Raises `ConfigError` for a metric that is neither a scalar nor, with several seeds, of shape
+    [S].
     """
     for name, value in metrics.items():
         shape = np.shape(value)

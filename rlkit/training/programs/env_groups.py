@@ -13,10 +13,10 @@ from rlkit.types import Carry, Key, PyTree, TimeStep
 
 
 class EnvGroup:
-    """Some environments of a run that act and step together: S·N of them, N of each seed.
+    """S·N environments of a run that act and step together, N for each seed.
 
     A rollout is `start_rollout`, then `choose_actions`, `send_actions` and `receive_step` for each
-    of its steps. Between them another group can do the same: while one steps, the other acts.
+    step. In between, another group can do the same: while one steps, the other acts.
 
     `obs` are the observations to act on next, leaves [S·N, ...]; `carry` is the recurrent state,
     leaves [(S,) N, ...].
@@ -29,19 +29,17 @@ class EnvGroup:
         self._buffer = RolloutBuffer(num_steps, num_seeds)
 
     def reset(self, key: Key) -> None:
-        """New episodes everywhere, from one key or one for each seed."""
+        """Starts new episodes everywhere, from one key or one per seed."""
         self.env_state, self.obs = self.env.reset(key)
 
     def start_rollout(self, policy: PyTree, carry: Carry, keys: Key) -> None:
-        """Starts a rollout by `policy`, in the form that the acting function takes, with keys [(S,)
-        T, 2].
-        """
+        """Starts a rollout with keys [(S,) T, 2] by `policy`, in the form that `act` takes."""
         self._policy, self.carry, self._keys = policy, carry, keys
         self._time, self._device_time = 0, np.int32(0)
         self._buffer.swap()
 
     def choose_actions(self, act: Compiled) -> None:
-        """Chooses actions by `HostFunctions.act`; returns before they are computed."""
+        """Chooses actions with `HostFunctions.act`; returns before they are computed."""
         self._action, self._extras, self._device_time, self.carry = act(
             self._policy,
             self._keys,
@@ -69,13 +67,14 @@ class EnvGroup:
         return self._buffer.done(time)
 
     def rollout(self) -> dict[str, PyTree]:
-        """The fields of the transitions, leaves [T, (S,) N, ...]; overwritten by the rollout after
-        the next.
+        """The fields of the transitions, leaves [T, (S,) N, ...].
+
+        The rollout after the next overwrites them.
         """
         return self._buffer.rollout()
 
     def step(self, action: np.ndarray) -> TimeStep:
-        """Takes a step that is written to no rollout; actions and results are [(S,) N, ...]."""
+        """Takes a step outside any rollout; actions and results are [(S,) N, ...]."""
         action = merge_seeds(action, self._num_seeds)
         timestep = self._step(action)
         self.obs = timestep.obs
@@ -94,26 +93,28 @@ class EnvGroup:
         return timestep
 
     def _steps_asynchronously(self) -> bool:
-        """Not in the first step of a rollout: a whole `step` finds out whether the environments are
-        still those of this run.
+        """Whether this step is asynchronous; the first step of a rollout is not.
+
+        A whole `step` checks that the environments are still those of this run.
         """
         return self._is_asynchronous and self._time > 0
 
 
 def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:
-    """A fresh host adapter like `env`. Raises `ConfigError` where it has no `remake`."""
+    """A fresh host adapter like `env`; raises `ConfigError` if it has no `remake`."""
     if not hasattr(env, "remake"):
         raise ConfigError(
             f"{type(env).__name__} is needed with {num_envs} environments instead of {env.num_envs}"
-            " and has no method remake(num_envs); write one, or use one seed, overlap='none' and"
+            ", but has no method remake(num_envs); add one, or use one seed, overlap='none' and"
             " pass an eval_env"
         )
     return env.remake(num_envs)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def num_at_once(env: EnvAdapter, num_episodes: int, most: int) -> int:
-    """How many environments like `env` play that many episodes: `most` at most, and no more
-    processes than are trained in.
+    """How many environments like `env` play `num_episodes` episodes: at most `most`.
+
+    If they run in processes, at most as many as in training.
     """
     in_processes = getattr(env, "vectorization", None) == "async"
     return min(num_episodes, env.num_envs if in_processes else most)

@@ -9,9 +9,7 @@ from rlkit.types import PyTree
 
 
 class Evaluation:
-    """What a module measures between outer iterations, for states of all seeds; called with a
-    state.
-    """
+    """What a module measures between outer iterations, for all seeds; call it with a state."""
 
     def __init__(self, module: Module, compiler: Compiler):
         self._player: Player | None = None
@@ -24,10 +22,10 @@ class Evaluation:
             self._measure = compiler.parallel_seeds(lambda ts: evaluate(module, ts))
 
     def __call__(self, ts: PyTree) -> dict[str, Any]:
-        """Measures by name, arrays [E] ([S, E]) of episodes."""
+        """Measurements by name, arrays [E] ([S, E]) over episodes."""
         return self._measure(ts)
 
     def close(self) -> None:
-        """Frees the environments that were made for it."""
+        """Frees the environments made for it."""
         if self._player is not None:
             self._player.close()

@@ -1,4 +1,4 @@
-"""Which program a module runs as."""
+"""Chooses the program that runs a module."""
 
 from rlkit.errors import require
 from rlkit.training.compile.aot_compile import Compiler
@@ -17,10 +17,11 @@ def make_program(
     overlap: Overlap,
     compile_host_loop: bool = True,
 ) -> Program:
-    """The program of outer iterations of `epochs` iterations; `overlap` and `compile_host_loop` as
-    in `TrainerConfig`.
+    """The program for outer iterations of `epochs` iterations.
 
-    Raises `ConfigError` where `overlap` or the collector does not fit the environment.
+    `overlap` and `compile_host_loop` are as in `TrainerConfig`.
+
+    Raises `ConfigError` if `overlap` or the collector does not fit the environment.
     """
     if isinstance(module, RLModule) and not module.env.is_jittable:
         return HostProgram(
@@ -32,7 +33,7 @@ def make_program(
         )
     require(
         overlap == "none",
-        f"overlap={overlap!r} is about stepping environments on the host, but this one is compiled"
+        f"overlap={overlap!r} is for stepping environments on the host, but this one is compiled"
         " with the update",
         'leave it at "none"',
     )

@@ -14,9 +14,9 @@ from rlkit.types import Key, Obs, PolicyState, Rollout, TrainState
 class HostCollector:
     """The environments of a run and the rollouts collected in them.
 
-    With S seeds it makes S·N environments of its own; with two env groups, two halves of them, of
-    which one acts while the other steps. States keep the observations as NumPy and nothing of the
-    simulators, which cannot be saved: see `restart`.
+    With S seeds it makes its own S·N environments; with two env groups, one half of them acts while
+    the other steps. States hold the observations as NumPy arrays, but nothing of the simulators,
+    which cannot be saved; see `restart`.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class HostCollector:
             EnvGroup(env, num_seeds, self._num_steps) for env in self._own_envs or [module.env]
         ]
         self._is_recurrent = bool(jax.tree.leaves(module.agent.initial_carry(1)))
-        self._is_ready = False  # whether the environments stand where the state says
+        self._is_ready = False  # whether the environments are where the state says
 
     def reset(self, key: Key) -> None:
-        """New episodes everywhere."""
+        """Starts new episodes everywhere."""
         keys = self._functions.group_keys(key)
         for group, group_key in zip(self.groups, keys, strict=True):
             group.reset(group_key)
@@ -56,17 +56,17 @@ class HostCollector:
         return ts.replace(local=ts.local.replace(obs=self.observe()))
 
     def take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
-        """The keys of the next rollout, for each group, and the state with the key to go on
-        with.
-        """
+        """The state with its next key, and each group's keys for the next rollout."""
         key, group_keys = self._functions.keys_of_rollout(ts.local.key)
         return ts.replace(local=ts.local.replace(key=key)), group_keys
 
     def collect(
         self, ts: TrainState, policy: PolicyState, group_keys: list[Key], act: Compiled
     ) -> tuple[TrainState, Rollout]:
-        """A rollout [T, (S,) N, ...] by `policy`, and the state with the observations and the carry
-        after it. After a failure it begins with new episodes.
+        """A rollout [T, (S,) N, ...] by `policy`, and the state after it.
+
+        The returned state has the observations and carry after the rollout. After a failure, new
+        episodes are started first.
         """
         if not self._is_ready:
             ts = self.restart(ts)
@@ -79,17 +79,17 @@ class HostCollector:
         return self._with_carry(self.with_obs(ts)), Rollout(**fields)
 
     def forget(self) -> None:
-        """The environments may stand anywhere: the next rollout begins with new episodes."""
+        """Makes the next rollout start new episodes: the environments may be in any state."""
         self._is_ready = False
 
     def close(self) -> None:
-        """Closes the environments that were made here; collecting again starts new episodes."""
+        """Closes the environments made here; collecting again starts new episodes."""
         for env in self._own_envs:
             env.close()
             self._is_ready = False
 
     def _take_steps(self, act: Compiled) -> None:
-        """All steps of a rollout. While the environments of one group step, the other acts."""
+        """Takes all steps of a rollout; while one group's environments step, the other acts."""
         stepping: EnvGroup | None = None
         for _ in range(self._num_steps):
             for group in self.groups:

@@ -1,6 +1,4 @@
-"""What is compiled of a run on the host, function by function; `compile_host_functions` is the
-place where they are compiled.
-"""
+"""The functions of a run on the host; `compile_host_functions` compiles them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -32,15 +30,15 @@ from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
-Acted = tuple[Action, dict[str, PyTree], Any, Carry]  # actions, extras, the next time, carry
+Acted = tuple[Action, dict[str, PyTree], Any, Carry]  # actions, extras, next time, carry
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SeedFunctions:
-    """The functions of a run, of one seed and not compiled; pure.
+    """The functions of a run with one seed: pure and not compiled.
 
-    N environments train, in `num_groups` env groups of N/G each. A *bare* local state lacks the
-    environments, the observations and the carry, which stay on the host.
+    N environments train in G = `num_groups` env groups of N/G each. A *bare* local state lacks the
+    environments, observations and carry, which stay on the host.
     """
 
     module: RLModule
@@ -49,18 +47,19 @@ class SeedFunctions:
 
     @property
     def group_size(self) -> int:
-        """Environments of a group, N/G."""
+        """Environments per group, N/G."""
         return self.module.env.num_envs // self.num_groups
 
-    # Beginnings
+    # Start
 
     def prefill_keys(self, key: Key) -> Key:
         """A key for each rollout of the prefill, [P]; the key is consumed."""
         return jax.random.split(key, self.module.algorithm.prefill_collects(self.module.env))
 
     def group_keys(self, key: Key) -> list[Key]:
-        """A key for each env group; of a single one the key itself, so that it draws what the
-        program of a jittable environment draws.
+        """A key for each env group; a single group gets `key` itself.
+
+        It then draws the same numbers as the program of a jittable environment.
         """
         if self.num_groups == 1:
             return [key]
@@ -71,9 +70,7 @@ class SeedFunctions:
         return jax.random.fold_in(key, RESTART)
 
     def start(self, keys: InitKeys, obs: Obs) -> TrainState:
-        """The state before anything was collected, without observations, from those of a reset,
-        leaves [N, ...].
-        """
+        """The initial state, without observations; `obs` are those of a reset, leaves [N, ...]."""
         module = self.module
         state = module.algorithm.start(
             module.agent, module.env, keys, obs, (), total_steps=module.total_steps
@@ -81,7 +78,7 @@ class SeedFunctions:
         return strong_types(state.replace(local=state.local.replace(obs=())))
 
     def initial_policy(self, key: Key) -> PolicyState:
-        """A fresh policy, of which only the shapes are used."""
+        """A fresh policy, used only for its shapes."""
         env = self.module.env
         obs = spaces.example(env.observation_space, (env.num_envs,))
         return self.start(InitKeys.split(key), obs).learner.policy
@@ -89,20 +86,19 @@ class SeedFunctions:
     # Rollouts
 
     def keys_of_rollout(self, key: Key) -> tuple[Key, list[Key]]:
-        """The key to go on with, and for each env group the keys of its steps, [T, 2]; the key is
-        consumed.
-        """
+        """The next key, and the keys of each env group's steps, [T, 2]; `key` is consumed."""
         drawn = [self.module.algorithm.collector.keys(k) for k in self.group_keys(key)]
-        # Every group has a key to go on with; one is enough.
+        # Every group draws a next key; one is enough.
         return drawn[0][0], [keys for _, keys in drawn]
 
     def pack(self, policy: PolicyState) -> PyTree:
-        """The policy as `act` takes it: one vector for each dtype."""
+        """The policy as `act` takes it: one vector per dtype."""
         return self.packing.pack(policy)
 
     def act(self, packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
-        """What an env group does in step `time` ([] int32) of a rollout with keys [T, 2]; carry,
-        observations and results have leaves [N/G, ...].
+        """How an env group acts in step `time` ([] int32) of a rollout with keys [T, 2].
+
+        Carry, observations and results have leaves [N/G, ...].
         """
         explore = acting(self.module.agent, self.packing.unpack(packed))
         return _explore(explore, keys, time, carry, obs)
@@ -118,7 +114,7 @@ class SeedFunctions:
         return _explore(explore, keys, time, carry, obs)
 
     def restart_carry(self, carry: Carry, done: Any) -> Carry:
-        """The recurrent state [N/G, ...], begun anew where an episode is `done` [N/G]."""
+        """The recurrent state [N/G, ...], reset where an episode is `done` [N/G]."""
         initial = self.module.agent.initial_carry(self.group_size)
         return collectors.restart_carry(carry, initial, done)
 
@@ -131,8 +127,10 @@ class SeedFunctions:
         rollout: Rollout,
         behaviour: PolicyState | None,
     ) -> tuple[LearnerState, LocalState, Packed, Any]:
-        """One update from a rollout [T, N, ...] that `behaviour` collected, None: the present
-        policy. `local` is bare; returns metrics and counters too.
+        """One update from a rollout [T, N, ...].
+
+        `behaviour` collected the rollout (None: the current policy); `local` is bare. Also returns
+        metrics and counters.
         """
         local, rollout, episodes = self.module.algorithm.collector.count(local, rollout)
         ts, metrics = self.module.learn(
@@ -143,9 +141,7 @@ class SeedFunctions:
     def absorb(
         self, learner: LearnerState, local: LocalState, rollout: Rollout
     ) -> tuple[LearnerState, LocalState]:
-        """Takes a rollout [T, N, ...] into memory and statistics without learning from it; `local`
-        is bare.
-        """
+        """Adds a rollout [T, N, ...] to memory and statistics only; `local` is bare."""
         algorithm = self.module.algorithm
         local, rollout, _ = algorithm.collector.count(local, rollout)
         learner, memory = algorithm.absorb_prefill(learner, local.memory, rollout)
@@ -154,15 +150,16 @@ class SeedFunctions:
     # New episodes
 
     def cut(self, local: LocalState) -> LocalState:
-        """A bare local state at the start of new episodes: no transition of its memory leads from
-        the old ones into them.
+        """A bare local state at the start of new episodes.
+
+        No transition in its memory leads from an old episode into a new one.
         """
         buffer = self.module.algorithm.replay_buffer
         memory = local.memory if buffer is None else buffer.cut(local.memory)
         return self._with_new_episodes(local, memory)
 
     def empty(self, learner: LearnerState, local: LocalState) -> LocalState:
-        """The same with an empty memory, for a state that was restored without its own."""
+        """The same with an empty memory, for a state restored without its own."""
         module = self.module
         memory = module.algorithm.empty_memory(module.agent, module.env, learner.policy)
         return strong_types(self._with_new_episodes(local, memory))
@@ -178,7 +175,7 @@ class SeedFunctions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostFunctions:
-    """The same, each mapped over seeds and compiled when it is first called; see `SeedFunctions`.
+    """The `SeedFunctions`, each mapped over seeds and compiled on first call.
 
     With S seeds, leaves have a leading axis S; in rollouts it is the second, [T, S, N, ...].
     """
@@ -193,8 +190,8 @@ class HostFunctions:
     act: Compiled
     act_randomly: Compiled
     restart_carry: Compiled
-    learn: Compiled  # takes learner and local state over
-    absorb: Compiled  # takes learner and local state over
+    learn: Compiled  # donates learner and local state
+    absorb: Compiled  # donates learner and local state
     cut: Compiled
     empty: Compiled
     copy: Compiled
@@ -206,7 +203,7 @@ def compile_host_functions(
 ) -> HostFunctions:
     """The functions of a run of `module` in `num_groups` env groups."""
     f = SeedFunctions(module=module, num_groups=num_groups)
-    packs = module.algorithm.collector.num_steps > 1  # it costs more than a single step gains by it
+    packs = module.algorithm.collector.num_steps > 1  # packing costs more than a single step gains
     if packs:
         shape = jax.eval_shape(f.initial_policy, jax.random.key(0))
         f = dataclasses.replace(f, packing=Packing(shape))
@@ -232,7 +229,7 @@ def compile_host_functions(
 
 
 def bare(local: LocalState) -> LocalState:
-    """What the update needs of a local state: no environments, observations and carry."""
+    """The local state without environments, observations and carry, as updates need it."""
     return local.replace(env_state=(), obs=(), carry=())
 
 

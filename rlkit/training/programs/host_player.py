@@ -18,10 +18,10 @@ from rlkit.types import Action, Carry, Key, Obs, PolicyState, PyTree
 
 
 class HostPlayer:
-    """Plays whole episodes (see `Player`) in environments on the host, by the rules and with the
-    keys of `Evaluator`, of the policies of all seeds at the same time.
+    """Plays whole episodes (see `Player`) in host environments, for all seeds in parallel.
 
-    With S seeds it makes S·N environments of its own; `close` frees them.
+    Follows the rules of `Evaluator` and uses its keys. With S seeds it makes its own S·N
+    environments; `close` frees them.
     """
 
     def __init__(self, evaluator: Evaluator, compiler: Compiler):
@@ -77,7 +77,7 @@ class HostPlayer:
         *,
         deterministic: bool,
     ) -> tuple[Action, Carry, Any]:
-        """Actions in step `time` ([] int32) for observations [N, ...], of one seed; compiled."""
+        """One seed's actions in step `time` ([] int32) for observations [N, ...]; compiled."""
         key, _ = jax.random.split(jax.random.fold_in(key, time))
         action, carry = choose(
             self._evaluator.agent, policy, obs, carry, key, deterministic=deterministic
@@ -93,9 +93,7 @@ class HostPlayer:
         deterministic: bool,
         keep_steps: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(values of episodes [(S,) E, ...], averages [(S)] of what `info` reported at their
-        ends).
-        """
+        """(episode values [(S,) E, ...], averages [(S)] of what `info` reported at their ends)."""
         keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
         try:
             rounds = [self._round(policy, k, deterministic, keep_steps) for k in keys]
@@ -122,8 +120,10 @@ class HostPlayer:
     def _round(
         self, policy: PolicyState, key: Key, deterministic: bool, keep_steps: bool
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The first episode of every environment: (return and length [(S,) N], steps if they are
-        kept; what `info` reported at the ends [(S,) N]).
+        """The first episode of every environment.
+
+        Returns (return and length [(S,) N], and steps if `keep_steps`; what `info` reported at the
+        ends, [(S,) N]).
         """
         seeds, num = self._seeds, self._seeds * self._num_envs
         reset_key, step_key = jax.random.split(key)
@@ -164,7 +164,7 @@ class HostPlayer:
     def _row(
         self, obs: PyTree, action: np.ndarray, timestep: Any, playing: np.ndarray
     ) -> dict[str, Any]:
-        """One step as it is recorded, zeros where the episode is over."""
+        """One recorded step, zeros where the episode is over."""
         space = self._env.action_space
         row = {
             "obs": obs,
@@ -186,7 +186,7 @@ def _pad(x: np.ndarray, axis: int, length: int) -> np.ndarray:
 
 
 def _mean_of_known(values: np.ndarray, axis: int) -> np.ndarray:
-    """The mean over episodes of the values that are known; NaN where none is."""
+    """The mean over episodes of the known values; NaN if there are none."""
     known = np.isfinite(values)
     return np.where(known, values, 0.0).sum(axis) / np.where(
         known.any(axis), known.sum(axis), np.nan

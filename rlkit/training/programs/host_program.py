@@ -1,6 +1,4 @@
-"""A run around simulators on the host: acting and the update are compiled, Python steps the
-environments between them.
-"""
+"""A run with host simulators: acting and updates are compiled, Python steps the environments."""
 
 from typing import Any, Protocol
 
@@ -25,11 +23,11 @@ from rlkit.types import Key, Metrics, TrainState
 
 
 class HostProgram:
-    """What the Trainer calls (see `Program`), for an `RLModule` whose environment is on the host.
+    """The `Program` of an `RLModule` whose environment runs on the host.
 
-    Draws the same random numbers as the program of a jittable environment, so that equal dynamics
-    give equal transitions. Acting and learning are mapped over [S, N] with S seeds; environments
-    are stepped by a `HostCollector`, in the order of a `Schedule`.
+    Draws the same random numbers as the program of a jittable environment, so equal dynamics give
+    equal transitions. With S seeds, acting and learning are mapped over [S, N]; a `HostCollector`
+    steps the environments, in the order of a `Schedule`.
     """
 
     def __init__(
@@ -67,8 +65,9 @@ class HostProgram:
             )
 
     def init(self, key: Key) -> TrainState:
-        """The state before training, random prefill included; resets the environments. The key is
-        consumed.
+        """The state before training, after the random prefill; resets the environments.
+
+        The key is consumed.
         """
         keys = self.functions.split(key)
         self.collector.reset(keys.reset)
@@ -93,16 +92,12 @@ class HostProgram:
         return shape.replace(local=shape.local.replace(obs=obs))
 
     def restart(self, ts: TrainState) -> TrainState:
-        """The restored state `ts` with new episodes, seeded from its own key: nobody can restore
-        the simulators.
-        """
+        """A restored state with new episodes, seeded by its key: simulators cannot be restored."""
         return self.collector.restart(ts)
 
     def refill(self, ts: TrainState) -> TrainState:
-        """The restored state `ts`, which lacks its replay memory, with new episodes, of which the
-        first fill a new one.
-        """
-        self.unfinished = None  # a memory that is filled in part is nothing to go on with
+        """A state restored without its replay memory, with new episodes that fill a new memory."""
+        self.unfinished = None  # training cannot continue from a partly filled memory
         self.collector.reset(self.functions.restart_key(ts.local.key))
         local = self.functions.empty(ts.learner, bare(ts.local))
         ts = self.collector.with_obs(ts.replace(local=local))
@@ -111,10 +106,9 @@ class HostProgram:
         return ts
 
     def outer(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
-        """An outer iteration, averages as in `outer_iteration`; takes the state over.
+        """An outer iteration, with metrics as in `outer_iteration`; donates the state.
 
-        Where it fails in the middle, `unfinished` holds (state, iterations) after the last update
-        that was finished.
+        If it fails midway, `unfinished` holds (state, iterations) after the last finished update.
         """
         return self._run(self.outer_schedule, ts, self._num_iterations)
 
@@ -123,14 +117,12 @@ class HostProgram:
         return self._run(self.single_schedule, ts, 1)
 
     def copy(self, ts: TrainState) -> TrainState:
-        """The state in buffers of its own."""
+        """A copy of the state in new buffers."""
         learner, local = self.functions.copy((ts.learner, bare(ts.local)))
         return TrainState(learner=learner, local=local.replace(obs=ts.local.obs))
 
     def close(self) -> None:
-        """Closes the environments that this program made; going on afterwards starts new
-        episodes.
-        """
+        """Closes the environments that this program made; a later call starts new episodes."""
         self.collector.close()
 
     def _run(
@@ -146,7 +138,7 @@ class HostProgram:
         return ts, (reduce_metrics(result.metrics), result.counters)
 
     def _absorb_rollout(self, ts: TrainState, act: Compiled) -> TrainState:
-        """The state with one more rollout in its memory and statistics, not learned from."""
+        """Adds a rollout to memory and statistics, without learning from it."""
         ts, group_keys = self.collector.take_keys(ts)
         ts, rollout = self.collector.collect(ts, ts.learner.policy, group_keys, act)
         learner, local = self.functions.absorb(ts.learner, bare(ts.local), rollout)
@@ -155,14 +147,15 @@ class HostProgram:
 
 
 class Collects(Protocol):
-    """What `require_steppable` looks at."""
+    """What `require_steppable` inspects."""
 
     collect: Any
 
 
 def require_steppable(collector: Collects) -> None:
-    """Raises `ConfigError` for a collector with its own `collect`, which is pure and steps jittable
-    environments: on the host it would never be called.
+    """Raises `ConfigError` for a collector with its own `collect`.
+
+    `collect` is pure and steps jittable environments; on the host it would never be called.
     """
     collect = getattr(collector.collect, "__func__", None)
     require(
@@ -175,7 +168,7 @@ def require_steppable(collector: Collects) -> None:
 
 
 def _if_whole(finished: tuple[TrainState, int] | None) -> tuple[TrainState, int] | None:
-    """None where an update has taken the buffers of the state over."""
+    """`finished`, or None if an update has donated the buffers of its state."""
     if finished is None:
         return None
     leaves = jax.tree.leaves((finished[0].learner, finished[0].local))

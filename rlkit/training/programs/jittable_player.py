@@ -28,7 +28,7 @@ class DevicePlayer:
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, *, deterministic: bool
     ) -> dict[str, Any]:
-        """See `Player`; compiles anew each time."""
+        """See `Player`; compiles on every call."""
         keys = jax.random.split(key, -(-num_episodes // self._evaluator.env.num_envs))
 
         def play(policy: PolicyState) -> dict[str, Any]:
@@ -51,8 +51,9 @@ class DevicePlayer:
         """See `Player`: nothing to free."""
 
     def _round(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
-        """Every step of the first episode of each environment, zeros where it is over, leaves [L,
-        N, ...] for the longest episode that there may be.
+        """Every step of the first episode of each environment, leaves [L, N, ...].
+
+        L is the length of the longest possible episode; steps after the end are zeros.
         """
         env, agent = self._evaluator.env, self._evaluator.agent
         reset_key, step_key = jax.random.split(key)

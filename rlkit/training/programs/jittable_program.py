@@ -1,4 +1,4 @@
-"""A run that is compiled as a whole: environments, acting and learning."""
+"""A run compiled as a whole: environments, acting and learning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +18,13 @@ from rlkit.types import Key, PyTree
 
 
 class DeviceProgram:
-    """A module's functions (see `Program`), each compiled when it is first called; an outer
-    iteration runs parallel groups of seeds.
+    """A module's functions (see `Program`), each compiled on first call.
+
+    An outer iteration runs groups of seeds in parallel.
     """
 
     def __init__(self, module: Module, *, compiler: Compiler, epochs: int):
-        # An outer iteration is one call, which takes its state over.
+        # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
         counters = getattr(module, "counters", None)
 
@@ -37,7 +38,7 @@ class DeviceProgram:
             return with_counters
 
         def refill(ts: PyTree) -> PyTree:
-            assert isinstance(module, RLModule)  # states of no other module are saved in part
+            assert isinstance(module, RLModule)  # only its states are saved in part
             return strong_types(module.refill(ts))
 
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
@@ -53,7 +54,7 @@ class DeviceProgram:
         return jax.eval_shape(self.init.function, key)
 
     def restart(self, ts: PyTree) -> PyTree:
-        """The state as it is: it holds the environments too."""
+        """The state unchanged: it holds the environments too."""
         return ts
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Whole episodes of a policy, whatever the environment."""
+"""Whole episodes of a policy, in any environment."""
 
 from typing import Any, Protocol
 
@@ -10,20 +10,22 @@ from rlkit.types import Key, PolicyState
 
 
 class Player(Protocol):
-    """Plays episodes in the environment of an `Evaluator`. With several seeds, policies and results
-    have a leading axis S.
+    """Plays episodes in the environment of an `Evaluator`.
+
+    With several seeds, policies and results have a leading axis S.
     """
 
     def evaluate(self, policy: PolicyState, /) -> dict[str, Any]:
-        """What the `Evaluator` returns, arrays [E] of its episodes."""
+        """What the `Evaluator` returns: arrays [E] over episodes."""
         ...
 
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, /, *, deterministic: bool
     ) -> dict[str, Any]:
-        """Every step of `num_episodes` episodes: obs, action, reward, terminated, truncated [E, L,
-        ...], zeros where an episode is over, and length [E]. L is the longest one's length; the key
-        is consumed.
+        """Every step of `num_episodes` episodes; the key is consumed.
+
+        Returns obs, action, reward, terminated, truncated [E, L, ...], zeros after the end of an
+        episode, and length [E]. L is the length of the longest episode.
         """
         ...
 

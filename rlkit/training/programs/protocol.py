@@ -1,4 +1,4 @@
-"""What the Trainer calls, whatever the environment."""
+"""What the Trainer calls, for any environment."""
 
 from typing import Any, Protocol
 
@@ -6,14 +6,15 @@ from rlkit.types import Key, PyTree
 
 
 class Program(Protocol):
-    """The functions of a run; states have a leading axis S where there are several seeds.
+    """The functions of a run; with several seeds, states have a leading axis S.
 
-    States passed to `refill`, `outer` and `single` are taken over: use what they return.
+    States passed to `refill`, `outer` and `single` are donated: use the returned ones.
     """
 
     unfinished: tuple[PyTree, int] | None
-    """After `outer` or `single` raised: (state, iterations) after the last update that was
-    finished, None where that state is lost.
+    """After an error in `outer` or `single`: (state, iterations) after the last finished update.
+
+    None if that state is lost.
     """
 
     def init(self, key: Key, /) -> PyTree:
@@ -29,9 +30,7 @@ class Program(Protocol):
         ...
 
     def refill(self, ts: PyTree, /) -> PyTree:
-        """A state that was restored without its replay memory, ready to continue from: its policy
-        has filled a new one.
-        """
+        """A state restored without its replay memory, with a new one filled by its policy."""
         ...
 
     def outer(self, ts: PyTree, /) -> tuple[PyTree, Any]:
@@ -43,9 +42,9 @@ class Program(Protocol):
         ...
 
     def copy(self, ts: PyTree, /) -> PyTree:
-        """The state in buffers of its own."""
+        """A copy of the state in new buffers."""
         ...
 
     def close(self) -> None:
-        """Frees what the program made: environments on the host."""
+        """Frees the host environments that the program made."""
         ...

@@ -1,4 +1,4 @@
-"""Where a rollout on the host is written, step by step."""
+"""The buffer to which a host rollout is written, step by step."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from rlkit.types import Obs, PyTree, TimeStep
 class RolloutBuffer:
     """Rollouts in preallocated NumPy arrays [T, S·N, ...], double-buffered.
 
-    JAX on a CPU may read a NumPy array in place instead of copying it, so that the update may still
-    be reading one rollout while the next is written. There are two sets of arrays, and `swap`
-    exchanges them before each rollout: a rollout stays intact until the one after the next begins.
+    JAX on a CPU may read a NumPy array in place instead of copying it, so the update may still be
+    reading one rollout while the next is written. Hence there are two sets of arrays, and `swap`
+    exchanges them before each rollout: a rollout stays intact until the one after the next starts.
     """
 
     def __init__(self, num_steps: int, num_seeds: int):
@@ -23,7 +23,7 @@ class RolloutBuffer:
         self._other: dict[str, PyTree] = {}
 
     def swap(self) -> None:
-        """Begins a rollout in the other set of arrays."""
+        """Starts a rollout in the other set of arrays."""
         self._written, self._other = self._other, self._written
 
     def write(

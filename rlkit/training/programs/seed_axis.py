@@ -9,24 +9,23 @@ from rlkit.types import PyTree
 
 
 def split_seeds(tree: PyTree, num_seeds: int) -> PyTree:
-    """Leaves [S·N, ...] as [S, N, ...]; as they are for a single seed."""
+    """Leaves [S·N, ...] as [S, N, ...]; unchanged for a single seed."""
     if num_seeds == 1:
         return tree
     return jax.tree.map(lambda x: np.asarray(x).reshape(num_seeds, -1, *np.shape(x)[1:]), tree)
 
 
 def merge_seeds(tree: PyTree, num_seeds: int) -> PyTree:
-    """Leaves [S, N, ...] as NumPy arrays [S·N, ...]; waits for those that are still being
-    computed.
-    """
+    """Leaves [S, N, ...] as NumPy arrays [S·N, ...]; waits until they are computed."""
     if num_seeds == 1:
         return np.asarray(tree) if isinstance(tree, jax.Array) else jax.tree.map(np.asarray, tree)
     return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), tree)
 
 
 def join_envs(trees: list[PyTree], num_seeds: int, *, axis: int = 0) -> PyTree:
-    """The trees of env groups as one, leaves NumPy. `axis` is the one of environments with a
-    single seed; with several, it stands behind the axis of seeds.
+    """Joins the trees of env groups; leaves become NumPy arrays.
+
+    `axis` is the environment axis of a single seed; with several, it follows the seed axis.
     """
     axis = axis if num_seeds == 1 else axis + 1
 
@@ -38,7 +37,7 @@ def join_envs(trees: list[PyTree], num_seeds: int, *, axis: int = 0) -> PyTree:
 
 
 def split_envs(tree: PyTree, num_groups: int, num_seeds: int) -> list[PyTree]:
-    """The reverse, of leaves [(S,) N, ...]: a tree for each group."""
+    """The reverse for leaves [(S,) N, ...]: one tree per group."""
     if num_groups == 1:
         return [tree]
     axis = 0 if num_seeds == 1 else 1

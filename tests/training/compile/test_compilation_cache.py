@@ -62,13 +62,13 @@ def test_refuses_a_directory_that_others_can_write(tmp_path, caplog, unsafe):
     directory.chmod(unsafe)
     assert enable_compilation_cache(str(directory)) is None
     assert configured() is None
-    assert "can be written by others" in caplog.text
+    assert "is writable by others" in caplog.text
 
 
 def test_refuses_a_directory_of_somebody_else(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
     assert enable_compilation_cache(str(tmp_path / "cache")) is None
-    assert "belongs to somebody else" in caplog.text
+    assert "belongs to another user" in caplog.text
 
 
 def test_goes_on_without_where_there_is_no_room(tmp_path, caplog):

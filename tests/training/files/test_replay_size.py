@@ -246,13 +246,13 @@ def test_what_is_announced():
     one = replay_memory(1_000_000, 1, 164_000_000, 25_300_000_000)
     assert one == "replay buffer: 1,000,000 transitions, 164 MB of the 25.3 GB of memory here"
     two = replay_memory(1_000_000, 2, 328_000_000, None)
-    assert two == "replay buffer: 1,000,000 transitions of each of 2 seeds, 328 MB"
+    assert two == "replay buffer: 1,000,000 transitions for each of 2 seeds, 328 MB"
     plan = Plan(
         num_checkpoints=2, epochs_per_checkpoint=3, env_steps_per_iteration=10, prefill_steps=20
     )
     fresh = announcement(plan, 0, 20, 1)
     assert fresh.startswith(
-        "training to 80 environment steps, of them 20 random ones to warm up: 2 outer iterations of"
+        "training to 80 environment steps, including 20 random warm-up steps: 2 outer iterations of"
         " 3 x 10"
     )
     refilled = announcement(plan, 1, 70, 1)  # 20 steps more than the plan knows
@@ -270,7 +270,7 @@ def test_a_run_announces_it(tiny, tmp_path):
         if record.kind == "event"
     ]
     assert re.match(
-        r"replay buffer: 60 transitions of each of 2 seeds, [\d.]+ kB of the [\d.]+ .B of memory"
+        r"replay buffer: 60 transitions for each of 2 seeds, [\d.]+ kB of the [\d.]+ .B of memory"
         r" here$",
         texts[0],
     )

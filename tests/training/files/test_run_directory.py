@@ -70,7 +70,7 @@ def test_foreign_directories_are_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     for start in (RunDirectory, lambda path: RunDirectory.open(path, must_exist=False)):
         with pytest.raises(
-            RunDirectoryError, match=r"foreign: .*thesis\.tex.*; choose an absent or empty"
+            RunDirectoryError, match=r"not a run directory: .*thesis\.tex.*; choose a new or empty"
         ):
             start(tmp_path)
     assert os.listdir(tmp_path) == ["thesis.tex"]

@@ -1,5 +1,4 @@
-"""In which order, and on which thread, the host collects and updates: one after the other,
-overlapped, or as one compiled loop.
+"""How the host collects and updates: sequentially, overlapped, or in one compiled loop.
 
-Each is a `Schedule` of the same parts, see `base`.
+A `Schedule` decides the order and the thread; all use the same parts, see `base`.
 """

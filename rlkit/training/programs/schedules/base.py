@@ -1,4 +1,4 @@
-"""What the schedules of an outer iteration share: its parts, its states, its results."""
+"""What the schedules share: the parts, states and results of iterations."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -16,30 +16,30 @@ from rlkit.xla_cpu.packing import Packed
 
 
 class IterationResult(NamedTuple):
-    """What iterations return apart from the state."""
+    """What iterations return besides the state."""
 
-    metrics: Packed  # of one iteration; of several, vectors have a leading axis K
+    metrics: Packed  # of one iteration; vectors of several have a leading axis K
     counters: Any  # (environment steps, updates) after the last one
 
 
 class LoopState(struct.PyTreeNode, kw_only=True):
-    """Between two iterations: a state, and the rollout that it learns from next."""
+    """The state between two iterations, and the rollout it learns from next."""
 
     ts: TrainState
     rollout: Rollout  # [T, (S,) N, ...]
-    behaviour: PolicyState | None = None  # collected the rollout; None: the present policy
-    is_collected: bool | Array = True  # in a compiled loop False where there was no more step
+    behaviour: PolicyState | None = None  # collected the rollout; None: the current policy
+    is_collected: bool | Array = True  # False in a compiled loop if no step was taken
 
 
 class Parts(Protocol):
-    """What an iteration is made of: called from Python, or traced into a program."""
+    """The parts of an iteration, called from Python or traced into a program."""
 
     def collect(self, ts: TrainState, policy: PolicyState, /) -> LoopState:
         """A rollout by `policy`."""
         ...
 
     def update(self, state: LoopState, /) -> tuple[TrainState, IterationResult]:
-        """One update from the rollout, whose state is taken over."""
+        """One update from the rollout; donates the state."""
         ...
 
 
@@ -47,10 +47,10 @@ class Schedule(Protocol):
     """Runs the iterations of an outer iteration on the host."""
 
     last_finished: tuple[TrainState, int] | None
-    """(state, iterations) after the last update that was finished in this `run`."""
+    """(state, iterations) after the last update finished in this `run`."""
 
     def run(self, ts: TrainState, num_iterations: int, /) -> tuple[TrainState, IterationResult]:
-        """The state after that many iterations, which takes `ts` over; metrics are stacked."""
+        """The state after `num_iterations` iterations, and stacked metrics; donates `ts`."""
         ...
 
 
@@ -73,7 +73,7 @@ class HostParts:
 
 
 def update(learn: Callable[..., Any], state: LoopState) -> tuple[TrainState, IterationResult]:
-    """`learn` (see `SeedFunctions`) for a state with observations and carry, which stay."""
+    """Calls `learn` (see `SeedFunctions`) on a state, keeping its observations and carry."""
     before = state.ts.local
     learner, local, metrics, counters = learn(
         state.ts.learner, bare(before), state.rollout, state.behaviour
@@ -83,7 +83,7 @@ def update(learn: Callable[..., Any], state: LoopState) -> tuple[TrainState, Ite
 
 
 def stack(results: Sequence[IterationResult]) -> IterationResult:
-    """The results of iterations as one, metrics as NumPy vectors [K, (S,) ...]."""
+    """Joins the results of iterations; metrics become NumPy vectors [K, (S,) ...]."""
     metrics = jax.device_get([result.metrics for result in results])
     return IterationResult(
         jax.tree.map(lambda *vectors: np.stack(vectors), *metrics), results[-1].counters

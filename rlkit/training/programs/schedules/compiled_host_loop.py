@@ -1,6 +1,4 @@
-"""Rollouts of a single step: an outer iteration as one compiled program, which has its caller take
-the steps.
-"""
+"""Single-step rollouts: an outer iteration as one compiled program whose caller takes the steps."""
 
 import threading
 from collections.abc import Callable
@@ -25,24 +23,25 @@ from rlkit.xla_cpu.packing import Packed
 
 
 class LoopResult(struct.PyTreeNode, kw_only=True):
-    """Where the program ended: after the last update that was finished."""
+    """The state after the last finished update, and the results up to it."""
 
     learner: LearnerState
     local: LocalState  # bare
     carry: Carry
     metrics: Packed  # vectors [K, (S,) ...]
     counters: Any
-    iterations: Array  # [] int32: how many were finished
+    iterations: Array  # [] int32: how many finished
 
 
 class CompiledLoop:
-    """The `Schedule` that computes K updates and the K - 1 steps between them in one program, the
-    first step aside; sequential or overlapped, as the schedules of these names.
+    """The `Schedule` that runs K updates and the K - 1 steps between them as one program.
 
-    The program runs in a thread of its own; where it needs a step, it hands over the actions and
-    waits. The thread that called takes the step, for simulators may belong to a thread (a window, a
-    database), errors and interruptions come up where they always do, and JAX within a simulator
-    does not run within a callback.
+    The first step precedes the program. The order is that of `Sequential` or `Overlapped`.
+
+    The program runs in its own thread; when it needs a step, it hands over the actions and waits.
+    The calling thread takes the step, because a simulator may be tied to a thread (a window, a
+    database), errors and interruptions surface where they usually do, and JAX inside a simulator
+    does not run inside a callback.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class CompiledLoop:
         self._parts = parts
         self._num_iterations = num_iterations
         self._is_overlapped = overlapped
-        # Traced once, for its metrics and the loop.
+        # Traced once, for both the shapes of its metrics and the loop.
         self.learn: Callable[..., Any] = jax.jit(parts.functions.learn.function, inline=True)
         self.exchange = StepExchange()
         self.program = Compiled(compiler, self.compute, donate=(0, 1))
@@ -73,11 +72,12 @@ class CompiledLoop:
             raise error
         return ts, IterationResult(jax.device_get(result.metrics), result.counters)
 
-    # In the thread that calls
+    # In the calling thread
 
     def _run_program(self, state: LoopState) -> tuple[LoopResult, BaseException | None]:
-        """Where the program ended, and what was raised in this thread and ended it early; takes the
-        state over.
+        """The program's result, and the error of this thread that ended it early, if any.
+
+        Donates the state.
         """
         arguments = program_arguments(state)
         self.program.compile(*arguments)
@@ -93,11 +93,11 @@ class CompiledLoop:
             self._take_steps(step_format)
         except BaseException as raised:
             error = raised
-        finally:  # whatever happened, the program must not wait for ever
+        finally:  # whatever happened, the program must not wait forever
             self.exchange.close()
         if error is not None and running.cancel():
-            raise error  # before the program began, so that the state is as it was
-        while True:  # until the update is over, whatever interrupts: the state is in the program
+            raise error  # before the program started, so the state is unchanged
+        while True:  # wait out any interruption: the program holds the state
             try:
                 futures.wait([running])
                 thread.join()
@@ -114,7 +114,7 @@ class CompiledLoop:
                 return
             self.exchange.answer(step_format.leaves(group.step(action)))
 
-    # In the thread of the program
+    # In the program's thread
 
     def _run_in_thread(
         self, running: "futures.Future[LoopResult]", arguments: tuple[Any, ...]
@@ -128,7 +128,7 @@ class CompiledLoop:
         finally:
             self.exchange.end()
 
-    # Within the program
+    # Inside the program
 
     def compute(self, learner: LearnerState, local: LocalState, *others: Any) -> LoopResult:
         """The program: K iterations, fewer if a step is not taken; see `program_arguments`."""
@@ -172,9 +172,7 @@ class CompiledLoop:
 
 
 def program_arguments(state: LoopState) -> tuple[Any, ...]:
-    """A state as the program takes it: learner and bare local state, which are taken over, apart
-    from what is read.
-    """
+    """The program's arguments: it donates learner and bare local state, and reads the others."""
     local = state.ts.local
     return (
         state.ts.learner,

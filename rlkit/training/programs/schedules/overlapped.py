@@ -11,27 +11,28 @@ Update = Callable[[TrainState], tuple[TrainState, IterationResult]]
 
 
 class OverlappedParts(Protocol):
-    """What an overlapped iteration is made of, called from Python or traced into a program."""
+    """The parts of an overlapped iteration, called from Python or traced into a program."""
 
     def copy_policy(self, policy: PolicyState, /) -> PolicyState:
-        """The policy, to be used after an update has taken its state over."""
+        """The policy, usable after an update has donated its state."""
         ...
 
     def update(self, state: LoopState, /) -> tuple[TrainState, IterationResult]:
-        """One update from the rollout, whose state is taken over."""
+        """One update from the rollout; donates the state."""
         ...
 
     def collect_during(
         self, ts: TrainState, policy: PolicyState, update: Update, /
     ) -> tuple[LoopState, IterationResult]:
-        """A rollout by `policy`, with keys from `ts`, while `update` of the state without these
-        keys is computed; the state is the updated one.
+        """A rollout by `policy`, collected while `update` runs; returns the updated state.
+
+        The rollout takes its keys from `ts`; `update` gets the state without them.
         """
         ...
 
 
 def first_rollout(parts: HostParts, ts: TrainState) -> LoopState:
-    """A rollout by the present policy, to be learned from as overlapped ones are."""
+    """The first rollout, by the current policy, in the form of overlapped ones."""
     policy = ts.learner.policy
     return parts.collect(ts, policy).replace(behaviour=parts.functions.copy_policy(policy))
 
@@ -39,10 +40,9 @@ def first_rollout(parts: HostParts, ts: TrainState) -> LoopState:
 def update_while_collecting(
     parts: OverlappedParts, state: LoopState
 ) -> tuple[LoopState, IterationResult]:
-    """The update and meanwhile the next rollout, by the policy from before the update: this is
-    what `overlap="update"` means.
+    """The update, and meanwhile the next rollout by the policy from before the update.
 
-    The rollout is learned from as what that policy did, which `behaviour` says.
+    This is what `overlap="update"` means. `behaviour` says which policy collected the rollout.
     """
     policy = parts.copy_policy(state.ts.learner.policy)
     following, result = parts.collect_during(
@@ -52,10 +52,9 @@ def update_while_collecting(
 
 
 class Overlapped:
-    """The `Schedule` that computes updates in a thread of its own, while the caller's thread
-    collects.
+    """The `Schedule` that updates in its own thread while the caller's thread collects.
 
-    The first rollout and the last update overlap with nothing, so that checkpoints hold no rollout.
+    The first rollout and the last update overlap with nothing, so checkpoints hold no rollout.
     """
 
     def __init__(self, parts: HostParts):
@@ -88,7 +87,7 @@ class Overlapped:
     def collect_during(
         self, ts: TrainState, policy: PolicyState, update: Update
     ) -> tuple[LoopState, IterationResult]:
-        """See `OverlappedParts`; after an error, too, the update is waited for."""
+        """See `OverlappedParts`; waits for the update even after an error."""
         collector = self._parts.collector
         ts, group_keys = collector.take_keys(ts)
         updating = self._thread.submit(update, ts)

@@ -1,4 +1,4 @@
-"""One after the other: exactly on policy."""
+"""Sequential: collect, then update, exactly on-policy."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from rlkit.types import TrainState
 
 
 class Sequential:
-    """The `Schedule` of collect, then update, again and again."""
+    """The `Schedule` that alternates between collecting and updating."""
 
     def __init__(self, parts: HostParts):
         self._parts = parts
@@ -30,20 +30,18 @@ class Sequential:
         return ts, stack(results)
 
     def get_batch(self, ts: TrainState, i: Any) -> tuple[TrainState, LoopState]:
-        """See `Module`: a rollout by the present policy."""
+        """See `Module`: a rollout by the current policy."""
         state = self._parts.collect(ts, ts.learner.policy)
         return state.ts, state
 
     def training_step(
         self, i: Any, ts: TrainState, batch: LoopState
     ) -> tuple[TrainState, IterationResult]:
-        """See `Module`: the update from it; returns before it is computed."""
+        """See `Module`: the update from that rollout; returns before it is computed."""
         return self._parts.update(batch.replace(ts=ts))
 
 
 def update_then_collect(parts: Parts, state: LoopState) -> tuple[LoopState, IterationResult]:
-    """The update, then the next rollout by the new policy: the same order from the middle of one
-    iteration to the middle of the next.
-    """
+    """The update, then the next rollout by the new policy: the same order from mid-iteration."""
     ts, result = parts.update(state)
     return parts.collect(ts, ts.learner.policy), result

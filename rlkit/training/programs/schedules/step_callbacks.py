@@ -1,5 +1,6 @@
-"""The parts of an iteration, traced into a program that has its caller take the steps: the one
-place of JAX's experimental `buffer_callback`.
+"""The parts of an iteration, traced into a program whose caller takes the steps.
+
+The only place that uses JAX's experimental `buffer_callback`.
 """
 
 import dataclasses
@@ -24,12 +25,12 @@ except ImportError:  # a version of JAX without it
 
 
 def is_supported() -> bool:
-    """Whether a compiled program can ask for steps: Python reads the buffers of a CPU only."""
+    """Whether a compiled program can ask for steps: Python can read only a CPU's buffers."""
     return buffer_callback is not None and jax.default_backend() == "cpu"
 
 
 class _Acted(NamedTuple):
-    key: Key  # to go on with
+    key: Key  # for the next step
     action: Action  # [(S,) N, ...]
     extras: dict[str, PyTree]
     carry: Carry
@@ -43,10 +44,10 @@ class TracedParts:
     learn: Callable[..., Any]  # `SeedFunctions.learn`, mapped over seeds
     exchange: StepExchange
     shapes: StepResult
-    is_last: Array  # [] bool: after this update there is no step
+    is_last: Array  # [] bool: no step follows this update
 
     def copy_policy(self, policy: PolicyState) -> PolicyState:
-        """See `OverlappedParts`; within a program nothing is taken over."""
+        """See `OverlappedParts`; nothing is donated inside a program."""
         return policy
 
     def update(self, state: LoopState) -> tuple[TrainState, IterationResult]:
@@ -54,7 +55,7 @@ class TracedParts:
         return update(self.learn, state)
 
     def collect(self, ts: TrainState, policy: PolicyState) -> LoopState:
-        """See `Parts`; where no step was taken, the state has the key from before."""
+        """See `Parts`; if no step was taken, the state keeps its key."""
         acted = self._act(ts, policy)
         is_taken, step = self._steps_by(self.exchange.ask)(acted.action)
         ts = _with_key(ts, jnp.where(is_taken, acted.key, ts.local.key))
@@ -63,12 +64,12 @@ class TracedParts:
     def collect_during(
         self, ts: TrainState, policy: PolicyState, update: Update
     ) -> tuple[LoopState, IterationResult]:
-        """See `OverlappedParts`; after the last update there is no step."""
+        """See `OverlappedParts`; no step follows the last update."""
         acted = self._act(ts, policy)
         key = jnp.where(self.is_last, ts.local.key, acted.key)
-        # The update takes its key from one call, and the other waits for the update: so the step is
-        # taken between the two. An update that draws nothing may come before the first call; the
-        # other waits for that as well, or it would wait for ever.
+        # The update takes its key from `send`, and `receive` waits for the update, so the step is
+        # taken between the two. An update that draws nothing may run before `send`, so `receive`
+        # waits for `send` as well, or it could wait forever.
         words = self._send(key, acted.action)
         sent = jax.random.wrap_key_data(words, impl=jax.random.key_impl(key))
         ts, result = update(_with_key(ts, sent))
@@ -82,22 +83,20 @@ class TracedParts:
         return _Acted(key, action, extras, carry)
 
     def _send(self, key: Key, action: Action) -> Array:
-        """The words of the key, once the actions are handed over."""
+        """The words of the key, available once the actions are handed over."""
         words = jax.random.key_data(key)
         send = buffer_callback(self.exchange.send, jax.typeof(words), has_side_effect=True)
         return send(words, action)
 
     def _steps_by(self, callback: Callable[..., None]) -> Callable[..., tuple[Array, StepResult]]:
-        """What calls back for whether a step was taken, [] bool, and for its results."""
+        """Wraps `callback`: it returns whether a step was taken ([] bool), and the step."""
         shapes = (jax.ShapeDtypeStruct((), bool), self.shapes)
         return buffer_callback(callback, shapes, has_side_effect=True)
 
     def _after_step(
         self, ts: TrainState, acted: _Acted, is_taken: Array, step: StepResult
     ) -> LoopState:
-        """The state after a step, or after none, that was acted on with the observations of
-        `ts`.
-        """
+        """The state after a step (or none) whose actions came from the observations of `ts`."""
         before, restart = ts.local, self.functions.restart_carry.function
         carry = restart(acted.carry, step["terminated"] | step["truncated"])
         carry = jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), carry, before.carry)

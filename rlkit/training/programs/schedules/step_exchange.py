@@ -1,5 +1,6 @@
-"""How a compiled program has its simulators stepped: it runs in a thread of its own and exchanges
-actions and steps with the thread that called it.
+"""How a compiled program steps simulators: it trades actions for steps with its caller.
+
+The program runs in its own thread; the calling thread steps the simulators.
 """
 
 import queue
@@ -12,15 +13,15 @@ import numpy as np
 from rlkit.errors import EnvContractError
 from rlkit.types import Rollout, TimeStep
 
-StepResult = dict[str, Any]  # by name the fields of a `TimeStep` but `info`, leaves [(S,) N, ...]
+StepResult = dict[str, Any]  # the fields of a `TimeStep` except `info`, leaves [(S,) N, ...]
 
 
 class StepExchange:
-    """Passes actions from the program to the caller, and steps back.
+    """Passes actions from the program to the caller, and steps in return.
 
-    `ask`, `send` and `receive` are called by the program, with XLA's own buffers, in its thread.
-    They do nothing but copy arrays and wait, for one that raised would lose the state. The others
-    are for the thread that called the program.
+    The program calls `ask`, `send` and `receive` in its thread, with XLA's own buffers. They only
+    copy arrays and wait, because an exception in them would lose the state. The other methods are
+    for the calling thread.
     """
 
     def __init__(self) -> None:
@@ -29,42 +30,43 @@ class StepExchange:
     # The caller
 
     def open(self) -> None:
-        """Begins anew: after an error, a step may be left that nobody received."""
+        """Empties the queues: after an error, a step may be left over."""
         self._actions: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
         self._steps: queue.SimpleQueue[list[np.ndarray] | None] = queue.SimpleQueue()
 
     def next_actions(self) -> np.ndarray | None:
-        """Waits for the program's next actions [(S,) N, ...]; None: it has ended."""
+        """Waits for the program's next actions [(S,) N, ...]; None once it has ended."""
         return self._actions.get()
 
     def answer(self, step: list[np.ndarray]) -> None:
-        """What came of these actions, see `StepFormat.leaves`."""
+        """Hands over the step that followed the actions, see `StepFormat.leaves`."""
         self._steps.put(step)
 
     def close(self) -> None:
-        """There are no more steps: whoever waits for one goes on without."""
+        """Signals that there are no more steps, so the program stops waiting for one."""
         self._steps.put(None)
 
     def end(self) -> None:
-        """The program has ended: nobody waits for its actions."""
+        """Signals that the program has ended, so the caller stops waiting for actions."""
         self._actions.put(None)
 
     # The program
 
     def ask(self, context: Any, results: Any, action: Any) -> None:
-        """Takes a step: `results` are a flag, False where there was none, and a `StepResult`."""
+        """Takes a step into `results`: a flag (False if there was no step) and a `StepResult`."""
         self._actions.put(np.asarray(action).copy())
         self.receive(context, results)
 
     def send(self, context: Any, copy: Any, words: Any, action: Any) -> None:
-        """Hands actions over for `receive` to have their step; copies `words`, which orders what
-        reads the copy behind this call.
+        """Hands over actions, whose step `receive` waits for.
+
+        Copies `words`, so that whatever reads the copy runs after this call.
         """
         np.asarray(copy)[...] = np.asarray(words)
         self._actions.put(np.asarray(action).copy())
 
     def receive(self, context: Any, results: Any, *awaited: Any) -> None:
-        """Waits for the step; `awaited` is what has to be computed before."""
+        """Waits for the step; `awaited` must be computed before."""
         is_taken, step = results
         rows = self._steps.get()
         np.asarray(is_taken)[...] = rows is not None
@@ -73,7 +75,7 @@ class StepExchange:
 
 
 class StepFormat:
-    """The shapes and dtypes of a step, those of a rollout [1, (S,) N, ...]."""
+    """The shapes and dtypes of a step, taken from a rollout [1, (S,) N, ...]."""
 
     def __init__(self, rollout: Rollout):
         self.shapes: StepResult = jax.tree.map(
@@ -86,8 +88,9 @@ class StepFormat:
         ]
 
     def leaves(self, timestep: TimeStep) -> list[np.ndarray]:
-        """The leaves of a `StepResult` as the program takes them. Raises `EnvContractError` where
-        they cannot be.
+        """The leaves of a `StepResult` as the program expects them.
+
+        Raises `EnvContractError` if they cannot be converted.
         """
         leaves = jax.tree.leaves(step_result(timestep))
         try:
@@ -96,8 +99,8 @@ class StepFormat:
             ]
         except (TypeError, ValueError) as error:
             raise EnvContractError(
-                f"a step returned what is no array like those before ({error}); return arrays of"
-                " numbers"
+                f"a step returned values that do not match earlier steps ({error}); return arrays"
+                " of numbers"
             ) from error
         for x, (name, shape, _) in zip(arrays, self._leaves, strict=True):
             if x.shape != shape:
@@ -106,7 +109,7 @@ class StepFormat:
 
 
 def step_result(source: TimeStep | Rollout) -> StepResult:
-    """What a compiled program takes of a step."""
+    """The fields of a step that a compiled program uses."""
     return {
         name: getattr(source, name)
         for name in ("obs", "reward", "terminated", "truncated", "next_obs")
