@@ -14,6 +14,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 from records import add_output, add_rounds, markdown, now, with_spread, write
@@ -90,11 +91,19 @@ def main() -> None:
         metavar="TASK",
         help=", ".join(able),
     )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="contenders to run")
+    parser.add_argument(
+        "--before", type=Path, help="another checkout of rlkit to compare with: rlkit-before"
+    )
     add_rounds(parser)
     add_output(parser)
     args = parser.parse_args()
     kind, when = TASKS[args.task].kind, now()
-    runners = [item for item in contenders() if kind in item.drivers]
+    runners = [
+        item
+        for item in contenders(args.before)
+        if kind in item.drivers and (not args.only or item.name in args.only)
+    ]
     times: dict[str, list[Any]] = {contender.name: [] for contender in runners}
     for index in range(args.rounds):
         first = index % len(runners)
