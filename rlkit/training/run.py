@@ -43,13 +43,13 @@ class Run:
         self.compiler = Compiler(config.num_seeds, groups)
         self.clock = RunClock(self.compiler)
         self.program: Program = self._make_program()
-        self.state: PyTree = None
         self.keys: Key | None = None  # of all seeds; None: not given
         self.begin(RunProgress.start(self.plan))
 
     def begin(self, progress: RunProgress) -> None:
         """Forgets all earlier training, and continues from `progress`."""
         self.progress = progress
+        self.state: PyTree = None
         self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
         self.is_lost = False  # whether a failed iteration lost the state
         self.has_started = False  # whether the state before the first outer iteration was reported

@@ -608,6 +608,21 @@ def test_a_crash_in_init_is_logged(tiny, tmp_path, monkeypatch):
     trainer.close()
 
 
+def test_a_failed_init_leaves_no_state_of_the_run_before(tiny, monkeypatch):
+    trainer = tiny.trainer(share=False)
+    trainer.init(0)
+
+    def fail(key):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.program, "init", fail)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.init(1)
+    with pytest.raises(ConfigError, match="there is none yet"):
+        trainer.run()
+    trainer.close()
+
+
 def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
     from rlkit.algorithms.a2c import a2c
     from rlkit.algorithms.configs import A2CConfig

@@ -27,6 +27,7 @@ class Sequential:
             self.last_finished = ts, index
             ts, result = iteration(self, ts, index)
             results.append(result)
+        self.last_finished = ts, num_iterations
         return ts, stack(results)
 
     def get_batch(self, ts: TrainState, i: Any) -> tuple[TrainState, LoopState]:
