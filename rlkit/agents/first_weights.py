@@ -35,7 +35,7 @@ class FirstWeights:
 class DescribedParam(nnx.Param):
     """A parameter that knows how it is initialised; NaN until `make_network` draws it.
 
-    A module that sets a value itself keeps that value.
+    A module that sets a whole value itself keeps that value.
     """
 
     def set_value(self, value: Any, **index: Any) -> None:
@@ -72,6 +72,15 @@ def descriptions(
             "put the mapped axis first (out_axes=0)",
         )
     return wanted
+
+
+def replaced(params: Mapping[Name, nnx.Variable]) -> list[Name]:
+    """The parameters of rlkit's layers that have a value already, set by a module of the user's."""
+    return [
+        name
+        for name, param in params.items()
+        if isinstance(param, DescribedParam) and not param.has_metadata("first_weights")
+    ]
 
 
 def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:

@@ -1,10 +1,11 @@
 """The one place that turns a Flax NNX module into `Network(init, apply)` on plain pytrees."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import jax
+import jax.numpy as jnp
 from flax import nnx, traverse_util
 from jax import Array
 
@@ -31,7 +32,8 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
     The module is built once, without computing anything. `init` draws the initial weights of
     rlkit's own layers in one go; for other layers, such as `nnx.Linear`, it builds the module
     again. Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
-    dropout keys): a policy must be a pure function of its parameters.
+    dropout keys), since a policy must be a pure function of its parameters, or if it changes
+    initial weights of rlkit's layers, which are drawn later, instead of replacing them.
     """
     module = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
     graphdef, state, rest = nnx.split(module, nnx.Param, ...)
@@ -43,6 +45,8 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
     )
     params = dict(nnx.to_flat_state(state))
     wanted = first_weights.descriptions(params)
+    if replaced := first_weights.replaced(params):
+        _require_whole_values(build, replaced)
 
     def init(key: Key) -> Params:
         drawn_key, own_key = jax.random.split(key)
@@ -56,6 +60,24 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
         return nnx.merge(graphdef, params)(*inputs)
 
     return Network(init, apply)
+
+
+def _require_whole_values(
+    build: Callable[[nnx.Rngs], Callable[..., Outputs]], paths: Sequence[tuple[object, ...]]
+) -> None:
+    """Raises `ConfigError` if a value that a module gives to rlkit's layer depends on the initial
+    one, which is NaN until `make_network` draws it.
+    """
+    with jax.ensure_compile_time_eval():
+        built = nnx.to_flat_state(nnx.state(build(nnx.Rngs(0)), nnx.Param))
+        params: dict[tuple[object, ...], nnx.Param] = dict(built)
+        for path in paths:
+            require(
+                not jnp.isnan(params[path].get_value()).any(),
+                f"the module changes the initial weights {'.'.join(map(str, path))} of rlkit's"
+                " layer, which are drawn only after it is built",
+                "assign the whole array, from values of your own, or use nnx.Linear",
+            )
 
 
 def out_features(build: TorsoBuilder, example: Obs) -> int:

@@ -1,5 +1,7 @@
 """Orthogonal initialisation without LAPACK."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -192,6 +194,29 @@ def test_weights_that_a_module_sets_itself_stay(key):
     params = make_network(Mixed).init(key)["set"]
     np.testing.assert_array_equal(params["bias"], 3.0)
     np.testing.assert_array_equal(params["kernel"], 1.0)
+
+
+class Scaled(nnx.Module):
+    def __init__(self, change, rngs):
+        self.layer = Linear(4, 3)
+        change(self.layer)
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+def scale_kernel(layer):
+    layer.kernel[...] = layer.kernel[...] * 0.1
+
+
+def set_one_bias(layer):
+    layer.bias[0] = 1.0
+
+
+@pytest.mark.parametrize(("change", "name"), [(scale_kernel, "kernel"), (set_one_bias, "bias")])
+def test_initial_weights_that_a_module_changes_are_refused(change, name):
+    with pytest.raises(ConfigError, match=rf"layer\.{name} .*drawn only after.*assign the whole"):
+        make_network(functools.partial(Scaled, change))
 
 
 def test_a_layer_that_no_network_holds_is_not_a_number():
