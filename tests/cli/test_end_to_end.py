@@ -14,23 +14,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_command import TINY
 
 from rlkit.cli.main import main
 
 pytestmark = pytest.mark.process
 
-TINY = [
-    "--num-envs",
-    "2",
-    "--num-steps",
-    "16",
-    "--num-minibatches",
-    "2",
-    "--num-epochs",
-    "1",
-    "--hidden-sizes",
-    "8",
-]
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1", *TINY, "--evaluation-episodes", "2", "--no-debug"]
 ITERATIONS = 16  # some seconds: long enough to be stopped in the middle
 PNG = b"\x89PNG"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tiny_command import NETWORK_AND_UPDATE
 
 from rlkit.cli.main import main
 from rlkit.envs import registry
@@ -215,18 +216,7 @@ def train(case, run_dir):
         run_dir,
         "--no-debug",
     ]
-    arguments += [
-        "--num-envs",
-        "4",
-        "--num-steps",
-        "16",
-        "--num-minibatches",
-        "2",
-        "--num-epochs",
-        "1",
-        "--hidden-sizes",
-        "8",
-    ]
+    arguments += ["--num-envs", "4", "--num-steps", "16", *NETWORK_AND_UPDATE]
     return [
         *arguments,
         "--total-steps",

@@ -8,33 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_command import TINY
 
 from rlkit.cli.main import main
 from rlkit.envs import registry
 
-TINY = [
-    "--num-envs",
-    "2",
-    "--num-steps",
-    "16",
-    "--num-minibatches",
-    "2",
-    "--num-epochs",
-    "1",
-    "--hidden-sizes",
-    "8",
-]
-TINY += [
-    "--total-steps",
-    "64",
-    "--num-checkpoints",
-    "1",
-    "--evaluation-episodes",
-    "2",
-    "--no-debug",
-    "--run-dir",
-    "run",
-]
+RUN = [*TINY, "--total-steps", "64", "--num-checkpoints", "1", "--evaluation-episodes", "2"]
+RUN += ["--no-debug", "--run-dir", "run"]
 
 WALKS = """
 import os
@@ -198,7 +178,7 @@ def test_import_errors_are_reported_in_one_line(env_id, said, walks, capsys, tmp
     }
     for name, source in modules.items():
         (tmp_path / f"{name}.py").write_text(source)
-    assert said.format(here=tmp_path) in failure(capsys, "train", "ppo", env_id, *TINY)
+    assert said.format(here=tmp_path) in failure(capsys, "train", "ppo", env_id, *RUN)
     assert not (tmp_path / "run").exists()
 
 
@@ -270,7 +250,7 @@ def test_nor_does_any_other_id_in_a_file(
 @pytest.mark.fast
 def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    said = failure(capsys, "train", "ppo", "gymnasium/my_package.walks:Walk-v0", *TINY)
+    said = failure(capsys, "train", "ppo", "gymnasium/my_package.walks:Walk-v0", *RUN)
     assert "would import the module 'my_package.walks', which ids never do" in said
     assert not (tmp_path / "imported").exists()
 
@@ -281,7 +261,7 @@ def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
     """In separate processes, like a user: workers import it from the current directory."""
     env = "my_package.walks:Walk5"
     arguments = ["--env-arguments", f'{{"vectorization": "{vectorization}", "size": 4}}']
-    out = rlkit("train", "ppo", env, *TINY, *arguments)
+    out = rlkit("train", "ppo", env, *RUN, *arguments)
     assert (
         f"rlkit evaluate run --env {env}" in out
         and f"rlkit resume run --env {env} --total-steps N" in out
@@ -306,19 +286,19 @@ def rlkit(*arguments):
 
 def test_training_on_a_class_of_jax(capsys, tmp_path):
     (tmp_path / "stairs.py").write_text(JAX_WALKS)
-    assert main(["train", "ppo", "stairs:Stairs", *TINY]) == 0
+    assert main(["train", "ppo", "stairs:Stairs", *RUN]) == 0
     assert "rlkit evaluate run --env stairs:Stairs" in capsys.readouterr().out
     assert main(["evaluate", "run", "--env", "stairs:Stairs", "--episodes", "2"]) == 0
 
 
 def test_a_function_will_do(walks, capsys):
-    assert main(["train", "ppo", "my_package.walks:small_walk", *TINY]) == 0
+    assert main(["train", "ppo", "my_package.walks:small_walk", *RUN]) == 0
     assert " 2.00 ± 0.00" in capsys.readouterr().out
 
 
 def test_an_environment_that_fails_is_no_mistake_in_the_arguments(walks, capsys, tmp_path):
     env = ["my_package.walks:Walk5", "--env-arguments", '{"breaks": true}']
-    assert main(["train", "ppo", *env, *TINY]) == 1
+    assert main(["train", "ppo", *env, *RUN]) == 1
     said = capsys.readouterr().err
     assert (
         "rlkit: error: in evaluation, environment 0 raised RuntimeError: the floor is wet in step 2"
