@@ -59,7 +59,7 @@ def _xla_flags() -> str:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = _xla_flags()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _private_cache_dir())
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 
 # What JAX and its programs leave are millions of objects that stay; to look at them again and again
 # takes a tenth of the time.

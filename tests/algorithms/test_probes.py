@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from algorithm_rows import LEARNING, PLAIN_VALUES, PROBES
 from gymnasium import spaces
+from tiers import in_full
 
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.training.core.module import RLModule, fit
@@ -22,10 +23,15 @@ HARD = {
         {"learning_rate": 0.001},
     )
 }
+# It takes the longest, and all agents read dicts by the same layers.
+IN_FULL = [("qr_dqn", "dict_observation"), ("discrete_sac", "dict_observation")]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "probe"), rows.probe_cases())
+@pytest.mark.parametrize(
+    ("name", "probe"),
+    [case if case not in IN_FULL else in_full(case) for case in rows.probe_cases()],
+)
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]
     env = vectorize(single, 8)

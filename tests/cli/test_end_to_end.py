@@ -169,6 +169,7 @@ def test_the_settings_of_a_run_start_another_one(trained, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in source.rglob("*")} == before
 
 
+@pytest.mark.full
 def test_a_deterministic_run_resumes_with_pinned_threads(trained):
     out, _ = rlkit("resume", "run", cwd=trained[0])
     assert "finished" in out
@@ -213,6 +214,7 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
     ]  # nothing trained
 
 
+@pytest.mark.full
 def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main([*TRAIN, "--total-steps", "64", "--num-checkpoints", "2", "--run-dir", "run"]) == 0

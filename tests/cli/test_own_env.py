@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiers import in_full
 from tiny_command import TINY
 
 from rlkit.cli.main import main
@@ -256,7 +257,7 @@ def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", in_full("async")])
 def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path):
     """In separate processes, like a user: workers import it from the current directory."""
     env = "my_package.walks:Walk5"

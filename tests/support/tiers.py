@@ -1,5 +1,5 @@
-"""Which tests of a parametrised battery run by default: one algorithm stands for each kind, all
-others are in the full matrix (`make test-all`).
+"""Which cases of a parametrised battery run by default: one algorithm stands for each kind, and
+each option appears once. All combinations are in the full matrix (`make test-all`).
 
 For what the parts around an algorithm do: command line, checkpoints, the loop on the host. What an
 algorithm computes (laws, probes, losses) is tested by default for each of them.
@@ -17,9 +17,21 @@ def representative(cases: Iterable[Any]) -> list[Any]:
     """`cases` for `parametrize`, names of algorithms or tuples that begin with one; those of other
     algorithms than `REPRESENTATIVES` are marked `full`.
     """
-    return [_marked(case if isinstance(case, tuple) else (case,)) for case in cases]
+    return [case if _name(case) in REPRESENTATIVES else in_full(case) for case in cases]
 
 
-def _marked(case: tuple[Any, ...]) -> Any:
-    marks = () if case[0] in REPRESENTATIVES else (pytest.mark.full,)
-    return pytest.param(*case, marks=marks)
+def in_full(case: Any) -> Any:
+    """A case (one argument, or a tuple of them) that only the full matrix tests."""
+    arguments = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*arguments, marks=pytest.mark.full)
+
+
+def by_default(defaults: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
+    """`cases` for `parametrize`: `defaults` run by default, the others are marked `full`."""
+    wanted, cases = list(defaults), list(cases)
+    assert all(case in cases for case in wanted)
+    return [case if case in wanted else in_full(case) for case in cases]
+
+
+def _name(case: Any) -> str:
+    return case[0] if isinstance(case, tuple) else case

@@ -6,6 +6,7 @@ import collections
 
 import pytest
 from host_twins import HostCounter
+from tiers import in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training.compile import parallel_seeds as seed_groups
@@ -60,8 +61,9 @@ def run(tiny, count, **settings):
     return dict(calls)
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "num_seeds"), [("ppo", 2), ("dqn", 1), in_full(("ppo", 1)), in_full(("dqn", 2))]
+)
 def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, monkeypatch, name, num_seeds):
     monkeypatch.setattr(seed_groups, "cores", lambda: 1)
     found = run(tiny, count, algorithm=name, num_seeds=num_seeds)
@@ -83,7 +85,7 @@ def test_groups_of_seeds_are_a_call_each_and_those_that_part_and_join_them(
     }
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_a_checkpoint_is_one_more_call(tiny, count, monkeypatch, tmp_path, num_seeds):
     monkeypatch.setattr(seed_groups, "cores", lambda: 1)
     found = run(tiny, count, num_seeds=num_seeds, checkpointer=tmp_path)
@@ -106,8 +108,10 @@ def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(
     assert found == expected | ({"copy_policy": iterations} if overlap == "update" else {})
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
-@pytest.mark.parametrize("overlap", ["none", "update"])
+@pytest.mark.parametrize(
+    ("overlap", "num_seeds"),
+    [("none", 1), ("update", 2), in_full(("none", 2)), in_full(("update", 1))],
+)
 def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(
     tiny, count, overlap, num_seeds
 ):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
+from tiers import in_full
 
 from rlkit.algorithms.collectors import Collector
 from rlkit.envs.base import EnvAdapter
@@ -88,7 +89,7 @@ def test_two_runs_of_a_seed_are_equal_and_of_another_are_not(tiny):
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.parametrize("overlap", ["none", "acting", "update"])
+@pytest.mark.parametrize("overlap", [in_full("none"), "acting", in_full("update")])
 def test_several_seeds_and_overlaps(tiny, overlap):
     with trainer_of(tiny, overlap=overlap, num_seeds=2) as trainer:
         history = trainer.run(0)
@@ -538,7 +539,7 @@ def test_evaluation_averages_what_was_reported(tiny):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [in_full(signal.SIGTERM), signal.SIGKILL])
 def test_no_orphans_when_the_run_is_killed(tmp_path, number):
     """Workers of an asynchronous environment end with the process that trains."""
     program = """

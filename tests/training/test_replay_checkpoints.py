@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from host_twins import HostCounter
+from tiers import in_full
 
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
@@ -111,8 +112,10 @@ def holds_memory(step_dir):
     return "memory" in (step_dir / "signature" / "metadata").read_text()
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
-@pytest.mark.parametrize("kind", ["device", "host"])
+@pytest.mark.parametrize(
+    ("kind", "num_seeds"),
+    [in_full(("device", 1)), ("device", 2), ("host", 1), in_full(("host", 2))],
+)
 def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_seeds):
     run = tmp_path / "run"
     with make(run, kind=kind, num_seeds=num_seeds, stop=2) as trainer:
@@ -174,7 +177,7 @@ def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "save_replay"), [("device", None), ("device", True), ("host", None)]
+    ("kind", "save_replay"), [in_full(("device", None)), ("device", True), ("host", None)]
 )
 def test_a_memory_that_is_saved_comes_back(make, tmp_path, kind, save_replay):
     run = tmp_path / "run"

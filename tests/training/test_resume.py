@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import yaml
-from tiers import REPRESENTATIVES, representative
+from tiers import by_default
 
 import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
@@ -73,16 +73,15 @@ for job in json.loads(sys.argv[1]):
 """
 # Every algorithm: with one seed; with two, the statistics of normalisation and prioritised replay.
 # The ring goes round.
-SEEDS = (1, 2)
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6}
 OUTER = 4
-# A process takes seconds to start, so a few algorithms share one; not all, for the time that a test
-# may take is limited.
-_OTHERS = tuple(name for name in algorithm_rows.NAMES if name not in REPRESENTATIVES)
-GROUPS = {name: REPRESENTATIVES for name in REPRESENTATIVES} | {
-    name: _OTHERS[i // 4 * 4 :][:4] for i, name in enumerate(_OTHERS)
-}
+CASES = [(name, num_seeds) for name in algorithm_rows.NAMES for num_seeds in (1, 2)]
+DEFAULT_CASES = [("ppo", 2), ("dqn", 1), ("sac", 2)]
+# A process takes seconds to start, so a few cases share one; not all, for the time that a test may
+# take is limited.
+_OTHERS = [case for case in CASES if case not in DEFAULT_CASES]
+GROUPS = [DEFAULT_CASES, *(_OTHERS[i : i + 7] for i in range(0, len(_OTHERS), 7))]
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
@@ -156,15 +155,16 @@ def summary(run_dir):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """finished(group): where its runs are, and the results of those not stopped, stopped and
-    resumed, each by the job's name.
+    """finished(case): where the runs of its group are, and the results of those not stopped,
+    stopped and resumed, each by the job's name.
 
     One process makes the uninterrupted runs and those that are stopped, another one resumes these.
     """
 
     @functools.cache
-    def finish(group):
-        root, names = tmp_path_factory.mktemp("runs"), [f"{a}-{s}" for a in group for s in SEEDS]
+    def finish_group(index):
+        root = tmp_path_factory.mktemp("runs")
+        names = [f"{algorithm}-{num_seeds}" for algorithm, num_seeds in GROUPS[index]]
         jobs = [job(name, root / f"{name}-whole") for name in names] + [
             job(name, root / name, stop=1) for name in names
         ]
@@ -173,16 +173,16 @@ def finished(tmp_path_factory):
         parts = before[: len(names)], before[len(names) :], resumed
         return root, *(dict(zip(names, results, strict=True)) for results in parts)
 
-    return finish
+    return lambda case: finish_group(next(i for i, group in enumerate(GROUPS) if case in group))
 
 
 @pytest.mark.gpu
 @pytest.mark.process
-@pytest.mark.parametrize("num_seeds", SEEDS)
-@pytest.mark.parametrize("algorithm", representative(algorithm_rows.NAMES))
+@pytest.mark.parametrize(("algorithm", "num_seeds"), by_default(DEFAULT_CASES, CASES))
 def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
-    root, name = finished(GROUPS[algorithm])[0], f"{algorithm}-{num_seeds}"
-    whole, stopped, resumed = (results[name] for results in finished(GROUPS[algorithm])[1:])
+    root, *results = finished((algorithm, num_seeds))
+    name = f"{algorithm}-{num_seeds}"
+    whole, stopped, resumed = (result[name] for result in results)
     assert digests(stopped) and 0 < stopped["iteration"] < OUTER
     whole, resumed = digests(whole), digests(resumed)
     one, other = root / name, root / f"{name}-whole"

@@ -4,6 +4,7 @@ import algorithm_rows as rows
 import jax
 import numpy as np
 import pytest
+from tiers import in_full
 
 from rlkit.training.core.module import RLModule
 from rlkit.xla_cpu.switch import VARIABLE
@@ -31,8 +32,15 @@ def test_every_state_has_one_form(tiny, monkeypatch, name):
         ]
 
 
-@pytest.mark.parametrize(("before", "after"), [("on", "off"), ("off", "on")])
-@pytest.mark.parametrize(("name", "num_seeds"), [("ppo", 2), ("dqn", 1)])
+@pytest.mark.parametrize(
+    ("name", "num_seeds", "before", "after"),
+    [
+        ("ppo", 2, "on", "off"),
+        ("dqn", 1, "off", "on"),
+        in_full(("ppo", 2, "off", "on")),
+        in_full(("dqn", 1, "on", "off")),
+    ],
+)
 def test_a_run_goes_on_under_the_other_setting(
     tiny, monkeypatch, tmp_path, name, num_seeds, before, after
 ):

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 import psutil
 import pytest
+from tiers import in_full
 
 from rlkit.envs import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
@@ -416,7 +417,7 @@ adapter.reset(jax.random.key(0))
 """
 
 
-@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("context", [in_full("forkserver"), "spawn"])
 def test_a_script_without_a_main_guard_gets_one_error(context, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(GUARDLESS.format(context=context))
@@ -448,7 +449,8 @@ PARENT = """
 
 
 @pytest.mark.parametrize(
-    ("context", "sent"), [("forkserver", signal.SIGKILL), ("spawn", signal.SIGTERM)]
+    ("context", "sent"),
+    [("forkserver", signal.SIGKILL), in_full(("spawn", signal.SIGTERM))],
 )
 def test_workers_do_not_outlive_their_parent(context, sent, tmp_path):
     """One worker hangs in a step, and two wait for a command."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import in_full
 
 from rlkit.training.compile import parallel_seeds as seed_groups
 from rlkit.training.compile.aot_compile import Compiled, Compiler
@@ -148,7 +149,7 @@ def test_one_group_is_the_plain_function():
     assert isinstance(Compiler(4).parallel_seeds(lambda x: x), Compiled)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("algorithm", ["ppo", in_full("dqn")])
 def test_groups_train_as_one_program_does(tiny, monkeypatch, algorithm):
     """Parameters to rounding, for products of other sizes are added up in another order; keys and
     counters exactly.

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import in_full
 
 from rlkit.errors import ConfigError, NonFiniteError
 from rlkit.training.core import module as training_module
@@ -243,7 +244,7 @@ def test_an_rlmodule_may_come_through_from_module(tiny):
     assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == 32
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2, 3])
+@pytest.mark.parametrize("num_seeds", [1, in_full(2), 3])
 def test_a_module_whose_metric_is_an_array_is_told_so(tiny, num_seeds):
     class Wide(EvolutionStrategy):
         def training_step(self, i, ts, batch):
@@ -256,7 +257,7 @@ def test_a_module_whose_metric_is_an_array_is_told_so(tiny, num_seeds):
         Trainer.from_module(Wide(), tiny.config(num_seeds=num_seeds)).run(0)
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
     class Bare(EvolutionStrategy):
         def eval_callback(self, ts):
@@ -306,9 +307,9 @@ SOME_DUE = {
 @pytest.mark.parametrize(
     ("name", "hyper"),
     [
-        ("dqn", STEP),
+        in_full(("dqn", STEP)),
         ("dqn", STEP | {"priority_exponent": 0.6, "n_step": 3}),
-        ("dqn", SOME_DUE),
+        in_full(("dqn", SOME_DUE)),
         ("ppo", {"num_epochs": 3, "num_minibatches": 2}),
     ],
     ids=["uniform", "prioritised", "some-due", "on-policy"],

@@ -19,7 +19,7 @@ from algorithm_rows import NAMES, NORMALIZED, acts_in, known
 from gymnasium import spaces
 from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
 from jax.experimental import io_callback
-from tiers import representative
+from tiers import by_default, in_full
 
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.replay_storage import Ring
@@ -33,7 +33,9 @@ from rlkit.training.programs.schedules import step_callbacks
 from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop, program_arguments
 from rlkit.training.programs.schedules.overlapped import Overlapped, first_rollout
 from rlkit.training.programs.schedules.sequential import Sequential
+from rlkit.training.programs.schedules.step_exchange import StepFormat, step_result
 from rlkit.training.trainer import Trainer
+from rlkit.types import Rollout
 
 EPOCHS = 4
 OVERLAPS = ("none", "update")
@@ -99,9 +101,10 @@ CASES = [
     *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers
     ("sac", "none", 2),
 ]
+DEFAULT_CASES = [("dqn", "none", 1), ("dqn", "update", 1), ("ppo", "update", 2), ("sac", "none", 2)]
 
 
-@pytest.mark.parametrize(("name", "overlap", "num_seeds"), representative(CASES))
+@pytest.mark.parametrize(("name", "overlap", "num_seeds"), by_default(DEFAULT_CASES, CASES))
 def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
     settings = known(
@@ -138,7 +141,7 @@ def within_a_minute(function):
     return results[0]
 
 
-@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("overlap", [in_full("none"), "update"])
 def test_the_carry_restarts_with_the_episode(tiny, key, overlap):
     """The carry of an agent that counts steps equals the time that the environment counts, after
     each outer iteration.
@@ -184,7 +187,7 @@ def trainer_of(tiny, env, **settings):
     return Trainer(env, None, agent_for(env, algorithm="dqn"), algorithm, tiny.config(**settings))
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [1, in_full(2)])
 def test_one_setting_chooses_calls_instead_of_the_loop(tiny, num_seeds):
     """They learn the same to rounding, so that a run may go on with the other."""
     learners = []
@@ -229,7 +232,7 @@ def test_without_the_experimental_callback_calls_take_over(tiny, monkeypatch):
     env.close()
 
 
-@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("overlap", [in_full("none"), "update"])
 def test_the_thread_that_calls_takes_the_steps(tiny, watched, overlap):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
         trainer.run(0)
@@ -253,14 +256,23 @@ FAILURES = [
 ]
 
 
+FAILING = [
+    *((True, overlap, *failure) for overlap in OVERLAPS for failure in FAILURES),
+    (False, "none", *FAILURES[2]),
+    (False, "update", *FAILURES[1]),
+    (False, "update", *FAILURES[2]),
+]
+DEFAULT_FAILING = [
+    (True, "none", *FAILURES[2]),
+    (True, "update", *FAILURES[0]),
+    (True, "update", *FAILURES[1]),
+    (False, "update", *FAILURES[2]),
+]
+
+
 @pytest.mark.parametrize(
     ("compile_host_loop", "overlap", "misbehave", "error", "failing", "num_seeds"),
-    [
-        *((True, overlap, *failure) for overlap in OVERLAPS for failure in FAILURES),
-        (False, "none", *FAILURES[2]),
-        (False, "update", *FAILURES[1]),
-        (False, "update", *FAILURES[2]),
-    ],
+    by_default(DEFAULT_FAILING, FAILING),
 )
 def test_a_failing_step_leaves_the_last_finished_update(
     tiny, watched, compile_host_loop, overlap, misbehave, error, failing, num_seeds
@@ -308,7 +320,7 @@ def test_an_interrupt_while_the_program_computes(tiny, watched):
         assert watched.steps - trainer.env_steps in (0, 1)
 
 
-@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("overlap", [in_full("none"), "update"])
 def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypatch, overlap):
     """Several: the update is waited for all the same, and nothing is lost."""
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
@@ -381,8 +393,18 @@ class Own:
         self.inner.close()
 
 
+def test_a_step_unlike_those_before_is_refused(tiny):
+    """And the state is that of the last finished update."""
+    env = Own(GymnasiumAdapter(HostCounter, 1), {"obs": np.zeros((1, 3))})
+    with trainer_of(tiny, env) as trainer:
+        message = r"a step returned obs of shape \(1, 3\); return \(1, 2\)"
+        with pytest.raises(EnvContractError, match=message):
+            trainer.run(0)
+        assert trainer.state.learner.updates.to_int() == 2
+    env.close()
+
+
 MISTAKES = {
-    "shape": ({"obs": np.zeros((1, 3))}, r"a step returned obs of shape \(1, 3\); return \(1, 2\)"),
     "column": (
         {"reward": np.zeros((1, 1))},
         r"a step returned reward of shape \(1, 1\); return \(1,\)",
@@ -392,15 +414,25 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_what_is_no_array_like_those_before_is_refused(tiny, change, message):
-    """And the state is that of the last finished update."""
-    env = Own(GymnasiumAdapter(HostCounter, 1), change)
-    with trainer_of(tiny, env) as trainer:
-        with pytest.raises(EnvContractError, match=message):
-            trainer.run(0)
-        assert trainer.state.learner.updates.to_int() == 2
+@pytest.fixture(scope="module")
+def counter_step():
+    """A step of one `HostCounter`, as an adapter returns it."""
+    env = GymnasiumAdapter(HostCounter, 1)
+    state, _ = env.reset(jax.random.key(0))
+    _, timestep = env.step(jax.random.key(1), state, np.zeros(1, np.int32))
     env.close()
+    return timestep
+
+
+@pytest.mark.parametrize(("change", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_what_is_no_array_like_those_before_is_refused(counter_step, change, message):
+    rollout = Rollout(
+        **{name: x[None] for name, x in step_result(counter_step).items()}, action=(), extras={}
+    )
+    step_format = StepFormat(rollout)
+    assert len(step_format.leaves(counter_step)) == 5
+    with pytest.raises(EnvContractError, match=message):
+        step_format.leaves(counter_step.replace(**change))
 
 
 def test_one_reward_and_one_flag_for_all_environments_will_do(tiny):
@@ -437,7 +469,7 @@ class Computing(gymnasium.Env):
         return np.float32([self.time / 4]), reward, False, self.time >= 4, {}
 
 
-@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("overlap", [in_full("none"), "update"])
 def test_a_simulator_may_use_jax(tiny, overlap):
     env = GymnasiumAdapter(Computing, 2)
     with trainer_of(tiny, env, overlap=overlap, epochs_per_checkpoint=10) as trainer:
@@ -486,7 +518,7 @@ def test_what_overlaps(tiny, key, overlap, order):
     assert calls == order.split() * EPOCHS
 
 
-@pytest.mark.parametrize(("overlap", "num_seeds"), [("none", 1), ("update", 2)])
+@pytest.mark.parametrize(("overlap", "num_seeds"), [("none", 1), in_full(("update", 2))])
 def test_the_replay_memory_is_never_copied(tiny, overlap, num_seeds):
     """As XLA compiles it when it optimises, see
     `test_writing_and_reading_in_one_program_copies_nothing`.

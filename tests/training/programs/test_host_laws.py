@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from algorithm_rows import NAMES, NORMALIZED, acts_in, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
-from tiers import representative
+from tiers import by_default, in_full, representative
 
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
@@ -145,7 +145,7 @@ def test_outer_iterations_agree(tiny, key):
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_a_refill_is_the_same_on_both(tiny, num_seeds):
     """From the beginning of episodes on: the same exploring actions, memory, counts and
     statistics.
@@ -180,8 +180,9 @@ def test_each_seed_equals_its_single_run(tiny):
     three.close()
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
-@pytest.mark.parametrize("name", ["dqn", "sac"])
+@pytest.mark.parametrize(
+    ("name", "num_seeds"), [("dqn", 1), in_full(("dqn", 2)), in_full(("sac", 1)), ("sac", 2)]
+)
 def test_single_steps_equal_jitted(tiny, name, num_seeds):
     """Where the policy is not packed and the loops are none."""
     device, host = programs(twins(tiny, name, **SINGLE_STEPS), num_seeds=num_seeds)
@@ -205,7 +206,7 @@ def test_single_steps_equal_jitted(tiny, name, num_seeds):
     ).all()  # one in each of two times two iterations
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
     """Same keys, same episodes, same actions, deterministic and sampled; the surplus of the last
     round is dropped.
@@ -259,7 +260,10 @@ def check_dynamics(rollout):
 
 
 @pytest.mark.parametrize(
-    "overlap, num_seeds", [*itertools.product(["none", "acting", "update"], [1, 2])]
+    ("overlap", "num_seeds"),
+    by_default(
+        [("acting", 2), ("update", 1)], itertools.product(["none", "acting", "update"], [1, 2])
+    ),
 )
 def test_rows_are_steps_whatever_overlaps(overlap, num_seeds, tiny):
     _, host = programs(twins(tiny, "ppo", num_envs=4), num_seeds, overlap=overlap)
@@ -327,7 +331,7 @@ def test_overlapping_update_uses_the_policy_that_acted(tiny, key):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("ppo", {"learning_rate": 0.05}), ("dqn", SINGLE_STEPS), ("sac", SINGLE_STEPS)],
+    [("ppo", {"learning_rate": 0.05}), in_full(("dqn", SINGLE_STEPS)), ("sac", SINGLE_STEPS)],
 )
 def test_overlap_is_the_same_steps_in_another_order(tiny, key, name, settings):
     """Three overlapped iterations equal their parts one after the other, with rollouts as with
