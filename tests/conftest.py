@@ -5,6 +5,7 @@ before JAX is imported.
 import collections
 import gc
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -60,6 +61,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = _xla_flags()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _private_cache_dir())
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+
+# A shell has what it starts in the background ignore Ctrl-C; some tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What JAX and its programs leave are millions of objects that stay; to look at them again and again
 # takes a tenth of the time.
