@@ -1,4 +1,4 @@
-"""The only place for `jax.jit`: ahead-of-time compilation, parallel seeds, compilation cache.
+"""How a run's programs are compiled: ahead of time, for parallel seeds, and the cache.
 
 May import `xla_cpu` and `types`; knows no environment, agent or algorithm.
 """
