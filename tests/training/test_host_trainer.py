@@ -2,6 +2,7 @@
 errors.
 """
 
+import contextlib
 import dataclasses
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,8 @@ from rlkit.training.core.module import fit
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
+from rlkit.training.programs import host_program
+from rlkit.training.programs.host_functions import compile_host_functions
 from rlkit.training.trainer import Trainer
 
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
@@ -38,13 +42,36 @@ def host(num_envs=2, env=HostCounter, **arguments):
 def trainer_of(
     tiny, env=None, *, hyper=None, eval_env=None, agent=None, algorithm=None, **settings
 ):
+    """A trainer of PPO. Those without parts of their own that are equal share what they compile."""
     env = host() if env is None else env
     own = {
         name: settings.pop(name) for name in ("callbacks", "logger", "eval_fn") if name in settings
     }
+    overlap = settings.get("overlap")
+    shared = share_compiled(overlap) if agent is algorithm is None else contextlib.nullcontext()
     agent = agent or agent_for(env() if isinstance(env, type) else env)
     algorithm = algorithm or tiny.algorithm(**(hyper or {}))
-    return Trainer(env, eval_env, agent, algorithm, tiny.config(**settings), **own)
+    with shared:
+        return Trainer(env, eval_env, agent, algorithm, tiny.config(**settings), **own)
+
+
+@contextlib.contextmanager
+def share_compiled(overlap):
+    """Programs made in it get the functions that an equal one compiled before."""
+
+    def compile_once(module, compiler, *, num_groups):
+        env = module.env
+        parts = (module.algorithm.spec, module.agent.spec, env.observation_space, env.num_envs)
+        key = repr((parts, module.total_steps, compiler.num_seeds, num_groups, overlap))
+        if key not in COMPILED:
+            COMPILED[key] = compile_host_functions(module, compiler, num_groups=num_groups)
+        return COMPILED[key]
+
+    with mock.patch.object(host_program, "compile_host_functions", compile_once):
+        yield
+
+
+COMPILED = {}
 
 
 class Faulty(HostCounter):
