@@ -1,10 +1,17 @@
 """Checks that an agent has the methods that losses call, and no carry that goes untrained."""
 
-import jax
+from typing import Any
 
+import jax
+import numpy as np
+from jax import Array
+
+from rlkit import spaces
 from rlkit.agents.base import Agent, methods_of
 from rlkit.algorithms.base import Algorithm
+from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
+from rlkit.types import Action, Key, Obs
 
 
 def check_family(name: str, given: object, family: type, agent: str) -> None:
@@ -33,6 +40,25 @@ def check_carry(algorithm: Algorithm, agent: Agent, num_envs: int) -> None:
         "use an agent whose initial_carry is (), and stack the last observations"
         " (rlkit.envs.FrameStack, or Gymnasium's FrameStackObservation)",
     )
+
+
+def abstract_actions(agent: Agent, env: EnvAdapter) -> Any:
+    """Shapes and dtypes of the first actions [N, ...], without computing anything.
+
+    Raises whatever the agent raises on these observations.
+    """
+
+    def act(key: Key, obs: Obs, progress: Array) -> Action:
+        carry = agent.initial_carry(env.num_envs)
+        return agent.explore(agent.init(key), obs, carry, key, progress)[0]
+
+    obs = spaces.abstract(env.observation_space, (env.num_envs,))
+    return jax.eval_shape(act, abstract_key(), obs, np.float32(0.0))
+
+
+def abstract_key() -> Any:
+    """A key to trace with; a key itself would make JAX choose its backend."""
+    return jax.eval_shape(jax.random.key, 0)
 
 
 def _listed(methods: tuple[str, ...] | list[str]) -> str:

@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
-from rlkit.algorithms.agent_checks import check_carry
+from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_carry
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
@@ -23,14 +22,9 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
         algorithm.check(agent, env)
     if algorithm.replay_buffer is not None:
         _check_replay(algorithm, algorithm.replay_buffer, env)
-    obs = spaces.abstract(env.observation_space, (env.num_envs,))
     wanted = spaces.abstract(env.action_space, (env.num_envs,))
-    key = jax.eval_shape(jax.random.key, 0)
     try:
-        params = jax.eval_shape(agent.init, key)
-        action, _, _ = jax.eval_shape(
-            agent.explore, params, obs, agent.initial_carry(env.num_envs), key, np.float32(0.0)
-        )
+        action = abstract_actions(agent, env)
     except Exception as error:
         raise SpaceError(
             f"the agent fails on observations of {env.observation_space}: {error}; build it with"
@@ -65,7 +59,7 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
         rollout = algorithm.example_rollout(agent, env, ts.learner.policy)
         return algorithm.update(agent, ts.learner, ts.local.memory, rollout, keys.prefill)
 
-    jax.eval_shape(update, jax.random.key(0))
+    jax.eval_shape(update, abstract_key())
 
 
 def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:

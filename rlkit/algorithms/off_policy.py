@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit.agents.base import Agent, QAgent
-from rlkit.algorithms.agent_checks import check_family
+from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
@@ -23,8 +23,8 @@ from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.ops import losses
-from rlkit.spaces import example
-from rlkit.types import Metrics
+from rlkit.spaces import abstract
+from rlkit.types import Key, Metrics, Obs
 
 
 def off_policy(
@@ -135,25 +135,23 @@ def check_values(agent: QAgent, env: EnvAdapter) -> None:
     Critics that take an action do not. An agent that cannot act on these observations is not
     checked here.
     """
-    key, obs = jax.random.key(0), example(env.observation_space, (env.num_envs,))
 
-    def act() -> Any:
-        return agent.explore(
-            agent.init(key), obs, agent.initial_carry(env.num_envs), key, jnp.float32(0.0)
-        )
+    def values(key: Key, obs: Obs) -> Array:
+        return agent.q_values(agent.init(key), obs)
 
+    obs = abstract(env.observation_space, (env.num_envs,))
     require(
-        not traces(act) or traces(lambda: agent.q_values(agent.init(key), obs)),
+        not _works(lambda: abstract_actions(agent, env))
+        or _works(lambda: jax.eval_shape(values, abstract_key(), obs)),
         "the losses need an agent whose `q_values(params, obs)` values all actions, got"
         f" {type(agent).__name__}",
         "use rlkit.q_network(env.observation_space, env.action_space)",
     )
 
 
-def traces(function: Callable[[], Any]) -> bool:
-    """Whether `function` can be traced."""
+def _works(function: Callable[[], Any]) -> bool:
     try:
-        jax.eval_shape(function)
+        function()
     except Exception:
         return False
     return True

@@ -11,7 +11,7 @@ from jax.extend.core import Literal
 
 from rlkit.errors import require
 from rlkit.xla_cpu.packing import NoPacking, Packing
-from rlkit.xla_cpu.switch import is_on
+from rlkit.xla_cpu.switch import may_be_on
 
 PyTree = Any
 
@@ -75,7 +75,7 @@ def renewed_if(
         f"a state of {structure} was renewed to one of {jax.tree.structure(shapes[0])}",
         "let the optimiser's `update` return a state of the structure that it is given",
     )
-    if not is_on("conditional-update"):
+    if not may_be_on("conditional-update"):
         new, result = renew(old)
         return jax.tree.map(lambda new, old: jnp.where(valid, new, old), new, old), result
     jaxpr, old_leaves = traced.jaxpr, jax.tree.leaves(old)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from rlkit.xla_cpu.switch import is_on, may_be_on
+from rlkit.xla_cpu.switch import may_be_on
 
 NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in benchmarks/notes.md
 SMALL = 64  # the larger of them
@@ -23,7 +23,7 @@ def computes_little(params: Any, rows: int) -> bool:
     parameter has more than two axes, as in a convolution. Mapped seeds are not counted.
     """
     leaves = jax.tree.leaves(params)
-    if not is_on("packing") or any(len(jnp.shape(x)) > 2 for x in leaves):
+    if not may_be_on("packing") or any(len(jnp.shape(x)) > 2 for x in leaves):
         return False
     return all(math.prod(jnp.shape(x)) * rows <= SMALL_PRODUCT for x in leaves)
 

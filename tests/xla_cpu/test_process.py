@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+from algorithm_rows import NAMES
 
 pytestmark = pytest.mark.process
 
@@ -50,6 +52,7 @@ AGENTS = {
     "gymnasium/CartPole-v1": ["actor_critic", "q_network", "discrete_soft_actor_critic"],
     "gymnasium/Pendulum-v1": ["soft_actor_critic", "deterministic_actor_critic"],
 }
+SUPPORT = Path(__file__).parents[1] / "support"
 INLINE, HASH = "jax_cpu_enable_async_dispatch", "cpu threefry2x32"
 
 
@@ -93,6 +96,28 @@ def test_only_enable_changes_the_process():
         "loops: 0",
         "disable Report(threefry='off', inline_dispatch='too late') loops: 1",
     ]
+
+
+def test_the_checks_before_a_host_run_compute_nothing():
+    """Of any algorithm, with every optional part: otherwise its Trainer would come too late."""
+    code = """
+    table = rows.SMALL | rows.NORMALIZED | {"priority_exponent": 0.6}
+    for name in rows.NAMES:
+        for env_id in AGENTS:
+            env, eval_env = (rlkit.make_env(env_id, n) for n in (4, 2))
+            if rows.acts_in(name, env.action_space):
+                agent, algorithm = rows.agent_of(name, env), rows.algorithm_of(name, table)
+                rlkit.RLModule(
+                    env=env, agent=agent, algorithm=algorithm, total_steps=80, eval_env=eval_env
+                )
+                print(name, has_backend())
+    trainer("gymnasium/CartPole-v1")
+    print(changed())
+    """
+    support = f"sys.path.insert(0, {str(SUPPORT)!r})\nimport algorithm_rows as rows\n"
+    *of_algorithms, last = said_by(f"AGENTS = {AGENTS}\n{support}" + textwrap.dedent(code))
+    assert set(of_algorithms) == {f"{name} False" for name in NAMES}
+    assert last == f"['{INLINE}']"
 
 
 def test_a_run_leaves_other_programs_alone():
