@@ -15,7 +15,7 @@ from rlkit.algorithms.update_interval import check_every
 from rlkit.errors import require
 from rlkit.optimizers import current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
-from rlkit.xla_cpu.conditional_update import apply_valid_updates, skip_invalid
+from rlkit.xla_cpu.conditional_update import renewed_if
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing, global_norm
 
 LossFn = Callable[[Any, Params, Params, Any, Key], Any]
@@ -62,7 +62,7 @@ class GradientStep:
         """(parameters of the group, optimiser state, metrics) after the step; the key is consumed.
 
         A loss or gradient that is not finite changes nothing and is counted. Losses, metrics and
-        gradients are averaged over devices. `packing` is as for `apply_valid_updates`.
+        gradients are averaged over devices. `packing` is as for `updated_if`.
         """
         params = select_group(learner.params, self.group)
 
@@ -76,17 +76,18 @@ class GradientStep:
         is_finite = (
             jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(global_norm(processed))
         )
-        change, opt_state = skip_invalid(self.optimizer).update(
+        params, opt_state = updated_if(
+            is_finite,
+            self.optimizer,
             processed,
-            opt_state,
             params,
-            is_valid=is_finite,
+            opt_state,
+            packing,
             value=loss,
             grad=gradients,
             value_fn=_value_fn(loss_fn, axis_name),
             progress=learner.progress,
         )
-        params = apply_valid_updates(is_finite, params, change, packing)
         name = "" if self.group is None else f"{group_names(self.group)[0]}_"
         metrics = {f"{name}loss": loss, **metrics, f"{name}grad_norm": grad_norm}
         if (rate := current_learning_rate(opt_state)) is not None:
@@ -120,6 +121,36 @@ class GradientStep:
             return jnp.broadcast_to(jnp.asarray(x, given.dtype), given.shape)
 
         return jax.tree.map_with_path(like, processed, gradients)
+
+
+def updated_if(
+    is_valid: Array,
+    optimizer: optax.GradientTransformation,
+    gradients: PyTree,
+    params: PyTree,
+    opt_state: PyTree,
+    packing: Packing | NoPacking = NO_PACKING,
+    **extra: Any,
+) -> tuple[PyTree, PyTree]:
+    """(parameters, optimiser state) after an update, or both unchanged unless `is_valid` ([] bool).
+
+    As `optax.apply_if_finite`, but the caller says what is valid, and the state has no wrapper.
+    Parameters are changed in the form of `packing`; the result is the same. `extra` arguments are
+    the optimiser's.
+    """
+    update = optax.with_extra_args_support(optimizer).update
+
+    def renew(opt_state: PyTree) -> tuple[PyTree, PyTree]:
+        change, opt_state = update(gradients, opt_state, params, **extra)
+        return opt_state, change
+
+    opt_state, change = renewed_if(is_valid, opt_state, renew)
+    # Replacing the change by zeros would be simpler, but then XLA could not contract the
+    # optimiser's last product with this sum.
+    old = packing.pack(params)
+    new = optax.apply_updates(old, packing.pack(change))
+    new = jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), new, old)
+    return packing.unpack(new), opt_state
 
 
 def differentiate(

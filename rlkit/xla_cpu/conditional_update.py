@@ -1,58 +1,17 @@
-"""Optimisers that skip invalid updates."""
+"""A new state if it is valid, else the old one: chosen where the new one is made."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 from jax.extend.core import Literal
 
 from rlkit.errors import require
-from rlkit.xla_cpu.packing import NoPacking, Packing
 from rlkit.xla_cpu.switch import may_be_on
 
 PyTree = Any
-
-
-def skip_invalid(
-    optimizer: optax.GradientTransformation,
-) -> optax.GradientTransformationExtraArgs:
-    """Wraps `optimizer` to skip updates that the caller says are invalid.
-
-    As `optax.apply_if_finite`, but validity comes from the extra argument `is_valid` [] bool. If it
-    is false, the state stays, and the updates mean nothing: `apply_valid_updates` drops them. The
-    state is that of `optimizer`, without a wrapper.
-    """
-    optimizer = optax.with_extra_args_support(optimizer)
-
-    def update(
-        updates: PyTree, state: PyTree, params: PyTree = None, **extra: Any
-    ) -> tuple[PyTree, PyTree]:
-        is_valid = extra.pop("is_valid")
-
-        def renew(state: PyTree) -> tuple[PyTree, PyTree]:
-            change, state = optimizer.update(updates, state, params, **extra)
-            return state, change
-
-        state, change = renewed_if(is_valid, state, renew)
-        return change, state
-
-    return optax.GradientTransformationExtraArgs(optimizer.init, update)
-
-
-def apply_valid_updates(
-    is_valid: Array, params: PyTree, updates: PyTree, packing: Packing | NoPacking
-) -> PyTree:
-    """`optax.apply_updates(params, updates)` if `is_valid`, else `params`.
-
-    Computed in the form of `packing`; the result is the same. Replacing the updates by zeros would
-    be simpler, but then XLA could not contract the optimiser's last product with this sum.
-    """
-    old = packing.pack(params)
-    new = optax.apply_updates(old, packing.pack(updates))
-    return packing.unpack(jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), new, old))
 
 
 def renewed_if(
@@ -68,16 +27,12 @@ def renewed_if(
     `renew` are lost.
     """
     old = jax.tree.map(jnp.asarray, old)
-    traced, shapes = jax.make_jaxpr(renew, return_shape=True)(old)
-    structure = jax.tree.structure(old)
-    require(
-        jax.tree.structure(shapes[0]) == structure,
-        f"a state of {structure} was renewed to one of {jax.tree.structure(shapes[0])}",
-        "let the optimiser's `update` return a state of the structure that it is given",
-    )
     if not may_be_on("conditional-update"):
         new, result = renew(old)
+        _require_structure(old, new)
         return jax.tree.map(lambda new, old: jnp.where(valid, new, old), new, old), result
+    traced, shapes = jax.make_jaxpr(renew, return_shape=True)(old)
+    _require_structure(old, shapes[0])
     jaxpr, old_leaves = traced.jaxpr, jax.tree.leaves(old)
     state_variables, result_variables = (
         jaxpr.outvars[: len(old_leaves)],
@@ -122,4 +77,13 @@ def renewed_if(
     state = [choice(variable, x) for variable, x in zip(state_variables, old_leaves, strict=True)]
     return jax.tree.unflatten(
         jax.tree.structure(shapes), state + [read(chosen, v) for v in result_variables]
+    )
+
+
+def _require_structure(old: PyTree, new: PyTree) -> None:
+    wanted, found = jax.tree.structure(old), jax.tree.structure(new)
+    require(
+        found == wanted,
+        f"a state of {wanted} was renewed to one of {found}",
+        "let the optimiser's `update` return a state of the structure that it is given",
     )

@@ -1,41 +1,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
+from optimizer_rows import GRADIENTS, OPTIMIZERS, PARAMS, assert_equal
 
 from rlkit.errors import ConfigError
-from rlkit.xla_cpu.conditional_update import apply_valid_updates, renewed_if, skip_invalid
-from rlkit.xla_cpu.packing import NO_PACKING, Packing
+from rlkit.xla_cpu.conditional_update import renewed_if
 
 pytestmark = pytest.mark.fast
-PARAMS = {"a": jnp.array([1.0, -2.0]), "b": jnp.array([[3.0]])}
-GRADIENTS = {"a": jnp.array([0.5, -0.1]), "b": jnp.array([[2.0]])}
-# Their states hold counters, typed keys, arrays of every shape, nothing, what is not changed, and
-# what a `cond` chooses.
-OPTIMIZERS = {
-    "adam": optax.adam(0.1),
-    "adamw": optax.adamw(optax.cosine_decay_schedule(0.1, 10)),
-    "sgd": optax.sgd(0.1),
-    "chain": optax.chain(
-        optax.clip_by_global_norm(1.0), optax.add_noise(0.1, 0.5, 0), optax.lion(0.01)
-    ),
-    "injected": optax.inject_hyperparams(optax.rmsprop)(learning_rate=0.01),
-    "multi_steps": optax.MultiSteps(optax.adam(0.1), every_k_schedule=2),
-    "if_finite": optax.apply_if_finite(optax.adafactor(0.1), 3),
-}
-
-
-def raw(x):
-    return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-
-
-def assert_equal(found, wanted, rounding=0.0):
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(raw(a), raw(b), rtol=rounding), found, wanted
-    )
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
@@ -93,6 +66,18 @@ def test_switched_off_it_is_the_choice_afterwards(monkeypatch):
     assert_equal(found["off"][0], renew(old))
 
 
+def test_switched_off_the_state_is_renewed_once(monkeypatch):
+    monkeypatch.setenv("RLKIT_CPU_TUNING", "off")
+    calls = []
+
+    def renew(old):
+        calls.append(old)
+        return old + 1.0, old
+
+    renewed_if(jnp.asarray(True), jnp.float32(1.0), renew)
+    assert len(calls) == 1
+
+
 def test_seeds_side_by_side_choose_for_themselves():
     def renew(old):
         new = jnp.square(old)
@@ -105,10 +90,12 @@ def test_seeds_side_by_side_choose_for_themselves():
     np.testing.assert_array_equal(result, [10.0, 4.0])
 
 
+@pytest.mark.parametrize("setting", ["on", "off"])
 @pytest.mark.parametrize(
     "new", [lambda x: (x, x), lambda x: (), lambda x: [x]], ids=["more", "fewer", "another"]
 )
-def test_a_state_of_another_structure_is_refused(new):
+def test_a_state_of_another_structure_is_refused(new, setting, monkeypatch):
+    monkeypatch.setenv("RLKIT_CPU_TUNING", setting)
     with pytest.raises(
         ConfigError, match=r"was renewed to one of .* return a state of the structure"
     ):
@@ -138,21 +125,3 @@ def test_what_equations_were_traced_with_stays_with_them():
 
     text = jax.jit(lambda x: renewed_if(x > 0, x, renew)).lower(jnp.float32(1.0)).as_text()
     assert 'marked = "here"' in text
-
-
-@pytest.mark.parametrize("packing", [NO_PACKING, Packing(PARAMS)], ids=["as-they-are", "packed"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_invalid_update_is_skipped_and_leaves_no_trace(name, packing):
-    optimizer = OPTIMIZERS[name]
-    skipping = skip_invalid(optimizer)
-    start = skipping.init(PARAMS)
-    assert_equal(start, optimizer.init(PARAMS))
-    bad = jax.tree.map(lambda x: x * jnp.nan, GRADIENTS)
-    change, state = skipping.update(bad, start, PARAMS, is_valid=jnp.asarray(False))
-    assert_equal(state, start)
-    assert_equal(apply_valid_updates(jnp.asarray(False), PARAMS, change, packing), PARAMS)
-    change, state = skipping.update(GRADIENTS, state, PARAMS, is_valid=jnp.asarray(True))
-    wanted, wanted_state = optimizer.update(GRADIENTS, start, PARAMS)
-    assert_equal(state, wanted_state, rounding=1e-6)
-    found = apply_valid_updates(jnp.asarray(True), PARAMS, change, packing)
-    assert_equal(found, optax.apply_updates(PARAMS, wanted), rounding=1e-6)
