@@ -7,6 +7,7 @@ import jax
 
 from rlkit.xla_cpu.matmul import computes_little
 from rlkit.xla_cpu.packing import LONGEST_SMALL, NO_PACKING, NoPacking, Packed, Packing
+from rlkit.xla_cpu.switch import may_be_on
 
 PyTree = Any
 SMALL_COUNTER = 16  # numbers
@@ -20,8 +21,7 @@ def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
     `pack_small_arrays`, which computes new parameters as such a vector.
     """
     rows = max((x.shape[0] for x in jax.tree.leaves(batch) if x.ndim), default=1)
-    is_small = computes_little(params, rows)
-    return Packing(params, longest=LONGEST_SMALL) if is_small else NO_PACKING
+    return Packing(params, longest=LONGEST_SMALL) if _packs(params, rows) else NO_PACKING
 
 
 def pack_counters(
@@ -34,8 +34,12 @@ def pack_counters(
     arrays go as vectors: copying a few dozen of them would cost as much as learning
     (benchmarks/notes.md).
     """
-    is_small = num_steps == 1 and computes_little(params, batch_size)
-    return Packing(state, longest=SMALL_COUNTER) if is_small else NO_PACKING
+    packs = num_steps == 1 and _packs(params, batch_size)
+    return Packing(state, longest=SMALL_COUNTER) if packs else NO_PACKING
+
+
+def _packs(params: PyTree, rows: int) -> bool:
+    return may_be_on("packing") and computes_little(params, rows)
 
 
 def packed_scan(

@@ -18,14 +18,11 @@ SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 def computes_little(params: Any, rows: int) -> bool:
     """Whether a batch of `rows` rows only takes small matrix products with these parameters.
 
-    `params` is a pytree of arrays. On a CPU, copying counters and parameters can then cost as much
-    as learning, so loops pack them. False on other devices, if the trick "packing" is off, and if a
-    parameter has more than two axes, as in a convolution. Mapped seeds are not counted.
+    `params` is a pytree of arrays. False if one has more than two axes, as in a convolution. Mapped
+    seeds are not counted.
     """
-    leaves = jax.tree.leaves(params)
-    if not may_be_on("packing") or any(len(jnp.shape(x)) > 2 for x in leaves):
-        return False
-    return all(math.prod(jnp.shape(x)) * rows <= SMALL_PRODUCT for x in leaves)
+    shapes = [jnp.shape(x) for x in jax.tree.leaves(params)]
+    return all(len(shape) <= 2 and math.prod(shape) * rows <= SMALL_PRODUCT for shape in shapes)
 
 
 def matmul(x: Array, weights: Array) -> Array:

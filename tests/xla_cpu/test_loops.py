@@ -36,6 +36,13 @@ def test_counters_are_packed_where_an_iteration_is_one_small_step(num_steps, bat
     assert shapes == ([(2,), (64,), (64, 64)] if packs else [(64,), (64, 64), (), ()])
 
 
+@pytest.mark.parametrize("setting", ["off", "no-packing"])
+def test_nothing_is_packed_with_the_trick_off(setting, monkeypatch):
+    monkeypatch.setenv("RLKIT_CPU_TUNING", setting)
+    assert pack_parameters(PARAMS, {}) is NO_PACKING
+    assert pack_counters({}, PARAMS, num_steps=1, batch_size=1) is NO_PACKING
+
+
 @pytest.mark.parametrize("packing", [Packing({"x": jnp.float32(0), "n": jnp.int32(0)}), NO_PACKING])
 def test_a_packed_scan_is_a_scan(packing):
     def step(state, x):
