@@ -33,7 +33,8 @@ class GradientStep:
     If the optimiser's `update` takes extra arguments, it gets `progress` and, for this batch,
     `value`, `grad` and `value_fn`. With `every=n` the step is only taken in every n-th update,
     counted over the whole run by `LearnerState.updates`: `every=2` means the second, the fourth and
-    so on. The metrics of a step that is not taken are NaN, or 0 if named `sum/…`.
+    so on. The metrics of a step that is not taken are NaN, or 0 if named `sum/…`. Parameters are
+    changed in the form of `packing`, in which a loop carries them; the result is the same.
     """
 
     loss: LossFn
@@ -41,6 +42,7 @@ class GradientStep:
     group: Group = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
     every: int = 1
+    packing: Packing | NoPacking = NO_PACKING
 
     def __post_init__(self) -> None:
         check_every("GradientStep", self.every)
@@ -57,12 +59,11 @@ class GradientStep:
         batch: Any,
         key: Key,
         axis_name: str | None = None,
-        packing: Packing | NoPacking = NO_PACKING,
     ) -> tuple[PyTree, PyTree, Metrics]:
         """(parameters of the group, optimiser state, metrics) after the step; the key is consumed.
 
         A loss or gradient that is not finite changes nothing and is counted. Losses, metrics and
-        gradients are averaged over devices. `packing` is as for `updated_if`.
+        gradients are averaged over devices.
         """
         params = select_group(learner.params, self.group)
 
@@ -82,7 +83,7 @@ class GradientStep:
             processed,
             params,
             opt_state,
-            packing,
+            self.packing,
             value=loss,
             grad=gradients,
             value_fn=_value_fn(loss_fn, axis_name),

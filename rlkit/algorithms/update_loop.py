@@ -14,6 +14,7 @@ from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require
+from rlkit.optimizers import Elementwise
 from rlkit.types import Key, LearnerState, Memory, Metrics, Params
 from rlkit.xla_cpu.loops import pack_parameters, packed_scan
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
@@ -42,16 +43,16 @@ class UpdateLoop:
         changes_memory = isinstance(self.replay_buffer, Reprioritizes)
         state = learner, memory if changes_memory else ()
         if plan.num_updates == 1:  # a loop of one would copy its inputs and outputs
-            state, metrics = self._update_if_due(NO_PACKING, state, _first(planned))
+            state, metrics = self._update_if_due(state, _first(planned))
         else:
             state, metrics = self._loop(state, planned)
         learner, changed = state
         return learner, changed if changes_memory else memory, metrics
 
     def _loop(self, state: LoopState, planned: tuple[Plan, Key]) -> tuple[LoopState, Metrics]:
-        packing = self._packing(state[0].params, _first(planned[0]))
+        loop, packing = self._packed(state[0].params, _first(planned[0]))
         state, stacked = packed_scan(
-            partial(self._update_if_due, packing),
+            loop._update_if_due,
             state,
             planned,
             pack=partial(_change_params, packing.pack),
@@ -60,41 +61,44 @@ class UpdateLoop:
         return state, reduce_metrics(stacked)
 
     def _update_if_due(
-        self, packing: Packing | NoPacking, state: LoopState, planned: tuple[Plan, Key]
+        self, state: LoopState, planned: tuple[Plan, Key]
     ) -> tuple[LoopState, Metrics]:
         plan, key = planned
-        update = partial(self._update, packing, state, plan, key)
+        update = partial(self._update, state, plan, key)
         if plan.is_due is None:
             return update()
         return jax.lax.cond(
             plan.is_due, update, lambda: (state, not_measured(jax.eval_shape(update)[1]))
         )
 
-    def _update(
-        self, packing: Packing | NoPacking, state: LoopState, plan: Plan, key: Key
-    ) -> tuple[LoopState, Metrics]:
+    def _update(self, state: LoopState, plan: Plan, key: Key) -> tuple[LoopState, Metrics]:
         """Batch, update, priorities."""
         learner, memory = state
         reprioritizes = isinstance(self.replay_buffer, Reprioritizes)
         dataset = self.dataset.replace(memory=memory) if reprioritizes else self.dataset
         batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
-        learner, metrics, error = self.updater.step(
-            self.agent, learner, batch, key, self.axis_name, packing
-        )
+        learner, metrics, error = self.updater.step(self.agent, learner, batch, key, self.axis_name)
         if isinstance(self.replay_buffer, Reprioritizes):
             memory = self.replay_buffer.reprioritize(memory, batch, errors_of(batch, error))
         return (learner, memory), metrics
 
-    def _packing(self, params: Params, plan: Plan) -> Packing | NoPacking:
-        """How the loop carries the parameters from one update to the next."""
-        if not self.updater.is_elementwise:
-            return NO_PACKING
+    def _packed(self, params: Params, plan: Plan) -> tuple["UpdateLoop", Packing | NoPacking]:
+        """The loop, and the form in which it carries the parameters from one update to the next.
+
+        It differs from that of the agent only if one `elementwise` optimiser changes them all.
+        """
+        first, *others = self.updater.steps
+        if others or first.group is not None or not isinstance(first.optimizer, Elementwise):
+            return self, NO_PACKING
 
         def arrays() -> list[Array]:  # a user's `process_batch` may return other things as well
             batch = self.batch_builder.gather(self.dataset, plan.batches, self.axis_name)
             return [x for x in jax.tree.leaves(batch) if isinstance(x, Array)]
 
-        return pack_parameters(params, jax.eval_shape(arrays))
+        packing = pack_parameters(params, jax.eval_shape(arrays))
+        steps = (dataclasses.replace(first, packing=packing),)
+        updater = dataclasses.replace(self.updater, steps=steps)
+        return dataclasses.replace(self, updater=updater), packing
 
 
 def errors_of(batch: Any, error: Array | None) -> Array:

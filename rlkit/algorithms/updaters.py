@@ -16,9 +16,7 @@ from rlkit.algorithms.parameter_groups import group_names, replace_group, select
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.update_interval import only_every
 from rlkit.errors import require
-from rlkit.optimizers import Elementwise
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
-from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,16 +45,6 @@ class Updater:
             "give each step its own groups, or leave out simultaneous",
         )
 
-    @property
-    def is_elementwise(self) -> bool:
-        """Whether one `elementwise` optimiser changes all parameters together."""
-        first = self.steps[0]
-        return (
-            len(self.steps) == 1
-            and first.group is None
-            and isinstance(first.optimizer, Elementwise)
-        )
-
     def init(self, params: Params) -> tuple[PyTree, Params]:
         """(optimiser state, target parameters).
 
@@ -72,13 +60,10 @@ class Updater:
         batch: Any,
         key: Key,
         axis_name: str | None = None,
-        packing: Packing | NoPacking = NO_PACKING,
     ) -> tuple[LearnerState, Metrics, Array | None]:
         """(learner, metrics, errors [M]) after one batch; the key is consumed.
 
         The errors are those of the last loss that returns any. Gradients are averaged over devices.
-        `packing` says how a loop carries the parameters: they are changed in that form, with the
-        same result.
         """
         metrics: Metrics = {}
         learner = before = learner.replace(updates=learner.updates.add(1))
@@ -93,7 +78,6 @@ class Updater:
                 batch,
                 keys[index],
                 axis_name,
-                packing,
             )
             learner, new = self._take_if_due(index, learner, descend)
             skipped = metrics.get("sum/skipped_updates", 0.0), new["sum/skipped_updates"]

@@ -619,7 +619,8 @@ def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
         replay_buffer=None,
         dataset=None,
     )
-    packing = loop._packing(MIXED, Plan(batches=jnp.arange(2)))
+    loop, packing = loop._packed(MIXED, Plan(batches=jnp.arange(2)))
+    assert all(step.packing is packing for step in loop.updater.steps)
     assert [x.shape for x in jax.tree.leaves(packing.pack(MIXED))] == (
         [(3 + 1 + 12,), (100, 200)] if joins else [x.shape for x in jax.tree.leaves(MIXED)]
     )
@@ -630,14 +631,19 @@ def test_a_step_on_packed_parameters_is_the_same_step(batch):
     """Also where it is skipped, because it is not finite; and parameters of other types
     keep them.
     """
-    updater = updater_of(
-        optimizer=ADAM, process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g)
-    )
     params = MIXED | {"half": jnp.arange(5, dtype=jnp.bfloat16)}
-    learner = learner_for(updater, params)
-    found, wanted = (
-        updater.step(None, learner, jnp.float32(batch), jax.random.key(0), packing=packing)[0]
+    updaters = [
+        updater_of(
+            optimizer=ADAM,
+            process_gradients=lambda g: jax.tree.map(lambda x: 2 * x, g),
+            packing=packing,
+        )
         for packing in (Packing(params, longest=LONGEST_SMALL), NO_PACKING)
+    ]
+    learner = learner_for(updaters[0], params)
+    found, wanted = (
+        updater.step(None, learner, jnp.float32(batch), jax.random.key(0))[0]
+        for updater in updaters
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     assert [x.dtype for x in jax.tree.leaves(found.params)] == [
@@ -649,11 +655,11 @@ def test_a_step_on_packed_parameters_is_the_same_step(batch):
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_packed_parameters_are_changed_as_a_vector(is_packed):
     packing = Packing(MIXED, longest=LONGEST_SMALL) if is_packed else NO_PACKING
-    updater = updater_of(optimizer=ADAM)
+    updater = updater_of(optimizer=ADAM, packing=packing)
     learner = learner_for(updater, MIXED)
-    jaxpr = jax.make_jaxpr(
-        lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0), packing=packing)[0]
-    )(learner)
+    jaxpr = jax.make_jaxpr(lambda x: updater.step(None, x, jnp.float32(1), jax.random.key(0))[0])(
+        learner
+    )
     chosen = [
         x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"
     ]
