@@ -73,7 +73,7 @@ class TargetUpdate:
             )
 
         return learner.replace(
-            target_params=only_every(self.every, learner.updates, moved, lambda: targets)
+            target_params=only_every(self.every, learner.updates, moved, lambda _: targets)
         )
 
     def periodic_update(self, before: LearnerState, after: LearnerState) -> LearnerState:

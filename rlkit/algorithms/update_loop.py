@@ -12,6 +12,7 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers import Elementwise
@@ -67,9 +68,7 @@ class UpdateLoop:
         update = partial(self._update, state, plan, key)
         if plan.is_due is None:
             return update()
-        return jax.lax.cond(
-            plan.is_due, update, lambda: (state, not_measured(jax.eval_shape(update)[1]))
-        )
+        return compute_if(plan.is_due, update, lambda shapes: (state, not_measured(shapes[1])))
 
     def _update(self, state: LoopState, plan: Plan, key: Key) -> tuple[LoopState, Metrics]:
         """Batch, update, priorities."""

@@ -107,9 +107,9 @@ class Updater:
             part, opt_state, metrics = descend()
             return part, opt_state, as_floats(metrics)
 
-        def not_due() -> tuple[PyTree, PyTree, Metrics]:
-            metrics = not_measured(jax.eval_shape(due)[2])
-            return select_group(learner.params, step.group), learner.opt_state[index], metrics
+        def not_due(shapes: PyTree) -> tuple[PyTree, PyTree, Metrics]:
+            part, opt_state = select_group(learner.params, step.group), learner.opt_state[index]
+            return part, opt_state, not_measured(shapes[2])
 
         part, opt_state, metrics = only_every(step.every, learner.updates, due, not_due)
         opt_states = (*learner.opt_state[:index], opt_state, *learner.opt_state[index + 1 :])

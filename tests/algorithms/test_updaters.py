@@ -413,6 +413,23 @@ def test_what_is_not_taken_is_not_computed(key):
     assert len(computed) == 2
 
 
+def test_a_loss_is_traced_once_however_seldom_it_is_due(key):
+    traced = []
+
+    def counted(agent, params, target_params, batch, key):
+        traced.append(1)
+        return jnp.sum(params["b"])
+
+    updater = updater_of(counted, group="b", every=3)
+    plan = Plan(batches=jnp.arange(4), is_due=jnp.arange(4) < 3)
+    builder = SimpleNamespace(draw=lambda *_: plan, gather=lambda dataset, row, axis_name: row)
+    loop = UpdateLoop(
+        agent=None, batch_builder=builder, updater=updater, replay_buffer=None, dataset=None
+    )
+    jax.make_jaxpr(loop.run)(learner_for(updater), (), key)
+    assert len(traced) == 1
+
+
 def test_seeds_at_different_counts_equal_a_loop(key):
     updater, keys = delayed(b_every=3), jax.random.split(key, 5)
     learners = [learner_for(updater, updates=start) for start in (0, 1, 2**32 - 2)]
