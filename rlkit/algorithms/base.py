@@ -1,4 +1,4 @@
-"""`Algorithm`: a collector, a batch builder, an updater and, off-policy, a replay buffer.
+"""`Algorithm`: a collector, a batch builder and an updater.
 
 Final: factories build it, nobody subclasses it.
 """
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder
+from rlkit.algorithms.batch_builders import BatchBuilder, replay_buffer_of
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import (
     InitKeys,
@@ -55,13 +55,17 @@ class Algorithm:
     collector: Collector
     batch_builder: BatchBuilder
     updater: Updater
-    replay_buffer: ReplayBuffer | None = None
     normalize_observations: bool = False
     normalize_rewards: bool = False
     spec: tuple[str, Any] | None = None
     custom: tuple[str, ...] = ()
     check: Callable[[Any, EnvAdapter], None] | None = None
     learns_through_carry: bool = False
+
+    @property
+    def replay_buffer(self) -> ReplayBuffer | None:
+        """Where the batch builder stores transitions; None for on-policy algorithms."""
+        return replay_buffer_of(self.batch_builder)
 
     def env_steps_per_iteration(self, env: EnvAdapter) -> int:
         """Environment steps in one iteration, over all environments."""
@@ -97,15 +101,13 @@ class Algorithm:
                 f"{name}={value} was set, but this algorithm is on-policy and has no replay buffer",
                 f"leave {name} out",
             )
-        collector, builder, buffer = self.collector, self.batch_builder, self.replay_buffer
+        collector, builder = self.collector, self.batch_builder
         if warmup_steps is not None:
             collector = dataclasses.replace(collector, prefill_steps=warmup_steps)
         if replay_buffer_capacity is not None:
-            buffer = _replace(buffer, capacity=replay_buffer_capacity)
+            buffer = _replace(self.replay_buffer, capacity=replay_buffer_capacity)
             builder = _replace(builder, replay_buffer=buffer)
-        return dataclasses.replace(
-            self, collector=collector, batch_builder=builder, replay_buffer=buffer
-        )
+        return dataclasses.replace(self, collector=collector, batch_builder=builder)
 
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
         """The state before the first iteration, after the random prefill; the key is consumed.
@@ -181,7 +183,6 @@ class Algorithm:
             agent=agent,
             batch_builder=self.batch_builder,
             updater=self.updater,
-            replay_buffer=self.replay_buffer,
             dataset=dataset,
             axis_name=axis_name,
         )

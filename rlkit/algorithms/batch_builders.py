@@ -23,7 +23,10 @@ ProcessBatch = Callable[[Any], Any]
 
 
 class BatchBuilder(Protocol):
-    """Turns one rollout into the batches of one iteration."""
+    """Turns one rollout into the batches of one iteration.
+
+    One that draws them from a replay memory has a field `replay_buffer`.
+    """
 
     def ingest(
         self,
@@ -47,6 +50,11 @@ class BatchBuilder(Protocol):
     def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
         """The batch for one row of `Plan.batches`, leaves [M, ...]."""
         ...
+
+
+def replay_buffer_of(builder: BatchBuilder) -> ReplayBuffer | None:
+    """The replay buffer that a batch builder draws from, if any."""
+    return getattr(builder, "replay_buffer", None)
 
 
 class Plan(struct.PyTreeNode, kw_only=True):

@@ -51,16 +51,14 @@ def off_policy(
             check(given, env)
         check_ratio(config, env.num_envs)
 
-    buffer = make_replay_buffer(config)
     return Algorithm(
         collector=Collector(num_steps=config.num_steps, prefill_steps=config.prefill_steps),
         batch_builder=ReplayBatchBuilder(
-            replay_buffer=buffer,
+            replay_buffer=make_replay_buffer(config),
             updates_per_step=config.updates_per_step,
             process_batch=overrides.process_batch,
         ),
         updater=Updater(steps=steps, target=target, simultaneous=simultaneous),
-        replay_buffer=buffer,
         normalize_observations=config.normalize_observations,
         spec=(name, config),
         custom=overrides.names,

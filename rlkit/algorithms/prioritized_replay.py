@@ -61,10 +61,6 @@ class PrioritizedReplay:
         urgency = jnp.full(index.shape, memory.max_priority**self.priority_exponent)
         return memory.replace(ring=ring.add(rollout), tree=memory.tree.set(index, urgency))
 
-    def can_sample(self, memory: PrioritizedMemory) -> Array:
-        """Whether the memory holds a batch."""
-        return memory.ring.size * memory.ring.num_envs >= self.batch_size
-
     def cut(self, memory: PrioritizedMemory) -> PrioritizedMemory:
         """See `ReplayBuffer`."""
         return memory.replace(ring=memory.ring.cut())

@@ -46,13 +46,8 @@ class ReplayBuffer(Protocol):
     def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
         """A batch [M, ...]; `progress` in [0, 1] drives schedules. The key is consumed.
 
-        Garbage unless `can_sample`, which is not checked here: `Algorithm` makes sure of it before
-        anything compiles.
+        The memory holds at least as many transitions: `check_compatible` makes sure of that.
         """
-        ...
-
-    def can_sample(self, memory: Memory) -> Array:
-        """Whether the memory holds a batch, [] bool."""
         ...
 
     def cut(self, memory: Memory) -> Memory:
@@ -112,10 +107,6 @@ class UniformReplay:
     def add(self, memory: Ring, rollout: Rollout) -> Ring:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
         return memory.add(rollout)
-
-    def can_sample(self, memory: Ring) -> Array:
-        """Whether the memory holds a batch."""
-        return memory.size * memory.num_envs >= self.batch_size
 
     def cut(self, memory: Ring) -> Ring:
         """The memory with its newest row marked as truncated.

@@ -9,9 +9,9 @@ import jax
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
+from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates, replay_buffer_of
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Replayed, Reprioritizes
+from rlkit.algorithms.replay_buffer import Replayed, Reprioritizes
 from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require
@@ -30,7 +30,6 @@ class UpdateLoop:
     agent: Agent
     batch_builder: BatchBuilder
     updater: Updater
-    replay_buffer: ReplayBuffer | None
     dataset: Any
     axis_name: str | None = None
 
@@ -41,7 +40,7 @@ class UpdateLoop:
         draw_key, update_key = jax.random.split(key)
         plan = self.batch_builder.draw(self.dataset, draw_key)
         planned = plan, keys_of_updates(update_key, plan.num_updates)
-        changes_memory = isinstance(self.replay_buffer, Reprioritizes)
+        changes_memory = isinstance(replay_buffer_of(self.batch_builder), Reprioritizes)
         state = learner, memory if changes_memory else ()
         if plan.num_updates == 1:  # a loop of one would copy its inputs and outputs
             state, metrics = self._update_if_due(state, _first(planned))
@@ -73,12 +72,13 @@ class UpdateLoop:
     def _update(self, state: LoopState, plan: Plan, key: Key) -> tuple[LoopState, Metrics]:
         """Batch, update, priorities."""
         learner, memory = state
-        reprioritizes = isinstance(self.replay_buffer, Reprioritizes)
-        dataset = self.dataset.replace(memory=memory) if reprioritizes else self.dataset
+        buffer, dataset = replay_buffer_of(self.batch_builder), self.dataset
+        if isinstance(buffer, Reprioritizes):
+            dataset = dataset.replace(memory=memory)
         batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
         learner, metrics, error = self.updater.step(self.agent, learner, batch, key, self.axis_name)
-        if isinstance(self.replay_buffer, Reprioritizes):
-            memory = self.replay_buffer.reprioritize(memory, batch, errors_of(batch, error))
+        if isinstance(buffer, Reprioritizes):
+            memory = buffer.reprioritize(memory, batch, errors_of(batch, error))
         return (learner, memory), metrics
 
     def _packed(self, params: Params, plan: Plan) -> tuple["UpdateLoop", Packing | NoPacking]:

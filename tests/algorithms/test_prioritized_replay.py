@@ -135,14 +135,9 @@ def test_errors_that_are_not_finite_change_nothing():
     assert memory.max_priority < 5
 
 
-def test_can_sample_and_cut():
+def test_cut():
     buffer = buffer_of()
-    memory = empty(buffer)
-    assert not buffer.can_sample(memory) and not buffer.can_sample(
-        buffer.add(memory, rollout([0, 1]))
-    )
-    memory = buffer.add(memory, rollout([0, 1, 2, 3]))
-    assert buffer.can_sample(memory)
+    memory = buffer.add(empty(buffer), rollout([0, 1, 2, 3]))
     assert np.asarray(buffer.cut(memory).ring.transitions.truncated).tolist() == [
         [False] * 2,
         [True] * 2,
@@ -194,7 +189,7 @@ def test_the_buffer_is_what_the_config_says(module, key):
         priority_exponent=0.7,
         importance_exponent=0.3,
     )
-    assert dqn(config).replay_buffer == dqn(config).batch_builder.replay_buffer == wanted
+    assert dqn(config).replay_buffer == wanted
 
 
 def test_weights_follow_the_progress_of_the_run(module, key):

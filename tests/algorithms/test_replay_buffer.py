@@ -162,15 +162,6 @@ def test_sampling_is_uniform_over_what_is_stored(num_rows):
     assert chi_square < 40  # 3 to 9 degrees of freedom: p < 1e-5
 
 
-def test_can_sample_once_a_batch_is_there():
-    buffer = UniformReplay(capacity=10, batch_size=5, gamma=GAMMA)
-    sizes = [
-        bool(buffer.can_sample(filled(buffer, [row(n, 2) for n in range(num)], 2)))
-        for num in (1, 2, 3, 5)
-    ]
-    assert sizes == [False, False, True, True]
-
-
 def test_capacity_is_rounded_up_to_whole_rows():
     assert [replay_buffer.num_rows(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
         10,

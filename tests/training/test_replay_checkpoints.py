@@ -81,13 +81,13 @@ def watch(trainer):
     """Notes for each call that learns whether the memories of all seeds hold a batch, for each copy
     whether it has any.
     """
-    buffer, program = trainer.module.algorithm.replay_buffer, trainer.program
-    can_sample = buffer.can_sample if trainer.config.num_seeds == 1 else jax.vmap(buffer.can_sample)
+    algorithm, program = trainer.module.algorithm, trainer.program
+    least = algorithm.replay_buffer.batch_size / trainer.module.env.num_envs  # rows
     trainer.could_sample, trainer.copied = [], []
 
     def watched(step):
         def call(ts):
-            trainer.could_sample.append(bool(np.all(can_sample(ts.local.memory))))
+            trainer.could_sample.append(bool(np.all(ts.local.memory.size >= least)))
             return step(ts)
 
         return call
