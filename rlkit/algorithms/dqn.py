@@ -17,13 +17,12 @@ from rlkit.agents.base import QAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
-from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_values, off_policy
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.ops.losses import at_index
-from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -47,16 +46,12 @@ def dqn(
         process_batch=process_batch,
         process_gradients=process_gradients,
     )
-    descent = GradientStep(
-        loss=loss or dqn_loss(config),
-        optimizer=optimizer or optimizer_of(config),
-        process_gradients=process_gradients,
-    )
+    step = overrides.step(config, dqn_loss(config))
     target = TargetUpdate(period=config.target_period)
     return off_policy(
         "dqn",
         config,
-        (descent,),
+        (step,),
         target,
         overrides,
         needs=QAgent,

@@ -16,12 +16,11 @@ from rlkit.algorithms.batch_builders import (
 )
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
-from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
-from rlkit.optimizers import optimizer_of
 
 
 def on_policy(
@@ -47,19 +46,13 @@ def on_policy(
         if check is not None:
             check(given, env)
 
-    optimizer = overrides.optimizer or optimizer_of(config)
-    descent = GradientStep(
-        loss=overrides.loss or loss,
-        optimizer=optimizer,
-        process_gradients=overrides.process_gradients,
-    )
     return Algorithm(
         collector=Collector(
             num_steps=config.num_steps,
             reward_discount=config.gamma if config.normalize_rewards else None,
         ),
         batch_builder=batch_builder,
-        updater=Updater(steps=(descent,)),
+        updater=Updater(steps=(overrides.step(config, loss),)),
         normalize_observations=config.normalize_observations,
         normalize_rewards=config.normalize_rewards,
         spec=(name, config),

@@ -2,11 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import optax
 
 from rlkit.algorithms.batch_builders import ProcessBatch
-from rlkit.algorithms.gradient_step import LossFn
+from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.parameter_groups import Group
+from rlkit.optimizers import optimizer_of
 from rlkit.types import PyTree
 
 
@@ -18,6 +21,18 @@ class Overrides:
     optimizer: optax.GradientTransformation | None = None
     process_batch: ProcessBatch | None = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
+
+    def step(
+        self, config: Any, loss: LossFn, *, group: Group = None, every: int = 1
+    ) -> GradientStep:
+        """The gradient step of an algorithm with this config, except for what is overridden."""
+        return GradientStep(
+            loss=self.loss or loss,
+            optimizer=self.optimizer or optimizer_of(config),
+            group=group,
+            process_gradients=self.process_gradients,
+            every=every,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -21,13 +21,12 @@ from rlkit.agents.base import SoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
-from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.base import EnvAdapter
-from rlkit.optimizers import optimizer_of
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -75,18 +74,11 @@ def soft_off_policy(
 
     Their losses are descended simultaneously. Targets of the critics follow by `tau`.
     """
-    optimizer = overrides.optimizer or optimizer_of(config)
-
-    def step(loss: LossFn, *group: str) -> GradientStep:
-        return GradientStep(
-            loss=loss,
-            optimizer=optimizer,
-            group=group,
-            process_gradients=overrides.process_gradients,
-        )
-
     learned = ("log_temperature",) if config.temperature is None else ()
-    steps = (step(critic, "critic"), step(actor, "actor", *learned))
+    steps = (
+        overrides.step(config, critic, group=("critic",)),
+        overrides.step(config, actor, group=("actor", *learned)),
+    )
     target = TargetUpdate(groups=("critic",), tau=config.tau)
     return off_policy(
         name,

@@ -19,12 +19,11 @@ from rlkit.agents.base import DeterministicActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builders import ProcessBatch
 from rlkit.algorithms.configs import TD3Config
-from rlkit.algorithms.gradient_step import GradientStep, LossFn
+from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
-from rlkit.optimizers import optimizer_of
 from rlkit.types import Action, Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 
@@ -45,21 +44,14 @@ def td3(
     overrides = Overrides(
         optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
     )
-    optimizer = optimizer or optimizer_of(config)
-
-    def step(group: str, loss: LossFn, every: int) -> GradientStep:
-        return GradientStep(
-            loss=loss,
-            optimizer=optimizer,
-            group=group,
-            process_gradients=process_gradients,
-            every=every,
-        )
-
+    steps = (
+        overrides.step(config, critic_loss(config), group="critic"),
+        overrides.step(config, actor_loss, group="actor", every=config.policy_delay),
+    )
     return off_policy(
         "td3",
         config,
-        (step("critic", critic_loss(config), 1), step("actor", actor_loss, config.policy_delay)),
+        steps,
         TargetUpdate(groups=("actor", "critic"), tau=config.tau, every=config.policy_delay),
         overrides,
         needs=DeterministicActorCriticAgent,

@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "TD3's actor learns in every update",
         "rlkit/algorithms/td3.py",
-        'step("actor", actor_loss, config.policy_delay)',
-        'step("actor", actor_loss, 1)',
+        'group="actor", every=config.policy_delay',
+        'group="actor", every=1',
         ("tests/algorithms/test_td3.py",),
     ),
     Mutant(
