@@ -13,6 +13,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.errors import SpaceError
+from rlkit.ops.losses import at_index
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, Key, Params
 
@@ -140,13 +141,9 @@ class Categoricals:
 
 
 def _chosen(log_probs: Array, index: Array) -> Array:
-    """[B, n] and [B] -> [B]: the entry at the index, or -inf if it is out of range.
-
-    Not a gather, whose gradient would be a scatter.
-    """
-    num = log_probs.shape[-1]
-    found = jnp.sum(jnp.where(jnp.arange(num) == index[..., None], log_probs, 0.0), axis=-1)
-    return jnp.where((index >= 0) & (index < num), found, -jnp.inf)
+    """[B, n] and [B] -> [B]: the entry at the index, or -inf if it is out of range."""
+    is_known = (index >= 0) & (index < log_probs.shape[-1])
+    return jnp.where(is_known, at_index(log_probs, index), -jnp.inf)
 
 
 def _entropy(log_probs: Array) -> Array:

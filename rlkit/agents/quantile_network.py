@@ -5,6 +5,7 @@ import dataclasses
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import QuantileNetworkConfig
 from rlkit.agents.networks import Network
 from rlkit.agents.q_network import QNetwork, q_network
@@ -70,16 +71,23 @@ def quantile_network(
     `SpaceError` or `ConfigError` for spaces that do not fit.
     """
     config = validate(config or QuantileNetworkConfig())
-    inner = q_network(observation_space, action_space, config)
-    wide = q_network(
-        observation_space, spaces.Discrete(config.num_quantiles * inner.num_actions), config
-    )
+    if not isinstance(action_space, spaces.Discrete):
+        raise unsupported_actions("a quantile network", "Discrete", action_space)
+    num_actions = int(action_space.n)
+    wide = q_network(observation_space, spaces.Discrete(config.num_quantiles * num_actions), config)
 
     def means(params: Params, obs: Obs) -> Array:
         return split(wide.q_values(params, obs), config.num_quantiles).mean(axis=0)
 
+    inner = dataclasses.replace(
+        wide,
+        network=Network(wide.init, means),
+        num_actions=num_actions,
+        start=int(action_space.start),
+        action_space=action_space,
+    )
     return QuantileNetwork(
-        inner=dataclasses.replace(inner, network=Network(wide.init, means)),
+        inner=inner,
         wide=wide,
         spec=("quantile_network", config),
         action_space=action_space,
