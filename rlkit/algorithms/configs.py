@@ -165,8 +165,6 @@ class OffPolicyConfig:
 class DQNConfig(OffPolicyConfig):
     """Deep Q-Network. Defaults are CleanRL's `dqn.py`, except for double Q-learning."""
 
-    num_steps: PositiveInt = 1
-    """Steps that each environment takes in one iteration, before the updates."""
     prefill_steps: Annotated[int, Ge(0)] = 10_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     capacity: PositiveInt = 10_000

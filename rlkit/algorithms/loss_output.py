@@ -7,6 +7,7 @@ from jax import Array
 
 from rlkit.errors import ConfigError, require
 from rlkit.types import Metrics
+from rlkit.validation import is_array
 
 ERROR = "td_error"
 """The metric that holds the error of each transition [M], for prioritised replay; never logged."""
@@ -68,4 +69,4 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) or (hasattr(value, "dtype") and hasattr(value, "shape"))
+    return isinstance(value, (int, float)) or is_array(value)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit.algorithms.parameter_groups import select_group
 from rlkit.algorithms.update_interval import check_every, only_every
 from rlkit.errors import require
 from rlkit.types import LearnerState, Params
@@ -49,13 +50,9 @@ class TargetUpdate:
             "leave one out: period counts environment steps, every counts updates",
         )
 
-    def select(self, params: Params) -> Params:
-        """The parameters that have targets."""
-        return params if self.groups is None else {group: params[group] for group in self.groups}
-
     def init(self, params: Params) -> Params:
         """The first targets: copies, since `params` may be donated."""
-        return jax.tree.map(jnp.copy, self.select(params))
+        return jax.tree.map(jnp.copy, select_group(params, self.groups))
 
     def polyak_update(self, learner: LearnerState) -> LearnerState:
         """Moves the targets by `tau` towards the parameters after an update, if that is due.
@@ -65,7 +62,7 @@ class TargetUpdate:
         if self.period is not None:
             return learner
         tau = jnp.asarray(self.tau, jnp.float32)
-        params, targets = self.select(learner.params), learner.target_params
+        params, targets = select_group(learner.params, self.groups), learner.target_params
 
         def moved() -> Params:
             return jax.tree.map(
@@ -90,7 +87,7 @@ class TargetUpdate:
         return after.replace(
             target_params=jax.tree.map(
                 lambda new, old: jnp.where(passed, new, old),
-                self.select(after.params),
+                select_group(after.params, self.groups),
                 after.target_params,
             )
         )
