@@ -1,13 +1,10 @@
 """Functions given by name, imported when they are used."""
 
 from collections.abc import Callable
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 
 def resolve(target: str | Callable[..., Any]) -> Callable[..., Any]:
     """The function named `module:name`; functions are returned unchanged."""
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    return resolve_name(target) if isinstance(target, str) else target

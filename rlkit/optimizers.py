@@ -1,7 +1,7 @@
 """Optimisers whose learning rate follows the progress of the run, kept in the optimiser state."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,12 @@ SCHEDULES: dict[str, Callable[[Array], Array]] = {
     "linear": lambda progress: 1.0 - progress,
     "cosine": lambda progress: 0.5 * (1.0 + jnp.cos(jnp.pi * progress)),
 }
-OptimizerName = Literal["adam", "radam", "rmsprop", "sgd"]
+RULES: dict[str, Callable[[float], optax.GradientTransformation]] = {
+    "adam": lambda epsilon: optax.scale_by_adam(eps=epsilon),
+    "radam": lambda epsilon: optax.scale_by_radam(eps=epsilon),
+    "rmsprop": lambda epsilon: optax.scale_by_rms(decay=0.99, eps=epsilon, eps_in_sqrt=False),
+    "sgd": lambda epsilon: optax.identity(),
+}
 
 
 class Elementwise(optax.GradientTransformationExtraArgs):
@@ -78,20 +83,14 @@ def make_optimizer(
 
     `epsilon` is added outside the square root, as in the RL baselines. Raises `UnknownNameError`.
     """
-    rules = {
-        "adam": lambda: optax.scale_by_adam(eps=epsilon),
-        "radam": lambda: optax.scale_by_radam(eps=epsilon),
-        "rmsprop": lambda: optax.scale_by_rms(decay=0.99, eps=epsilon, eps_in_sqrt=False),
-        "sgd": optax.identity,
-    }
-    if name not in get_args(OptimizerName):
+    if name not in RULES:
         raise UnknownNameError(
-            f"unknown optimizer {name!r}; {did_you_mean(name, rules)}, or pass any optax"
+            f"unknown optimizer {name!r}; {did_you_mean(name, RULES)}, or pass any optax"
             " transformation"
         )
     clip = [] if max_grad_norm is None else [optax.clip_by_global_norm(max_grad_norm)]
     return elementwise(
-        optax.chain(*clip, rules[name](), scale_by_progress(learning_rate, schedule))
+        optax.chain(*clip, RULES[name](epsilon), scale_by_progress(learning_rate, schedule))
     )
 
 
