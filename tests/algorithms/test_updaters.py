@@ -612,6 +612,7 @@ def test_processed_gradients_are_those_of_the_same_parameters(optimizer):
 ADAM = make_optimizer("adam", learning_rate=0.1, max_grad_norm=0.5)
 
 
+@pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize(
     ("updater", "rows", "joins"),
     [
