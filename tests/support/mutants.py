@@ -190,8 +190,8 @@ MUTANTS = (
     Mutant(
         "observations are normalised by statistics that they are part of already",
         "rlkit/algorithms/base.py",
-        "agent, learner, memory, rollout, axis_name, behaviour\n        )",
-        "agent, self._absorb(learner, rollout), memory, rollout, axis_name, behaviour\n        )",
+        "agent, learner, memory, rollout, axis_name, behaviour",
+        "agent, fold_observations(learner, rollout), memory, rollout, axis_name, behaviour",
         (
             "tests/algorithms/test_algorithm.py::test_observations_are_normalised_by_the_statistics_of_the_acting_policy",
         ),

@@ -1,11 +1,13 @@
 """Applies each of `MUTANTS` to a copy of the repository and runs its tests there: `make mutants`,
 `make mutants ARGS="--only GAE"`.
 
-Exits with 1 if the tests did not notice a mutant, or if one could not be tried.
+Exits with 1 if the tests did not notice a mutant, or if one could not be tried. A mutant that calls
+what does not exist counts as not tried, since any test would notice it.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,11 +22,21 @@ LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", "runs", "results", "__pycache__", ".pytest_cache", ".ruff_cache"
 )
 PASSED, FAILED = 0, 1  # of pytest
-LONGEST = 600  # seconds for the tests of one mutant
+LONGEST = 600  # seconds for the tests of one mutant, or of one file without a mutant
+RAISED = re.compile(r"^\S+:\d+: (\w+)$", re.MULTILINE)  # where pytest's report of an error ends
+BROKEN = {
+    "AttributeError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "NameError",
+    "SyntaxError",
+    "TypeError",
+    "UnboundLocalError",
+}  # errors of a mutant that is no valid code
 
 
 def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
-    """The exit status of pytest in the copy, and the end of what it said."""
+    """The exit status of pytest in the copy, and what it said."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
@@ -36,7 +48,7 @@ def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
         timeout=LONGEST,
         check=False,
     )
-    return done.returncode, (done.stdout + done.stderr)[-2000:]
+    return done.returncode, done.stdout + done.stderr
 
 
 def verdict(copy: Path, mutant: Mutant) -> str:
@@ -52,9 +64,37 @@ def verdict(copy: Path, mutant: Mutant) -> str:
         return "caught (the tests hang)"
     finally:
         file.write_text(text, encoding="utf-8")
+    return judge(mutant, status, said)
+
+
+def judge(mutant: Mutant, status: int, said: str) -> str:
+    """The verdict on a mutant whose tests ended like this."""
     if status == PASSED:
         return f"SURVIVED: {' '.join(mutant.tests)} passed"
-    return "caught" if status == FAILED else f"NOT TRIED: pytest ended with {status}:\n{said}"
+    if status != FAILED:
+        return f"NOT TRIED: pytest ended with {status}:\n{_end(said)}"
+    raised = RAISED.findall(said)
+    if not raised or BROKEN.intersection(raised):
+        return f"NOT TRIED: the tests failed with {' after '.join(raised)}:\n{_end(said)}"
+    return f"caught ({raised[-1]})"
+
+
+def check_unchanged(copy: Path, mutants: list[Mutant]) -> None:
+    """Exits unless the tests of all mutants pass without one, each file in its own time."""
+    files: dict[str, list[str]] = {}
+    for test in dict.fromkeys(test for mutant in mutants for test in mutant.tests):
+        files.setdefault(test.partition("::")[0], []).append(test)
+    for file, tests in files.items():
+        try:
+            status, said = run_tests(copy, tuple(tests))
+        except subprocess.TimeoutExpired:
+            sys.exit(f"without a mutant {file} takes more than {LONGEST} s")
+        if status != PASSED:
+            sys.exit(f"without a mutant {file} does not pass:\n{_end(said)}")
+
+
+def _end(said: str) -> str:
+    return said[-2000:]
 
 
 def main() -> int:
@@ -69,10 +109,7 @@ def main() -> int:
         copy = Path(folder) / "rlkit"
         shutil.copytree(ROOT, copy, symlinks=True, ignore=LEFT_OUT)
         if not arguments.skip_baseline:
-            tests = tuple(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
-            status, said = run_tests(copy, tests)
-            if status != PASSED:
-                sys.exit(f"without a mutant the tests do not pass:\n{said}")
+            check_unchanged(copy, chosen)
         verdicts = []
         for mutant in chosen:
             start = time.monotonic()
