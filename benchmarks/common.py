@@ -186,7 +186,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def peak_rss_mb() -> float:
-    """Seconds since this process started, including compilation."""
+    """The most memory that this process has held so far, in MiB, including compilation."""
     try:  # getrusage also counts the parent's memory at the fork
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
