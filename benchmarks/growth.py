@@ -21,7 +21,7 @@ import jax
 
 import rlkit
 from common import versions
-from records import add_output, add_rounds, markdown, now, with_spread, write
+from records import add_output, add_rounds, in_turns, markdown, now, with_spread, write
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, num_groups
 from rlkit.training.programs.jittable_program import DeviceProgram
@@ -118,11 +118,8 @@ def sweep(name: str, rounds: int) -> dict[int, Point]:
     for value, task in SWEEPS[name][1].items():
         print(f"{name}: compiling {value}", file=sys.stderr)
         points[value] = Point(task=task)
-    for index in range(rounds):
-        order = list(points.values())
-        first = index % len(order)
-        for point in order[first:] + order[:first]:
-            point.run()
+    for _, point in in_turns(list(points.values()), rounds):
+        point.run()
     return points
 
 

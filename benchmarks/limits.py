@@ -32,7 +32,7 @@ import numpy as np
 
 import rlkit
 from common import versions
-from records import add_output, add_rounds, markdown, now, write
+from records import add_output, add_rounds, in_turns, markdown, now, write
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.programs.host_program import HostProgram
 from rlkit.types import TrainState
@@ -306,13 +306,6 @@ def host_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
     return timed, update, (ts.learner, ts.local.replace(obs=()))
 
 
-def in_turns(loops: list[Timed], rounds: int) -> None:
-    for index in range(rounds):
-        first = index % len(loops)
-        for item in loops[first:] + loops[:first]:
-            item.run()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -330,7 +323,8 @@ def main() -> None:
     for name in args.tasks or able:
         loops, counted, env_steps = parts_of(name)
         alone = {shape: product_loop(shape) for shape in counted}
-        in_turns([*loops.values(), *alone.values(), *squares.values()], args.rounds)
+        for _, item in in_turns([*loops.values(), *alone.values(), *squares.values()], args.rounds):
+            item.run()
         times = {part: item.microseconds for part, item in loops.items()}
         in_products = sum(times_ * alone[shape].microseconds for shape, times_ in counted.items())
         flop = sum(times_ * operations(shape) for shape, times_ in counted.items())

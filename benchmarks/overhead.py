@@ -29,7 +29,7 @@ import jax
 
 import rlkit
 from common import versions
-from records import add_output, add_rounds, markdown, now, with_spread, write
+from records import add_output, add_rounds, in_turns, markdown, now, with_spread, write
 from rlkit_parts import parts
 from tasks import TASKS
 
@@ -104,10 +104,9 @@ def main() -> None:
         jax.config.update("jax_compilation_cache_dir", cache)
         for name in MODES:
             MODES[name](OUTER * 10, 0)
-        for index in range(args.rounds):
-            for name in list(MODES)[:: 1 if index % 2 else -1]:
-                seconds[name].append(MODES[name](args.num_updates, index))
-                print(f"round {index + 1}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
+        for number, name in in_turns(list(MODES), args.rounds):
+            seconds[name].append(MODES[name](args.num_updates, number))
+            print(f"round {number}, {name}: {seconds[name][-1]:.1f} s", file=sys.stderr)
     steps = args.num_updates * TASKS["cartpole-4x128"].num_envs * TASKS["cartpole-4x128"].num_steps
     added = [
         with_all / alone - 1

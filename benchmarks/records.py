@@ -1,6 +1,7 @@
-"""Shared by all benchmarks: command-line options, tables and JSON records."""
+"""Shared by all benchmarks: command-line options, turns, tables and JSON records."""
 
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -8,13 +9,15 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
 HERE = Path(__file__).resolve().parent
+
+Item = TypeVar("Item")
 
 
 def at_least_one(text: str) -> int:
@@ -39,6 +42,14 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         default=Path(os.path.relpath(HERE / "results")),
         help="directory for the JSON record",
     )
+
+
+def in_turns(items: Sequence[Item], rounds: int) -> Iterator[tuple[int, Item]]:
+    """(number of the round, item), with another item first in each round."""
+    turns = collections.deque(items)
+    for number in range(1, rounds + 1):
+        yield from ((number, item) for item in turns)
+        turns.rotate(-1)
 
 
 def now() -> str:

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from records import add_output, add_rounds, markdown, now, with_spread, write
+from records import add_output, add_rounds, in_turns, markdown, now, with_spread, write
 from tasks import TASKS
 from throughput import OURS, Contender, Driver, contenders
 
@@ -104,17 +104,15 @@ def main() -> None:
         for item in contenders(args.before)
         if kind in item.drivers and (not args.only or item.name in args.only)
     ]
+    if not runners:
+        parser.error("nothing to run; check --only")
     times: dict[str, list[Any]] = {contender.name: [] for contender in runners}
-    for index in range(args.rounds):
-        first = index % len(runners)
-        for contender in runners[first:] + runners[:first]:
-            with tempfile.TemporaryDirectory() as cache:
-                times[contender.name].append(
-                    {name: start(contender, args.task, cache) for name in ("cold", "warm")}
-                )
-            print(
-                f"round {index + 1}, {contender.name}: {times[contender.name][-1]}", file=sys.stderr
+    for number, contender in in_turns(runners, args.rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            times[contender.name].append(
+                {name: start(contender, args.task, cache) for name in ("cold", "warm")}
             )
+        print(f"round {number}, {contender.name}: {times[contender.name][-1]}", file=sys.stderr)
     print(table(args.task, times))
     write("startup", when, args.output, task=args.task, num_updates=NUM_UPDATES, seconds=times)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from records import HERE, add_output, add_rounds, markdown, now, write
+from records import HERE, add_output, add_rounds, in_turns, markdown, now, write
 from tasks import TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
@@ -265,15 +265,13 @@ def measure(
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
         drivers.append(Driver(contender, task, arguments))
     repeats: dict[str, list[dict[str, float]]] = {driver.name: [] for driver in drivers}
-    for index in range(rounds):
-        first = index % len(drivers)
-        for driver in drivers[first:] + drivers[:first]:
-            if repeat := driver.run():
-                repeats[driver.name].append(repeat)
-                print(
-                    f"{task}: round {index + 1}, {driver.name} {repeat['wall_seconds']:.3f} s",
-                    file=sys.stderr,
-                )
+    for number, driver in in_turns(drivers, rounds):
+        if repeat := driver.run():
+            repeats[driver.name].append(repeat)
+            print(
+                f"{task}: round {number}, {driver.name} {repeat['wall_seconds']:.3f} s",
+                file=sys.stderr,
+            )
     return [
         {"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error}
         for d in drivers
