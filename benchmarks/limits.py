@@ -88,6 +88,8 @@ class Loop(Timed):
 
     step: Callable[[Any, jax.Array], Any]
     state: Any
+    options: dict[str, str | bool] | None = None
+    """XLA options; None: those that rlkit chooses for this loop."""
 
     def __post_init__(self) -> None:
         self.state = jax.tree.map(
@@ -102,10 +104,10 @@ class Loop(Timed):
             return jax.lax.fori_loop(0, length, lambda i, state: self.step(state, i), state)
 
         traced = jax.jit(run, donate_argnums=0).trace(self.state)
+        if self.options is None:
+            self.options = rlkit.compiler_options(traced.jaxpr)
         self._length = length
-        self._program = traced.lower().compile(
-            compiler_options=rlkit.compiler_options(traced.jaxpr)
-        )
+        self._program = traced.lower().compile(compiler_options=self.options)
         self._execute()
 
     def _execute(self) -> float:

@@ -3,9 +3,10 @@
     python benchmarks/replay.py [--capacities 10000 1000000] [--rounds 5]
 
 Transitions and networks are those of SAC on HalfCheetah, and the memories are full. Prints a
-Markdown table and writes the raw record to benchmarks/results/. Every program donates its state,
-runs `--iterations` of a scan, and is warmed up once; the programs alternate, and medians over the
-rounds are shown.
+Markdown table and writes the raw record to benchmarks/results/. Every program is a loop that runs
+for about half a second and donates its state; the programs alternate, and medians over the rounds
+are shown. All have the XLA options of the loop over updates, since training compiles the memory and
+the updates as one program.
 
 "write and sample" does both in each iteration, as training does. "sample" alone reads a memory that
 is never written, so the compiler may move work out of the loop. "update" is one update of all
@@ -13,10 +14,7 @@ networks and targets from a given batch.
 """
 
 import argparse
-import dataclasses
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +25,8 @@ from gymnasium import spaces
 
 import rlkit
 from common import versions
-from records import add_output, add_rounds, now, write
+from limits import Loop
+from records import add_output, add_rounds, in_turns, markdown, now, write
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.types import Transition
 
@@ -38,56 +37,24 @@ BATCH_SIZE = 256
 HIDDEN = (256, 256)
 
 
-@dataclasses.dataclass(kw_only=True)
-class Loop:
-    """A compiled loop over a donated state, and the seconds of each execution."""
+def loop(
+    step: Callable[[Any, jax.Array], tuple[Any, Any]],
+    state: Any,
+    options: dict[str, str | bool] | None = None,
+) -> Loop:
+    """A loop over `step(state, key)`.
 
-    program: Callable[[Any], Any]
-    state: Any
-    iterations: int
-    seconds: list[float] = dataclasses.field(default_factory=list)
-
-    def run(self, *, timed: bool = True) -> None:
-        jax.block_until_ready(self.state)
-        start = time.perf_counter()
-        self.state = jax.block_until_ready(self.program(self.state))
-        if timed:
-            self.seconds.append(time.perf_counter() - start)
-
-    @property
-    def microseconds(self) -> float:
-        """Median per iteration."""
-        return statistics.median(self.seconds) / self.iterations * 1e6
-
-
-def loop(step: Callable[[Any, jax.Array], tuple[Any, Any]], state: Any, iterations: int) -> Loop:
-    """Compiles a loop over `step(state, key)`.
-
-    All results other than the state are summed, so that nothing is optimized away.
+    All results other than the state are summed, so that nothing is optimized away: XLA would not
+    even gather those parts of a batch that nobody uses.
     """
 
-    def scan(carry: Any) -> Any:
+    def one(carry: Any, i: jax.Array) -> Any:
         state, key, total = carry
-        key, loop_key = jax.random.split(key)
+        state, outputs = step(state, jax.random.fold_in(key, i))
+        sums = (jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(outputs))
+        return state, key, total + sum(sums)
 
-        def one(carry: Any, key: jax.Array) -> tuple[Any, None]:
-            state, total = carry
-            state, outputs = step(state, key)
-            return (
-                state,
-                total + sum(jnp.sum(x, dtype=jnp.float32) for x in jax.tree.leaves(outputs)),
-            ), None
-
-        (state, total), _ = jax.lax.scan(
-            one, (state, total), jax.random.split(loop_key, iterations)
-        )
-        return state, key, total
-
-    return Loop(
-        program=jax.jit(scan, donate_argnums=0),
-        state=(state, jax.random.key(0), jnp.float32(0)),
-        iterations=iterations,
-    )
+    return Loop(step=one, state=(state, jax.random.key(0), jnp.float32(0)), options=options)
 
 
 def transitions(key: jax.Array, shape: tuple[int, ...]) -> Transition:
@@ -122,7 +89,7 @@ def full_memory(buffer: ReplayBuffer) -> Any:
     return memory
 
 
-def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
+def memory_loops(capacity: int, options: dict[str, str | bool] | None) -> dict[str, Loop]:
     """One loop for each use of the memory."""
     buffer = algorithm(capacity).replay_buffer
 
@@ -138,10 +105,10 @@ def memory_loops(capacity: int, iterations: int) -> dict[str, Loop]:
 
     new = transitions(jax.random.key(2), (1, 1))
     steps = {"write": write, "sample": sample, "write and sample": write_and_sample}
-    return {name: loop(step, full_memory(buffer), iterations) for name, step in steps.items()}
+    return {name: loop(step, full_memory(buffer), options) for name, step in steps.items()}
 
 
-def update_loop(iterations: int) -> Loop:
+def update_loop() -> Loop:
     """One gradient step of critics, actor and temperature, with the target update."""
     agent = rlkit.soft_actor_critic(
         OBSERVATIONS, ACTIONS, rlkit.SoftActorCriticConfig(hidden_sizes=HIDDEN)
@@ -156,30 +123,25 @@ def update_loop(iterations: int) -> Loop:
     batch = sac.replay_buffer.sample(
         full_memory(sac.replay_buffer), jax.random.key(4), jnp.float32(0.0)
     )
-    return loop(
-        lambda learner, key: sac.updater.step(agent, learner, batch, key)[:2], learner, iterations
-    )
+    return loop(lambda learner, key: sac.updater.step(agent, learner, batch, key)[:2], learner)
 
 
 def table(update: Loop, memories: dict[int, dict[str, Loop]]) -> str:
     """µs per iteration, and the share of writing and sampling in an update."""
     names = list(next(iter(memories.values())))
-    lines = [
-        f"One SAC update: {update.microseconds:,.0f} µs.",
-        "",
-        f"| capacity | {' | '.join(f'{name}, µs' for name in names)} | share of an update |",
-        "|---:|" + "---:|" * (len(names) + 1),
-    ]
+    rows = []
     for capacity, loops in memories.items():
-        times = " | ".join(f"{loops[name].microseconds:,.1f}" for name in names)
+        times = (f"{loops[name].microseconds:,.1f}" for name in names)
         share = loops["write and sample"].microseconds / update.microseconds
-        lines.append(f"| {capacity:,} | {times} | {share:.1%} |")
+        rows.append([f"{capacity:,}", *times, f"{share:.1%}"])
     first, last = min(memories), max(memories)
-    ratios = " | ".join(
+    ratios = (
         f"{memories[last][name].microseconds / memories[first][name].microseconds:.2f}"
         for name in names
     )
-    return "\n".join([*lines, f"| {last:,} ÷ {first:,} | {ratios} | |"])
+    rows.append([f"{last:,} ÷ {first:,}", *ratios, ""])
+    heads = ["capacity", *(f"{name}, µs" for name in names), "share of an update"]
+    return f"One SAC update: {update.microseconds:,.0f} µs.\n\n{markdown(heads, rows)}"
 
 
 def main() -> int:
@@ -190,28 +152,18 @@ def main() -> int:
         "--capacities", type=int, nargs="+", default=[10_000, 1_000_000], help="transitions"
     )
     add_rounds(parser, "timed executions per loop")
-    parser.add_argument(
-        "--iterations", type=int, default=2000, help="iterations of a loop over the memory"
-    )
-    parser.add_argument(
-        "--updates", type=int, default=500, help="iterations of the loop over updates"
-    )
     add_output(parser)
     args = parser.parse_args()
     if too_small := [capacity for capacity in args.capacities if capacity < FILL_ROWS]:
         parser.error(f"--capacities {too_small[0]} is too small; use at least {FILL_ROWS}")
 
+    rlkit.xla_cpu.enable()
     when = now()
-    update = update_loop(args.updates)
-    memories = {capacity: memory_loops(capacity, args.iterations) for capacity in args.capacities}
+    update = update_loop()
+    memories = {capacity: memory_loops(capacity, update.options) for capacity in args.capacities}
     loops = [update, *(item for loops in memories.values() for item in loops.values())]
-    for item in loops:
-        item.run(timed=False)
-    for index in range(args.rounds):
-        print(f"round {index + 1}", file=sys.stderr)
-        first = index % len(loops)
-        for item in loops[first:] + loops[:first]:
-            item.run()
+    for _, item in in_turns(loops, args.rounds):
+        item.run()
 
     print(table(update, memories))
     settings = {
@@ -226,8 +178,8 @@ def main() -> int:
         args.output,
         versions=versions("rlkit", "jax", "jaxlib", "numpy"),
         settings=settings,
-        iterations=args.iterations,
-        updates=args.updates,
+        rounds=args.rounds,
+        options=update.options,
         update_seconds=update.seconds,
         memory_seconds={
             capacity: {name: item.seconds for name, item in loops.items()}
