@@ -16,11 +16,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from records import HERE, add_output, markdown, now, write
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,15 +136,7 @@ def _run(command: list[str], core: int) -> str:
 
 def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
     """Mean return at the end and over the second half of the evaluations, with each seed."""
-    lines = [
-        (
-            f"### {name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds}"
-            " seed(s)"
-        ),
-        "",
-        "| | return at the end (each seed) | mean of the last half |",
-        "|---|---|---:|",
-    ]
+    rows = []
     for contender, seeds in curves.items():
         last = [curve[-1][1] for curve in seeds]
         half = [
@@ -153,11 +144,14 @@ def table(name: str, task: Task, curves: dict[str, Curves]) -> str:
             for curve in seeds
         ]
         each = ", ".join(f"{value:.0f}" for value in last)
-        lines.append(
-            f"| {contender} | {statistics.fmean(last):.0f} ({each}) |"
-            f" {statistics.fmean(half):.0f} |"
+        rows.append(
+            [contender, f"{statistics.fmean(last):.0f} ({each})", f"{statistics.fmean(half):.0f}"]
         )
-    return "\n".join(lines)
+    title = (
+        f"{name}: {task.algorithm}, {task.env}, {task.total_steps:,} steps, {task.seeds} seed(s)"
+    )
+    heads = ["", "return at the end (each seed)", "mean of the last half"]
+    return f"### {title}\n\n{markdown(heads, rows)}"
 
 
 def main() -> int:
@@ -168,9 +162,7 @@ def main() -> int:
         "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
     )
     parser.add_argument("--total-steps", type=int, help="instead of the tasks' own settings")
-    parser.add_argument(
-        "--output", type=Path, default=HERE / "results", help="directory for the JSON record"
-    )
+    add_output(parser)
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
@@ -179,7 +171,6 @@ def main() -> int:
             "SBX is missing: RLKIT_PEERS must name a directory with venv-sbx (see"
             " benchmarks/README.md)"
         )
-    args.output.mkdir(parents=True, exist_ok=True)
     for name in args.tasks or TASKS:
         task = TASKS[name]
         if args.total_steps:
@@ -191,7 +182,7 @@ def main() -> int:
                 f"the steps after the {task.settings['learning_starts']} random ones must be"
                 f" divisible by {task.evaluations}"
             )
-        started = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        when = now()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             running = {"rlkit": pool.submit(learn_rlkit, task), "sbx": pool.submit(learn_sbx, task)}
             curves = {contender: future.result() for contender, future in running.items()}
@@ -199,8 +190,8 @@ def main() -> int:
             if any([steps for steps, _ in curve] != task.evaluated_at for curve in seeds):
                 raise SystemExit(f"{contender} was not evaluated at {task.evaluated_at}: {seeds}")
         print(table(name, task, curves), end="\n\n", flush=True)
-        record = {"when": started, "task": dataclasses.asdict(task), "curves": curves}
-        (args.output / f"compare-sbx-{name}-{started}.json").write_text(json.dumps(record) + "\n")
+        task_fields = dataclasses.asdict(task)
+        write(f"compare-sbx-{name}", when, args.output, task=task_fields, curves=curves)
     return 0
 
 
