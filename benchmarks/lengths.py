@@ -13,13 +13,13 @@ gradient step off policy, a whole rollout for PPO, which needs fewer: --num-upda
 
 import argparse
 import dataclasses
-import statistics
 import time
 from functools import partial
 
 import jax
 
 import rlkit
+from records import add_rounds, in_turns, markdown, with_spread
 from rlkit_parts import parts
 from tasks import TASKS
 
@@ -33,11 +33,9 @@ def main() -> None:
     )
     parser.add_argument("--num-updates", type=int, default=6000)
     parser.add_argument("--lengths", type=int, nargs="+", default=[100, 200, 600, 1200, 2000])
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser, "timed executions per length")
     args = parser.parse_args()
     rlkit.xla_cpu.enable()
-    if args.rounds < 1:
-        parser.error(f"--rounds {args.rounds} measures nothing; use 5")
     for length in args.lengths:
         if length < 1 or args.num_updates % length:
             parser.error(
@@ -62,18 +60,16 @@ def main() -> None:
         )
         jax.block_until_ready(programs[length](key))
     seconds: dict[int, list[float]] = {length: [] for length in args.lengths}
-    for _ in range(args.rounds):
-        for length, program in programs.items():
-            start = time.perf_counter()
-            jax.block_until_ready(program(key))
-            seconds[length].append(time.perf_counter() - start)
+    for _, length in in_turns(list(programs), args.rounds):
+        start = time.perf_counter()
+        jax.block_until_ready(programs[length](key))
+        seconds[length].append(time.perf_counter() - start)
 
-    print(f"| training steps per loop | {args.task}, updates/s (min–max) |\n|---:|---:|")
-    for length, times in seconds.items():
-        rates = [args.num_updates / x for x in times]
-        print(
-            f"| {length} | {statistics.median(rates):,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) |"
-        )
+    rows = [
+        [str(length), with_spread([args.num_updates / x for x in times])]
+        for length, times in seconds.items()
+    ]
+    print(markdown(["training steps per loop", f"{args.task}, updates/s (min–max)"], rows))
 
 
 if __name__ == "__main__":

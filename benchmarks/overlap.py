@@ -2,16 +2,16 @@
 
     python benchmarks/overlap.py [ENV_ID ...] [--rounds 5]
 
-Prints a Markdown table of environment steps per second. Every cell is its own Trainer; they
-alternate, and the first outer iteration of each, which compiles, is not counted.
+Prints a Markdown table of environment steps per second for each environment. Every row is its own
+Trainer; they alternate, and the first outer iteration of each, which compiles, is not counted.
 """
 
 import argparse
 import itertools
-import statistics
 import time
 
 import rlkit
+from records import add_rounds, in_turns, markdown, with_spread
 
 ENVS = ("gymnasium/CartPole-v1", "gymnasium/HalfCheetah-v5")
 NUM_ENVS, NUM_STEPS, UPDATES = 8, 128, 20
@@ -47,27 +47,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("env_ids", nargs="*", default=ENVS)
-    parser.add_argument("--rounds", type=int, default=5)
+    add_rounds(parser, "timed outer iterations per row")
     arguments = parser.parse_args()
-    print(
-        "| environment | processes | overlap | env steps/s, median | min–max"
-        " |\n|---|---|---|---:|---:|",
-        flush=True,
-    )
     for env_id in arguments.env_ids:
         cells = [*itertools.product(("sync", "async"), ("none", "acting", "update"))]
         trainers = {cell: make_trainer(env_id, *cell) for cell in cells}
         measured: dict[tuple[str, str], list[float]] = {cell: [] for cell in cells}
-        for _ in range(arguments.rounds):
-            for cell, trainer in trainers.items():
-                measured[cell].append(speed(trainer))
+        for _, cell in in_turns(cells, arguments.rounds):
+            measured[cell].append(speed(trainers[cell]))
         for trainer in trainers.values():
             trainer.close()
             trainer.module.env.close()
-        for (vectorization, overlap), speeds in measured.items():
-            median, spread = statistics.median(speeds), f"{min(speeds):,.0f}–{max(speeds):,.0f}"
-            processes = "one" if vectorization == "sync" else "one each"
-            print(f"| {env_id} | {processes} | {overlap} | {median:,.0f} | {spread} |", flush=True)
+        rows = [
+            [f"{vectorization}, overlap {overlap}", with_spread(speeds)]
+            for (vectorization, overlap), speeds in measured.items()
+        ]
+        print(markdown([env_id, "env steps/s (min–max)"], rows), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":
