@@ -29,6 +29,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 import rlkit
 from common import versions
@@ -152,13 +153,11 @@ def products(jaxpr: Any, times: int = 1) -> Iterator[tuple[Shape, int]]:
         inner_times = (
             times * equation.params["length"] if equation.primitive.name == "scan" else times
         )
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
-                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    counted = list(products(inner, inner_times))
-                    if counted and equation.primitive.name == "while":
-                        raise ValueError("products in a loop of unknown length")
-                    yield from counted
+        for inner in jaxprs_in_params(equation.params):
+            counted = list(products(inner, inner_times))
+            if counted and equation.primitive.name == "while":
+                raise ValueError("products in a loop of unknown length")
+            yield from counted
 
 
 def operations(shape: Shape) -> int:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from jax.extend.core import jaxprs_in_params
+
 from rlkit.xla_cpu.matmul import SMALL_PRODUCT
 from rlkit.xla_cpu.switch import is_on
 
@@ -43,7 +45,5 @@ def _products(jaxpr: Any) -> Iterator[float]:
             )
         elif equation.primitive.name == "conv_general_dilated":
             yield math.inf
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (tuple, list)) else [parameter]:
-                if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                    yield from _products(inner)
+        for inner in jaxprs_in_params(equation.params):
+            yield from _products(inner)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType, PartitionSpec
 
 from rlkit import optimizers
@@ -688,6 +689,5 @@ def eqns_of(jaxpr):
     """All equations, those of calls within it included."""
     for eqn in jaxpr.eqns:
         yield eqn
-        for inner in eqn.params.values():
-            if hasattr(inner, "jaxpr"):
-                yield from eqns_of(inner.jaxpr)
+        for inner in jaxprs_in_params(eqn.params):
+            yield from eqns_of(inner)
