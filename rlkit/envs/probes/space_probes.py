@@ -10,19 +10,18 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.probes.value_probes import UNIT, Step, end
+from rlkit.envs.probes.value_probes import UNIT, OneObservation, Step, end
 from rlkit.errors import require
 from rlkit.types import Key, Obs
 
 
 @dataclasses.dataclass(frozen=True)
-class ContinuousAction:
+class ContinuousAction(OneObservation):
     """One observation, one step, reward -(action - target)². Tests Gaussian policies, action
     bounds.
     """
 
     target: float = 0.5
-    observation_space = UNIT
     action_space = UNIT
     best_return = 0.0
 
@@ -33,17 +32,9 @@ class ContinuousAction:
             "pass target=0.5",
         )
 
-    def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same observation; ignores the key."""
-        return jnp.zeros((1,)), jnp.zeros((1,))
-
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Ends the episode."""
         return end(state, state, -jnp.square(action[0] - self.target))
-
-    def observations(self) -> np.ndarray:
-        """[1, 1]."""
-        return np.zeros((1, 1), np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """0; a Gaussian policy around the target with standard deviation s has -s²."""
@@ -55,24 +46,15 @@ class ContinuousAction:
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiDiscreteAction:
+class MultiDiscreteAction(OneObservation):
     """One observation, one step, 2 × 3 actions, half a point for each correct part of (1, 2)."""
 
-    observation_space = UNIT
     action_space = spaces.MultiDiscrete([2, 3])
     best_return = 1.0
-
-    def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same observation; ignores the key."""
-        return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Ends the episode."""
         return end(state, state, jnp.mean(action == jnp.array([1, 2]), dtype=jnp.float32))
-
-    def observations(self) -> np.ndarray:
-        """[1, 1]."""
-        return np.zeros((1, 1), np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """1."""

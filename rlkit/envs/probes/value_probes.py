@@ -31,25 +31,45 @@ def end(state: Any, obs: Obs, reward: Array) -> Step:
     return state, obs, jnp.float32(reward), jnp.bool_(YES), jnp.bool_(NO), {}
 
 
-@dataclasses.dataclass(frozen=True)
-class ValueOnly:
-    """One observation, one step, reward 1. Tests the value loss and its optimizer."""
+class OneObservation:
+    """What probes with a single observation share."""
 
     observation_space = UNIT
-    action_space = spaces.Discrete(2)
-    best_return = 1.0
 
     def reset(self, key: Key) -> tuple[Array, Obs]:
         """Always the same observation; ignores the key."""
         return jnp.zeros((1,)), jnp.zeros((1,))
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Ends the episode."""
-        return end(state, state, jnp.float32(1.0))
-
     def observations(self) -> np.ndarray:
         """[1, 1]."""
         return np.zeros((1, 1), np.float32)
+
+
+class RandomSign:
+    """What probes that observe a random sign ±1 share."""
+
+    observation_space = UNIT
+
+    def reset(self, key: Key) -> tuple[Array, Obs]:
+        """-1 or 1; consumes the key."""
+        obs = jax.random.rademacher(key, (1,), jnp.float32)
+        return obs, obs
+
+    def observations(self) -> np.ndarray:
+        """[2, 1]."""
+        return np.array([[-1.0], [1.0]], np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueOnly(OneObservation):
+    """One observation, one step, reward 1. Tests the value loss and its optimizer."""
+
+    action_space = spaces.Discrete(2)
+    best_return = 1.0
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        """Ends the episode."""
+        return end(state, state, jnp.float32(1.0))
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """1."""
@@ -60,25 +80,15 @@ class ValueOnly:
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueByObservation:
+class ValueByObservation(RandomSign):
     """A random observation ±1, one step, reward equal to it. Tests reading observations."""
 
-    observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 0.0
-
-    def reset(self, key: Key) -> tuple[Array, Obs]:
-        """-1 or 1; consumes the key."""
-        obs = jax.random.rademacher(key, (1,), jnp.float32)
-        return obs, obs
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Ends the episode."""
         return end(state, state, state[0])
-
-    def observations(self) -> np.ndarray:
-        """[2, 1]."""
-        return np.array([[-1.0], [1.0]], np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """The observation itself."""
@@ -118,24 +128,15 @@ class Discounting:
 
 
 @dataclasses.dataclass(frozen=True)
-class ActionChoice:
+class ActionChoice(OneObservation):
     """One observation, one step, reward 1 for action 1, -1 for action 0. Tests the policy loss."""
 
-    observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 1.0
-
-    def reset(self, key: Key) -> tuple[Array, Obs]:
-        """Always the same observation; ignores the key."""
-        return jnp.zeros((1,)), jnp.zeros((1,))
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Ends the episode."""
         return end(state, state, jnp.where(action == 1, 1.0, -1.0))
-
-    def observations(self) -> np.ndarray:
-        """[1, 1]."""
-        return np.zeros((1, 1), np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """1."""
@@ -147,29 +148,19 @@ class ActionChoice:
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservationDependentAction:
+class ObservationDependentAction(RandomSign):
     """A random observation ±1, one step, reward 1 for the action of the same sign, else -1.
 
     Action 0 stands for -1. Tests that observations, actions and advantages stay paired when batches
     are shuffled and reshaped.
     """
 
-    observation_space = UNIT
     action_space = spaces.Discrete(2)
     best_return = 1.0
-
-    def reset(self, key: Key) -> tuple[Array, Obs]:
-        """-1 or 1; consumes the key."""
-        obs = jax.random.rademacher(key, (1,), jnp.float32)
-        return obs, obs
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Ends the episode."""
         return end(state, state, jnp.where((state[0] > 0) == (action == 1), 1.0, -1.0))
-
-    def observations(self) -> np.ndarray:
-        """[2, 1]."""
-        return np.array([[-1.0], [1.0]], np.float32)
 
     def expected_value(self, gamma: float) -> np.ndarray:
         """1, 1."""
