@@ -20,15 +20,8 @@ from rlkit.types import Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
-class FlattenObservation(Wrapper):
-    """Observations as one flat float32 vector: Boxes are ravelled, discrete values one-hot.
-
-    The parts of a Dict are ordered by key (as JAX does), the parts of a Tuple keep their order.
-    """
-
-    def __post_init__(self) -> None:
-        check_wrapped(self)
-        check_observation_space(self.env.observation_space)
+class ObservationWrapper(Wrapper):
+    """What wrappers of observations pass through in addition."""
 
     @property
     def action_space(self) -> Space:
@@ -39,6 +32,18 @@ class FlattenObservation(Wrapper):
     def max_episode_steps(self) -> int | None:
         """That of the wrapped environment."""
         return getattr(self.env, "max_episode_steps", None)
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenObservation(ObservationWrapper):
+    """Observations as one flat float32 vector: Boxes are ravelled, discrete values one-hot.
+
+    The parts of a Dict are ordered by key (as JAX does), the parts of a Tuple keep their order.
+    """
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+        check_observation_space(self.env.observation_space)
 
     @functools.cached_property
     def observation_space(self) -> Space:
@@ -69,7 +74,7 @@ class FrameStackState(struct.PyTreeNode, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class FrameStack(Wrapper):
+class FrameStack(ObservationWrapper):
     """Stacks the last `num_frames` observations along the last axis (channels), oldest first.
 
     At the start of an episode, the first observation is repeated.
@@ -93,16 +98,6 @@ class FrameStack(Wrapper):
             f"FrameStack num_frames must be a positive integer, got {num!r}",
             "pass an integer such as num_frames=4",
         )
-
-    @property
-    def action_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.action_space
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """That of the wrapped environment."""
-        return getattr(self.env, "max_episode_steps", None)
 
     @functools.cached_property
     def observation_space(self) -> Space:
@@ -154,7 +149,7 @@ class FrameStack(Wrapper):
 
 
 @dataclasses.dataclass(frozen=True)
-class CastObservation(Wrapper):
+class CastObservation(ObservationWrapper):
     """Casts every Box of the observation to `dtype`, without scaling; leaves discrete parts."""
 
     dtype: Any
@@ -184,16 +179,6 @@ class CastObservation(Wrapper):
                     fix,
                     SpaceError,
                 )
-
-    @property
-    def action_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.action_space
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """That of the wrapped environment."""
-        return getattr(self.env, "max_episode_steps", None)
 
     @functools.cached_property
     def observation_space(self) -> Space:
