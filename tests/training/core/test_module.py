@@ -270,6 +270,17 @@ def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
         fit(Bare(), jax.random.key(0), num_outer_iterations=1, skip_initial_evaluation=True)
 
 
+def module_of(tiny, name, hyper):
+    """With the agent and the algorithm of this name."""
+    env = tiny.env()
+    return RLModule(
+        env=env,
+        agent=tiny.agent(env, name),
+        algorithm=tiny.algorithm(name, **hyper),
+        total_steps=100.0,
+    )
+
+
 @pytest.mark.usefixtures("tuned")
 @pytest.mark.parametrize(
     ("name", "hyper", "packing"),
@@ -283,13 +294,7 @@ def test_a_module_whose_evaluation_is_no_dict_is_told_so(tiny, num_seeds):
 def test_small_arrays_go_through_the_loop_as_vectors_where_that_is_faster(
     tiny, monkeypatch, name, hyper, packing
 ):
-    env = tiny.env()
-    module = RLModule(
-        env=env,
-        agent=tiny.agent(env, name),
-        algorithm=tiny.algorithm(name, **hyper),
-        total_steps=100.0,
-    )
+    module = module_of(tiny, name, hyper)
     state = jax.eval_shape(module.init_train_state, jax.random.key(0))
     assert type(training_module._loop_packing(module, state)) is packing
     monkeypatch.setattr(matmul, "SMALL_PRODUCT", 16)  # everything is large
@@ -318,13 +323,7 @@ def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypat
     """Of small arrays through the loop of training steps, and of parameters through that of
     updates.
     """
-    env = tiny.env()
-    module = RLModule(
-        env=env,
-        agent=tiny.agent(env, name),
-        algorithm=tiny.algorithm(name, **hyper),
-        total_steps=100.0,
-    )
+    module = module_of(tiny, name, hyper)
     found = [fit(module, jax.random.key(0), num_outer_iterations=2, iterations_per_outer=4)]
     monkeypatch.setattr(matmul, "SMALL_PRODUCT", 0)
     found.append(fit(module, jax.random.key(0), num_outer_iterations=2, iterations_per_outer=4))
@@ -339,13 +338,7 @@ def test_an_outer_iteration_is_the_same_with_and_without_vectors(tiny, monkeypat
 def test_parameters_go_through_the_loop_of_updates_as_one_array(
     tiny, monkeypatch, name, hyper, updates
 ):
-    env = tiny.env()
-    module = RLModule(
-        env=env,
-        agent=tiny.agent(env, name),
-        algorithm=tiny.algorithm(name, **hyper),
-        total_steps=100.0,
-    )
+    module = module_of(tiny, name, hyper)
     state = jax.eval_shape(module.init_train_state, jax.random.key(0))
     params = jax.tree.leaves(state.learner.params)
 
