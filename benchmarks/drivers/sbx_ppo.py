@@ -6,15 +6,30 @@ from sbx import PPO
 
 from common import plain, serve
 
+PACKAGES = (
+    "sbx-rl",
+    "stable-baselines3",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "torch",
+    "gymnasium",
+    "numpy",
+)
 
-def build(task):
-    env = make_env(task)
-    network = {
+
+def create(algorithm, task, settings, **network):
+    """A model of an SBX algorithm, with the task's environments and networks."""
+    network |= {
         "net_arch": list(task.hidden),
         "activation_fn": getattr(flax.linen, task.activation),
-        "ortho_init": True,
     }
-    model = PPO("MlpPolicy", env, policy_kwargs=network, seed=0, **settings(task))
+    return algorithm("MlpPolicy", make_env(task), policy_kwargs=network, seed=0, **settings)
+
+
+def build(task):
+    model = create(PPO, task, settings(task), ortho_init=True)
     start = model.policy.actor_state, model.policy.vf_state
 
     def train(seed, num_updates=task.num_updates):
@@ -27,15 +42,4 @@ def build(task):
 
 
 if __name__ == "__main__":
-    packages = (
-        "sbx-rl",
-        "stable-baselines3",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "torch",
-        "gymnasium",
-        "numpy",
-    )
-    serve(plain(build), mean_return, packages=packages)
+    serve(plain(build), mean_return, packages=PACKAGES)

@@ -1,17 +1,15 @@
 """SBX's SAC: Stable-Baselines3 with networks and updates in JAX."""
 
-import flax.linen
-from sb3_ppo import make_env, mean_return
+from sb3_ppo import mean_return
 from sb3_sac import functions, gradient_steps, settings
 from sbx import SAC
+from sbx_ppo import PACKAGES, create
 
 from common import prefilled, serve
 
 
 def build(task):
-    env = make_env(task)
-    network = {"net_arch": list(task.hidden), "activation_fn": getattr(flax.linen, task.activation)}
-    model = SAC("MlpPolicy", env, policy_kwargs=network, seed=0, **settings(task))
+    model = create(SAC, task, settings(task))
     begun = model.policy.actor_state, model.policy.qf_state, model.ent_coef_state
 
     def start(seed):
@@ -26,16 +24,5 @@ def build(task):
 
 
 if __name__ == "__main__":
-    packages = (
-        "sbx-rl",
-        "stable-baselines3",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "torch",
-        "gymnasium",
-        "mujoco",
-        "numpy",
-    )
+    packages = (*PACKAGES, "mujoco")
     serve(prefilled(build), mean_return, packages=packages, gradient_steps=gradient_steps)
