@@ -48,9 +48,7 @@ def observe(space, seed: int = 0):
     space.seed(seed)
     samples = [space.sample() for _ in range(BATCH)]
     return jax.tree.map(
-        lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]),
-        example(space),
-        *samples,
+        lambda like, *x: np.stack([np.asarray(v, like.dtype) for v in x]), example(space), *samples
     )
 
 
@@ -64,18 +62,25 @@ def test_acts_in_every_action_space(key, kind):
     space = ACTIONS[kind]
     agent = actor_critic(BOX, space, SMALL)
     assert isinstance(agent, Agent)
-    params, obs = agent.init(key), observe(BOX)
-    action, carry, extras = agent.explore(
-        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+
+    @jax.jit
+    def program(key, obs):
+        params = agent.init(key)
+        explored = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+        best, _ = agent.exploit(params, obs, (), key)
+        policy, value = agent.policy_and_value(params, obs)
+        log_prob, entropy = policy.log_prob(explored[0]), policy.entropy()
+        return explored, best, log_prob, entropy, value, agent.value(params, obs)
+
+    (action, carry, extras), best, log_prob, entropy, value, value_alone = program(
+        key, observe(BOX)
     )
     assert (carry, extras) == ((), {})
-    best, _ = agent.exploit(params, obs, (), key)
     assert action.shape == best.shape == (BATCH, *space.shape)
     for one in np.asarray(best):
         assert space.contains(one.astype(space.dtype))
-    policy, value = agent.policy_and_value(params, obs)
-    assert policy.log_prob(action).shape == policy.entropy().shape == value.shape == (BATCH,)
-    np.testing.assert_array_equal(agent.value(params, obs), value)
+    assert log_prob.shape == entropy.shape == value.shape == (BATCH,)
+    np.testing.assert_array_equal(value_alone, value)
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
@@ -83,10 +88,13 @@ def test_acts_in_every_action_space(key, kind):
 def test_reads_every_observation_space(key, kind, share):
     space = OBSERVATIONS[kind]
     agent = actor_critic(space, spaces.Discrete(2), dataclasses.replace(SMALL, share_torso=share))
-    params = agent.init(key)
-    policy, value = jax.jit(lambda p, o: (agent.policy(p, o).entropy(), agent.value(p, o)))(
-        params, observe(space)
-    )
+
+    @jax.jit
+    def program(key, obs):
+        params = agent.init(key)
+        return agent.policy(params, obs).entropy(), agent.value(params, obs)
+
+    policy, value = map(np.asarray, program(key, observe(space)))
     assert policy.shape == value.shape == (BATCH,)
     assert np.isfinite(value).all()
     assert len({round(float(v), 6) for v in value}) > 1  # the observation matters
@@ -96,33 +104,28 @@ def test_discrete_observations_are_one_hot(key):
     """Every value of Discrete(start=2) moves the output by its own row of the first layer."""
     space = spaces.Discrete(4, start=2)
     agent = actor_critic(space, spaces.Discrete(2), SMALL)
-    params = agent.init(key)
+    params = jax.device_get(jax.jit(agent.init)(key))
     kernel = params["network"]["critic"]["torso"]["mlp"]["layers"][0]["kernel"]
     head = params["network"]["critic"]["head"]["kernel"]
-    np.testing.assert_allclose(
-        agent.value(params, jnp.arange(2, 6)), (jnp.tanh(kernel) @ head)[:, 0], rtol=1e-5
-    )
+    value = jax.jit(agent.value)(params, np.arange(2, 6))
+    np.testing.assert_allclose(value, (np.tanh(kernel) @ head)[:, 0], rtol=1e-5)
 
 
 def test_frames_are_scaled_to_one(key):
     """uint8 images enter as x / 255; the same image as floats in [0, 1] gives the same."""
     agent = actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL)
     floats = actor_critic(spaces.Box(0.0, 1.0, (6, 6, 2)), spaces.Discrete(2), SMALL)
-    params, obs = agent.init(key), observe(OBSERVATIONS["image"])
+    params, obs = jax.jit(agent.init)(key), observe(OBSERVATIONS["image"])
     np.testing.assert_allclose(
-        agent.value(params, obs), floats.value(params, obs / 255.0), rtol=1e-5
+        jax.jit(agent.value)(params, obs), jax.jit(floats.value)(params, obs / 255.0), rtol=1e-5
     )
 
 
 def test_images_share_the_torso_by_default(key):
-    assert (
-        "torso"
-        in actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL).init(key)["network"]
-    )
-    assert set(actor_critic(BOX, spaces.Discrete(2), SMALL).init(key)["network"]) == {
-        "actor",
-        "critic",
-    }
+    images = actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL)
+    assert "torso" in jax.eval_shape(images.init, key)["network"]
+    vectors = actor_critic(BOX, spaces.Discrete(2), SMALL)
+    assert set(jax.eval_shape(vectors.init, key)["network"]) == {"actor", "critic"}
 
 
 def test_large_images_use_the_dqn_network(key):
@@ -139,7 +142,7 @@ def test_large_images_use_the_dqn_network(key):
 def test_initial_scales(key):
     """√2 in the torso, 0.01 on the policy's last layer, 1 on the value's; biases zero."""
     agent = actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(hidden_sizes=(16, 8)))
-    network = agent.init(key)["network"]
+    network = jax.device_get(jax.jit(agent.init)(key)["network"])
     for name, scale in (("actor", 0.01), ("critic", 1.0)):
         layers = [*network[name]["torso"]["mlp"]["layers"].values(), network[name]["head"]]
         for layer, wanted in zip(layers, (math.sqrt(2), math.sqrt(2), scale), strict=True):
@@ -150,22 +153,30 @@ def test_initial_scales(key):
 
 
 def test_starts_almost_uniform(key, agent):
-    entropy = agent.policy(agent.init(key), observe(BOX)).entropy()
+    params = jax.jit(agent.init)(key)
+    entropy = jax.jit(lambda params, obs: agent.policy(params, obs).entropy())(params, observe(BOX))
     np.testing.assert_allclose(entropy, math.log(2), rtol=1e-3)
 
 
 @pytest.mark.parametrize("std", [1.0, 0.3])
 def test_initial_std(key, std):
     agent = actor_critic(BOX, ACTIONS["box"], dataclasses.replace(SMALL, initial_std=std))
-    params = agent.init(key)
-    np.testing.assert_allclose(jnp.exp(params["head"]["log_std"]), [std, std], rtol=1e-6)
+
+    @jax.jit
+    def program(key, obs):
+        params = agent.init(key)
+        return params["head"]["log_std"], agent.policy(params, obs).entropy()
+
+    log_std, entropy = program(key, observe(BOX))
+    np.testing.assert_allclose(np.exp(log_std), [std, std], rtol=1e-6)
     wanted = 2 * (0.5 * math.log(2 * math.pi * math.e) + math.log(std))
-    np.testing.assert_allclose(agent.policy(params, observe(BOX)).entropy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(entropy, wanted, rtol=1e-5)
 
 
 def test_the_std_is_the_same_in_every_state(key):
     agent = actor_critic(BOX, ACTIONS["box"], SMALL)
-    assert len(np.unique(np.asarray(agent.policy(agent.init(key), observe(BOX)).entropy()))) == 1
+    program = jax.jit(lambda key, obs: agent.policy(agent.init(key), obs).entropy())
+    assert len(np.unique(np.asarray(program(key, observe(BOX))))) == 1
 
 
 def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
@@ -185,17 +196,18 @@ def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
     obs = observe(forward)
     shuffled = {name: obs[name] for name in ("m", "z", "a")}
     one, other = (actor_critic(space, spaces.Discrete(2), SMALL) for space in (forward, backward))
-    params = one.init(key)
-    jax.tree.map(np.testing.assert_array_equal, params, other.init(key))
+    params = jax.jit(one.init)(key)
+    jax.tree.map(np.testing.assert_array_equal, params, jax.jit(other.init)(key))
+    wanted = jax.jit(one.value)(params, obs)
     for agent in (one, other):
-        np.testing.assert_array_equal(agent.value(params, shuffled), one.value(params, obs))
+        np.testing.assert_array_equal(jax.jit(agent.value)(params, shuffled), wanted)
 
 
 def test_jit_equals_eager(key, agent):
     params, obs = agent.init(key), observe(BOX)
     for method in (
         agent.value,
-        lambda p, o: agent.policy(p, o).log_prob(jnp.ones(BATCH, jnp.int32)),
+        lambda p, o: agent.policy(p, o).log_prob(np.ones(BATCH, np.int32)),
     ):
         np.testing.assert_allclose(jax.jit(method)(params, obs), method(params, obs), rtol=1e-5)
     jax.tree.map(np.testing.assert_array_equal, jax.jit(agent.init)(key), params)
@@ -203,16 +215,18 @@ def test_jit_equals_eager(key, agent):
 
 def test_vmap_over_params_equals_a_loop(key, agent):
     keys, obs = jax.random.split(key, 3), observe(BOX)
-    stacked = jax.vmap(agent.init)(keys)
-    values = jax.vmap(agent.value, in_axes=(0, None))(stacked, obs)
+    stacked, values = jax.device_get(
+        jax.jit(jax.vmap(lambda key: (params := agent.init(key), agent.value(params, obs))))(keys)
+    )
+    init, value = jax.jit(agent.init), jax.jit(agent.value)
     for i, one in enumerate(keys):
-        params = agent.init(one)
+        params = init(one)
         jax.tree.map(
             lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-5, atol=1e-7),
             stacked,
             params,
         )
-        np.testing.assert_allclose(values[i], agent.value(params, obs), rtol=1e-5)
+        np.testing.assert_allclose(values[i], value(params, obs), rtol=1e-5)
 
 
 class UserTorso(nnx.Module):
@@ -252,13 +266,17 @@ class Returning(nnx.Module):
 def test_a_torso_of_your_own(key):
     agent = actor_critic(BOX, spaces.Discrete(2), torso=UserTorso)
     assert agent.custom == ("torso",)  # the config alone cannot rebuild it
-    params = agent.init(key)
+    params = jax.jit(agent.init)(key)
     assert params["network"]["actor"]["head"]["kernel"].shape == (7, 2)
-    assert agent.value(params, observe(BOX)).shape == (BATCH,)
+    assert jax.jit(agent.value)(params, observe(BOX)).shape == (BATCH,)
     shared = actor_critic(
         BOX, spaces.Discrete(2), ActorCriticConfig(share_torso=True), torso=UserTorso
     )
-    assert set(shared.init(key)["network"]) == {"torso", "actor_head", "critic_head"}
+    assert set(jax.eval_shape(shared.init, key)["network"]) == {
+        "torso",
+        "actor_head",
+        "critic_head",
+    }
 
 
 @pytest.mark.parametrize("torso", [WithBatchNorm, WithDropout])

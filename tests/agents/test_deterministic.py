@@ -30,8 +30,8 @@ ACTIONS = {
 BATCH = 5
 
 
-def observations(key, space=OBS, size=BATCH):
-    return jax.random.uniform(key, (size, *space.shape), minval=-1.0, maxval=1.0)
+def observations():
+    return np.random.default_rng(0).uniform(-1.0, 1.0, (BATCH, 3)).astype(np.float32)
 
 
 def explore(agent, params, obs, key):
@@ -45,24 +45,31 @@ def test_actions_are_the_environments_own(key, kind):
         "deterministic_actor_critic", OBS, space, dataclasses.replace(SMALL, exploration_noise=2.0)
     )
     assert isinstance(agent, Agent)
-    params, obs = agent.init(key), observations(key)
-    # A last layer blown up to saturate tanh in both directions
-    params["actor"]["head"]["kernel"] *= 1e5
-    action, carry, extras = agent.explore(
-        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+
+    @jax.jit
+    def program(key, obs):
+        params = agent.init(key)
+        # A last layer blown up to saturate tanh in both directions
+        params["actor"]["head"]["kernel"] *= 1e5
+        explored = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+        best, _ = agent.exploit(params, obs, (), key)
+        unit = agent.act(params["actor"], obs)
+        q_values = agent.q_values(params["critic"], obs, unit)
+        return explored, best, unit, agent.from_unit(unit), agent.to_unit(best), q_values
+
+    (action, carry, extras), best, unit, from_unit, to_unit, q_values = jax.device_get(
+        program(key, observations())
     )
     assert (carry, extras) == ((), {})
-    best, _ = agent.exploit(params, obs, (), key)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     for found in (action, best):
         assert (found.shape, found.dtype) == ((BATCH, *space.shape), jnp.float32)
         assert ((found >= low) & (found <= high)).all()
     assert (action != best).any()
-    unit = agent.act(params["actor"], obs)
     assert {float(unit.min()), float(unit.max())} == {-1.0, 1.0}
-    np.testing.assert_array_equal(best, agent.from_unit(unit))
-    np.testing.assert_allclose(agent.to_unit(best), unit, atol=2e-5)
-    assert agent.q_values(params["critic"], obs, unit).shape == (2, BATCH)
+    np.testing.assert_array_equal(best, from_unit)
+    np.testing.assert_allclose(to_unit, unit, atol=2e-5)
+    assert q_values.shape == (2, BATCH)
 
 
 def test_exploration_is_the_action_with_noise_of_unit_actions(key):
@@ -70,11 +77,12 @@ def test_exploration_is_the_action_with_noise_of_unit_actions(key):
     them is clipped.
     """
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
-    params, obs = agent.init(key), jnp.zeros((20_000, 3))
+    params, obs = jax.device_get(jax.jit(agent.init)(key)), np.zeros((20_000, 3), np.float32)
     np.testing.assert_array_equal(
-        agent.act(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]]
+        jax.jit(agent.act)(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]]
     )  # there are no biases yet
-    action = np.asarray(explore(agent, params, obs, key))
+    noisy = jax.jit(lambda params: explore(agent, params, obs, key))
+    action = np.asarray(noisy(params))
     half_width = np.array([1.0, 5.0, 0.25])
     np.testing.assert_allclose(
         action.mean(0), [0.0, 5.0, -2.75], atol=4 * 0.1 * 5 / np.sqrt(20_000)
@@ -82,15 +90,19 @@ def test_exploration_is_the_action_with_noise_of_unit_actions(key):
     np.testing.assert_allclose(action.std(0), 0.1 * half_width, rtol=0.03)
     noise = (action - [0.0, 5.0, -2.75]) / half_width
     assert abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.03
-    params["actor"]["head"]["bias"] += 1.0  # tanh 1 = 0.76: 2.4 deviations from the bound
-    at_bound = np.asarray(explore(agent, params, obs, key)) == ACTIONS["asymmetric"].high
+    # tanh 1 = 0.76: 2.4 deviations from the bound
+    params["actor"]["head"]["bias"] = params["actor"]["head"]["bias"] + 1.0
+    at_bound = np.asarray(noisy(params)) == ACTIONS["asymmetric"].high
     np.testing.assert_allclose(at_bound.mean(0), 0.0085, atol=0.003)
     quiet = deterministic_actor_critic(
         OBS, ACTIONS["asymmetric"], dataclasses.replace(SMALL, exploration_noise=0.0)
     )
-    np.testing.assert_array_equal(
-        explore(quiet, params, obs[:2], key), quiet.exploit(params, obs[:2], (), key)[0]
-    )
+
+    @jax.jit
+    def both(params, obs, key):
+        return explore(quiet, params, obs, key), quiet.exploit(params, obs, (), key)[0]
+
+    np.testing.assert_array_equal(*both(params, obs[:2], key))
 
 
 def test_parameters(key):
@@ -100,7 +112,7 @@ def test_parameters(key):
     config = DeterministicActorCriticConfig(hidden_sizes=(16, 8))
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], config)
     assert agent.spec == ("deterministic_actor_critic", config)
-    params = agent.init(key)
+    params = jax.jit(agent.init)(key)
     assert set(params) == {"actor", "critic"}
     actor = params["actor"]
     layers = [*actor["torso"]["mlp"]["layers"].values(), actor["head"]]
@@ -111,8 +123,14 @@ def test_parameters(key):
     soft = soft_actor_critic(
         OBS, ACTIONS["asymmetric"], SoftActorCriticConfig(hidden_sizes=(16, 8))
     )
-    jax.tree.map(np.testing.assert_array_equal, agent.critic.init(key), soft.critic.init(key))
-    first, second = agent.q_values(params["critic"], observations(key), jnp.zeros((BATCH, 3)))
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        jax.jit(agent.critic.init)(key),
+        jax.jit(soft.critic.init)(key),
+    )
+    first, second = np.asarray(
+        jax.jit(agent.q_values)(params["critic"], observations(), np.zeros((BATCH, 3)))
+    )
     assert (np.abs(first - second) > 1e-4).all()
 
 
@@ -124,14 +142,21 @@ def test_reads_images_and_dicts(key):
         agent = deterministic_actor_critic(
             space, ACTIONS["matrix"], dataclasses.replace(SMALL, image_encoder=encoder)
         )
-        params = agent.init(key)
-        obs = example(space, (BATCH,)) | {"z": observations(key)}
-        unit = agent.act(params["actor"], obs)
+
+        @jax.jit
+        def program(key, obs, agent=agent):
+            params = agent.init(key)
+            unit = agent.act(params["actor"], obs)
+            return unit, agent.q_values(params["critic"], obs, unit)
+
+        unit, q_values = jax.device_get(
+            program(key, example(space, (BATCH,)) | {"z": observations()})
+        )
         assert (
             unit.shape == (BATCH, 2, 3)
             and len({round(float(x), 6) for x in unit[:, 0, 0]}) == BATCH
         )
-        assert agent.q_values(params["critic"], obs, unit).shape == (2, BATCH)
+        assert q_values.shape == (2, BATCH)
 
 
 @pytest.mark.fast
@@ -165,7 +190,7 @@ def test_what_does_not_fit_is_refused():
 def test_jit_equals_eager_and_agents_are_hashable(key):
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
     assert isinstance(hash(agent), int)
-    params, obs = agent.init(key), observations(key)
+    params, obs = jax.jit(agent.init)(key), observations()
     jitted = jax.jit(lambda params, obs, key: explore(agent, params, obs, key))
     np.testing.assert_allclose(
         jitted(params, obs, key), explore(agent, params, obs, key), rtol=1e-5, atol=1e-6

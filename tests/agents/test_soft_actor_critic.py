@@ -47,56 +47,70 @@ def observe(space):
     space.seed(0)
     samples = [space.sample() for _ in range(BATCH)]
     return jax.tree.map(
-        lambda like, *x: jnp.stack([jnp.asarray(v, like.dtype) for v in x]),
-        example(space),
-        *samples,
+        lambda like, *x: np.stack([np.asarray(v, like.dtype) for v in x]), example(space), *samples
     )
+
+
+@jax.jit
+def transform(mean, log_std, noise):
+    return TanhGaussian(mean, log_std).transform(noise)
+
+
+@jax.jit
+def sampled_log_probs(mean, log_std, key):
+    return TanhGaussian(mean, log_std).sample_and_log_prob(key)[1]
 
 
 @pytest.mark.parametrize(("mean", "log_std"), [(0.0, 0.0), (0.4, -1.0), (-1.2, 0.5), (0.0, -5.0)])
 def test_the_density_integrates_to_one(mean, log_std):
-    noise = jnp.linspace(-8.0, 8.0, 200_001)[:, None]
-    policy = TanhGaussian(jnp.full_like(noise, mean), jnp.full_like(noise, log_std))
-    action, log_prob = policy.transform(noise)
-    action = np.asarray(action, np.float64)[:, 0]
+    noise = np.linspace(-8.0, 8.0, 200_001, dtype=np.float32)[:, None]
+    action, log_prob = map(
+        np.asarray, transform(np.full_like(noise, mean), np.full_like(noise, log_std), noise)
+    )
+    action = action.astype(np.float64)[:, 0]
     assert np.trapezoid(np.exp(log_prob), action) == pytest.approx(1.0, rel=1e-3)
     # the entropy of this density over [-1, 1] is what the samples' log-probs estimate
     entropy = -np.trapezoid(np.exp(log_prob) * log_prob, action)
-    _, sampled = TanhGaussian(
-        jnp.full(40_000, mean), jnp.full(40_000, log_std)
-    ).sample_and_log_prob(jax.random.key(1))
+    sampled = np.asarray(
+        sampled_log_probs(np.full(40_000, mean), np.full(40_000, log_std), jax.random.key(1))
+    )
     assert -sampled.mean() == pytest.approx(entropy, abs=5 * float(sampled.std()) / 200)
 
 
 def test_dimensions_are_independent():
     """The log-prob of a vector is the sum over its dimensions, each of which integrates to one."""
-    mean, log_std = jnp.array([[0.3, -0.7]]), jnp.array([[-0.5, 0.2]])
-    noise = jnp.array([[0.9, -1.1]])
-    action, joint = TanhGaussian(mean, log_std).transform(noise)
-    parts = [TanhGaussian(mean[:, i], log_std[:, i]).transform(noise[:, i]) for i in range(2)]
+    mean, log_std = np.array([[0.3, -0.7]]), np.array([[-0.5, 0.2]])
+    noise = np.array([[0.9, -1.1]])
+    action, joint = jax.device_get(transform(mean, log_std, noise))
+    parts = [jax.device_get(transform(mean[:, i], log_std[:, i], noise[:, i])) for i in range(2)]
     np.testing.assert_allclose(joint, parts[0][1] + parts[1][1], rtol=1e-6)
     np.testing.assert_array_equal(action[0], [parts[0][0][0], parts[1][0][0]])
-    matrix = TanhGaussian(mean[:, None], log_std[:, None]).transform(noise[:, None])
+    matrix = transform(mean[:, None], log_std[:, None], noise[:, None])
     assert matrix[0].shape == (1, 1, 2)
     np.testing.assert_allclose(matrix[1], joint, rtol=1e-6)
 
 
 def test_equals_distrax_where_that_is_finite():
-    mean, log_std = (
-        jax.random.normal(jax.random.key(0), (2, 64, 3)) * jnp.array([1.0, 0.5])[:, None, None]
+    rng = np.random.default_rng(0)
+    mean, log_std = rng.normal(size=(64, 3)), rng.normal(scale=0.5, size=(64, 3))
+
+    @jax.jit
+    def program(mean, log_std, key):
+        policy = TanhGaussian(mean, log_std)
+        action, log_prob = policy.sample_and_log_prob(key)
+        base = distrax.MultivariateNormalDiag(mean, jnp.exp(log_std))
+        reference = distrax.Transformed(base, distrax.Block(distrax.Tanh(), 1))
+        others = policy.mode(), jnp.tanh(mean), policy.sample(key)
+        return action, log_prob, reference.log_prob(action), *others
+
+    action, log_prob, wanted, mode, tanh, sample = jax.device_get(
+        program(mean, log_std, jax.random.key(1))
     )
-    action, log_prob = TanhGaussian(mean, log_std).sample_and_log_prob(jax.random.key(1))
-    base = distrax.MultivariateNormalDiag(mean, jnp.exp(log_std))
-    reference = distrax.Transformed(base, distrax.Block(distrax.Tanh(), 1))
-    inside = (
-        np.abs(np.asarray(action)).max(-1) < 0.999
-    )  # atanh loses digits towards 1, and has none at 1
+    inside = np.abs(action).max(-1) < 0.999  # atanh loses digits towards 1, and has none at 1
     assert inside.sum() > 30
-    np.testing.assert_allclose(
-        log_prob[inside], reference.log_prob(action)[inside], rtol=1e-3, atol=1e-3
-    )
-    np.testing.assert_allclose(TanhGaussian(mean, log_std).mode(), jnp.tanh(mean))
-    np.testing.assert_array_equal(TanhGaussian(mean, log_std).sample(jax.random.key(1)), action)
+    np.testing.assert_allclose(log_prob[inside], wanted[inside], rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(mode, tanh)
+    np.testing.assert_array_equal(sample, action)
 
 
 @pytest.mark.parametrize("u", [20.0, -20.0, 60.0])
@@ -105,11 +119,13 @@ def test_far_from_zero_everything_is_finite(u):
     exp(-2|u|).
     """
 
+    @jax.jit
+    @jax.value_and_grad
     def log_prob(mean):
         return TanhGaussian(mean, jnp.zeros(1)).transform(jnp.zeros(1))[1][0]
 
-    value, gradient = jax.value_and_grad(log_prob)(jnp.array([u]))
-    assert float(jnp.abs(jnp.tanh(u))) == 1.0
+    value, gradient = log_prob(np.array([u]))
+    assert abs(float(jnp.tanh(u))) == 1.0
     np.testing.assert_allclose(
         value, -0.5 * math.log(2 * math.pi) - math.log(4) + 2 * abs(u), rtol=1e-6
     )
@@ -121,48 +137,54 @@ def test_actions_are_the_environments_own(key, kind):
     space = ACTIONS[kind]
     agent = make_agent("soft_actor_critic", OBS, space, SMALL)
     assert isinstance(agent, Agent)
-    params, obs = agent.init(key), observe(OBS)
-    # A last layer blown up to saturate tanh in both directions
-    params["actor"]["head"]["kernel"] *= 1e5
-    action, carry, extras = agent.explore(
-        params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0)
+    unit = np.random.default_rng(0).uniform(-1.0, 1.0, (BATCH, *space.shape))
+
+    @jax.jit
+    def program(key, obs, unit):
+        params = agent.init(key)
+        # A last layer blown up to saturate tanh in both directions
+        params["actor"]["head"]["kernel"] *= 1e5
+        explored = agent.explore(params, obs, agent.initial_carry(BATCH), key, jnp.float32(0.0))
+        best, _ = agent.exploit(params, obs, (), key)
+        extremes = agent.from_unit(jnp.stack([jnp.full(space.shape, x) for x in (-1.0, 0.0, 1.0)]))
+        back = agent.to_unit(extremes), agent.to_unit(agent.from_unit(unit))
+        return explored, best, extremes, *back
+
+    (action, carry, extras), best, extremes, unit_extremes, unit_again = jax.device_get(
+        program(key, observe(OBS), unit)
     )
     assert (carry, extras) == ((), {})
-    best, _ = agent.exploit(params, obs, (), key)
     low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
     for found in (action, best):
         assert found.shape == (BATCH, *space.shape)
         assert found.dtype == jnp.float32
         assert ((found >= low) & (found <= high)).all()
-    extremes = agent.from_unit(jnp.stack([jnp.full(space.shape, x) for x in (-1.0, 0.0, 1.0)]))
     wanted = [low, (np.asarray(space.low, float) + space.high) / 2, high]
     np.testing.assert_allclose(extremes, np.stack(wanted), rtol=1e-6)
-    unit = jax.random.uniform(key, (BATCH, *space.shape), minval=-1.0, maxval=1.0)
-    np.testing.assert_allclose(agent.to_unit(agent.from_unit(unit)), unit, atol=2e-5)
+    np.testing.assert_allclose(unit_again, unit, atol=2e-5)
     np.testing.assert_allclose(
-        agent.to_unit(extremes)[jnp.array([0, 2])],
-        np.stack([-np.ones(space.shape), np.ones(space.shape)]),
-        rtol=1e-5,
+        unit_extremes[[0, 2]], np.stack([-np.ones(space.shape), np.ones(space.shape)]), rtol=1e-5
     )
 
 
 def test_every_dimension_has_its_own_bounds():
     agent = soft_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
+    from_unit, to_unit = jax.jit(agent.from_unit), jax.jit(agent.to_unit)
     np.testing.assert_allclose(
-        agent.from_unit(jnp.array([[0.5, -0.5, 0.0]])), [[0.5, 2.5, -2.75]], rtol=1e-6
+        from_unit(np.array([[0.5, -0.5, 0.0]])), [[0.5, 2.5, -2.75]], rtol=1e-6
     )
     np.testing.assert_allclose(
-        agent.to_unit(jnp.array([[0.5, 2.5, -2.75]])), [[0.5, -0.5, 0.0]], atol=1e-6
+        to_unit(np.array([[0.5, 2.5, -2.75]])), [[0.5, -0.5, 0.0]], atol=1e-6
     )
-    np.testing.assert_array_equal(agent.to_unit(jnp.array([[9.0, -9.0, 0.0]])), [[1.0, -1.0, 1.0]])
+    np.testing.assert_array_equal(to_unit(np.array([[9.0, -9.0, 0.0]])), [[1.0, -1.0, 1.0]])
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS)
 def test_reads_every_observation_space(key, kind):
     space = OBSERVATIONS[kind]
     agent = soft_actor_critic(space, ACTIONS["matrix"], SMALL)
-    params, obs = agent.init(key), observe(space)
-    unit = jax.random.uniform(key, (BATCH, 2, 3), minval=-1.0, maxval=1.0)
+    params, obs = jax.jit(agent.init)(key), observe(space)
+    unit = np.random.default_rng(1).uniform(-1.0, 1.0, (BATCH, 2, 3))
 
     @jax.jit
     def program(params, obs, unit):
@@ -170,16 +192,15 @@ def test_reads_every_observation_space(key, kind):
             params["critic"], obs, unit
         )
 
-    mode, q_values = program(params, obs, unit)
+    mode, q_values = map(np.asarray, program(params, obs, unit))
     assert (mode.shape, q_values.shape) == ((BATCH, 2, 3), (2, BATCH))
     assert (
         len({round(float(v), 6) for v in mode[:, 0, 0]}) > 1
     )  # the observation matters to the policy
-    same_action = program(params, obs, jnp.broadcast_to(unit[:1], unit.shape))[1]
+    same_action = np.asarray(program(params, obs, np.broadcast_to(unit[:1], unit.shape))[1])
     assert len({round(float(v), 6) for v in same_action[0]}) > 1  # and to the critics
-    same_obs = program(params, jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), obs), unit)[
-        1
-    ]
+    first = jax.tree.map(lambda x: np.broadcast_to(x[:1], x.shape), obs)
+    same_obs = np.asarray(program(params, first, unit)[1])
     assert len({round(float(v), 6) for v in same_obs[0]}) == BATCH  # and so does the action
 
 
@@ -191,7 +212,7 @@ def test_parameters(key):
         SoftActorCriticConfig(hidden_sizes=(16, 8), initial_temperature=0.2),
     )
     assert agent.spec[0] == "soft_actor_critic"
-    params = agent.init(key)
+    params = jax.device_get(jax.jit(agent.init)(key))
     assert set(params) == {"actor", "critic", "log_temperature"}
     assert (params["log_temperature"].shape, params["log_temperature"].dtype) == ((), jnp.float32)
     np.testing.assert_allclose(params["log_temperature"], math.log(0.2), rtol=1e-6)
@@ -213,18 +234,21 @@ def test_parameters(key):
         for name in ("first", "second")
     )
     assert (first != second).all()
-    first, second = agent.q_values(params["critic"], observe(OBS), jnp.zeros((BATCH, 3)))
+    first, second = np.asarray(
+        jax.jit(agent.q_values)(params["critic"], observe(OBS), np.zeros((BATCH, 3)))
+    )
     assert (np.abs(first - second) > 1e-4).all()
 
 
 def test_the_std_depends_on_the_state_within_limits(key):
     agent = soft_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
-    params, obs = agent.init(key), observe(OBS)
-    fresh = agent.policy(params["actor"], obs)
-    np.testing.assert_allclose(fresh.log_std, 0.0, atol=0.05)
-    assert len(np.unique(np.asarray(fresh.log_std))) > 1
-    params["actor"]["head"]["kernel"] *= 1e5
-    log_std = np.asarray(agent.policy(params["actor"], obs).log_std)
+    params, obs = jax.device_get(jax.jit(agent.init)(key)), observe(OBS)
+    policy = jax.jit(lambda params: agent.policy(params["actor"], obs).log_std)
+    log_std = np.asarray(policy(params))
+    np.testing.assert_allclose(log_std, 0.0, atol=0.05)
+    assert len(np.unique(log_std)) > 1
+    params["actor"]["head"]["kernel"] = params["actor"]["head"]["kernel"] * 1e5
+    log_std = np.asarray(policy(params))
     assert {log_std.min(), log_std.max()} == {-5.0, 2.0}
 
 
