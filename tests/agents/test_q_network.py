@@ -3,7 +3,6 @@ default.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -25,38 +24,41 @@ def standardized(x):
 
 def test_it_stands_between_layer_and_activation(key):
     agent = q_network(OBS, ACTIONS, QNetworkConfig(hidden_sizes=(8, 6), layer_norm=True))
-    params = agent.init(key)
-    obs = np.asarray(jax.random.normal(key, (5, 3)))
+    params = jax.device_get(jax.jit(agent.init)(key))
+    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     mlp, x = params["torso"]["mlp"], obs
     for i in range(2):
         layer, norm = mlp["layers"][i], mlp["activations"][i]["norm"]
         norm["scale"], norm["bias"] = (
-            jnp.full_like(norm["scale"], 1.5),
-            jnp.full_like(norm["bias"], 0.1),
+            np.full_like(norm["scale"], 1.5),
+            np.full_like(norm["bias"], 0.1),
         )
-        x = np.maximum(1.5 * standardized(x @ np.asarray(layer["kernel"])) + 0.1, 0.0)
-    wanted = x @ np.asarray(params["advantage_head"]["kernel"])
-    np.testing.assert_allclose(agent.q_values(params, obs), wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(agent.value(params, obs), wanted.max(-1), rtol=1e-4, atol=1e-5)
+        x = np.maximum(1.5 * standardized(x @ layer["kernel"]) + 0.1, 0.0)
+    wanted = x @ params["advantage_head"]["kernel"]
+    q_values, value = jax.jit(agent.q_values)(params, obs), jax.jit(agent.value)(params, obs)
+    np.testing.assert_allclose(q_values, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value, wanted.max(-1), rtol=1e-4, atol=1e-5)
 
 
 def test_convolutions_are_normalised_over_the_channels_of_a_pixel(key):
     agent = q_network(IMAGES, ACTIONS, QNetworkConfig(hidden_sizes=(8,), layer_norm=True))
-    params = agent.init(key)
+    params = jax.jit(agent.init)(key)
     norm = params["torso"]["cnns"][0]["activations"][0]["norm"]
     assert norm["scale"].shape == norm["bias"].shape == (16,)
-    obs = jax.random.randint(key, (2, 6, 6, 2), 1, 120).astype(jnp.uint8)
-    values = agent.q_values(params, obs)
+    obs = np.random.default_rng(0).integers(1, 120, (2, 6, 6, 2), np.uint8)
+    q_values = jax.jit(agent.q_values)
+    values = q_values(params, obs)
     assert np.isfinite(values).all() and values.shape == (2, 2)
     np.testing.assert_allclose(
-        agent.q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3
+        q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3
     )  # brightness is gone
 
 
 def test_without_it_there_are_no_parameters_for_it(key):
     """So that networks of before keep their parameters."""
     for space in (OBS, IMAGES):
-        plain = q_network(space, ACTIONS, QNetworkConfig(hidden_sizes=(8,))).init(key)
+        agent = q_network(space, ACTIONS, QNetworkConfig(hidden_sizes=(8,)))
+        plain = jax.eval_shape(agent.init, key)
         assert not any(
             "norm" in jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(plain)
         )
