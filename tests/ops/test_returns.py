@@ -1,19 +1,22 @@
 """Advantages and λ-returns: hand-checked constants, then a Python loop on random episodes."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.ops.returns import discounted_sum, gae, lambda_returns
+from rlkit.ops import returns
 
 pytestmark = pytest.mark.fast
 
+discounted_sum = jax.jit(returns.discounted_sum)
+gae = jax.jit(returns.gae)
+lambda_returns = jax.jit(returns.lambda_returns)
+
 # Three steps, γ = ½, λ = ½. Values V(s_t) = 1, 2, 3; true successors V(s_{t+1}) = 2, 8, 4 (8: a
 # final observation of its own, as at the end of an episode). Rewards 1, 1, 1.
-REWARD = jnp.array([1.0, 1.0, 1.0])
-VALUE = jnp.array([1.0, 2.0, 3.0])
-NEXT_VALUE = jnp.array([2.0, 8.0, 4.0])
+REWARD = np.array([1.0, 1.0, 1.0], np.float32)
+VALUE = np.array([1.0, 2.0, 3.0], np.float32)
+NEXT_VALUE = np.array([2.0, 8.0, 4.0], np.float32)
 # δ = r + ½ V' - V = [1 + 1 - 1, 1 + 4 - 2, 1 + 2 - 3] = [1, 3, 0]; where step 1 is terminated δ_1 =
 # 1 - 2 = -1.
 CASES = {
@@ -25,8 +28,8 @@ CASES = {
 }
 
 
-def flags(values) -> jax.Array:
-    return jnp.asarray(values, bool)
+def flags(values) -> np.ndarray:
+    return np.asarray(values, bool)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -40,7 +43,7 @@ def test_gae_by_hand(case):
 
 def test_only_a_truncation_cuts_the_sum_and_keeps_the_bootstrap():
     """With A_2 = 4 (last reward 5): a cut episode must not see it, an uncut one adds a quarter."""
-    reward = jnp.array([1.0, 1.0, 5.0])
+    reward = np.array([1.0, 1.0, 5.0], np.float32)
     no, cut = flags([0, 0, 0]), flags([0, 1, 0])
     uncut = gae(reward, VALUE, NEXT_VALUE, no, no, gamma=0.5, gae_lambda=0.5)
     truncated = gae(reward, VALUE, NEXT_VALUE, no, cut, gamma=0.5, gae_lambda=0.5)
@@ -53,7 +56,7 @@ def test_only_a_truncation_cuts_the_sum_and_keeps_the_bootstrap():
 def test_truncation_equals_adding_the_bootstrap_to_the_reward():
     """The reward edit of Stable-Baselines3: r += γ V(final), then treat it as a termination."""
     no, cut = flags([0, 0, 0]), flags([0, 1, 0])
-    edited = REWARD.at[1].add(0.5 * NEXT_VALUE[1])
+    edited = REWARD + 0.5 * NEXT_VALUE * cut
     np.testing.assert_array_equal(
         gae(REWARD, VALUE, NEXT_VALUE, no, cut, gamma=0.5, gae_lambda=0.5),
         gae(edited, VALUE, NEXT_VALUE, cut, no, gamma=0.5, gae_lambda=0.5),
@@ -139,16 +142,10 @@ def loop_lambda_returns(reward, next_value, terminated, truncated, gamma, lam):
 def test_equal_to_a_python_loop(seed):
     reward, value, next_value, terminated, truncated = random_rollout(seed)
     gamma, lam = 0.97, 0.9
-    found = gae(
-        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
-        gamma=gamma,
-        gae_lambda=lam,
-    )
+    found = gae(reward, value, next_value, terminated, truncated, gamma=gamma, gae_lambda=lam)
     wanted = loop_gae(reward, value, next_value, terminated, truncated, gamma, lam)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    found = lambda_returns(
-        *map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma, td_lambda=lam
-    )
+    found = lambda_returns(reward, next_value, terminated, truncated, gamma=gamma, td_lambda=lam)
     np.testing.assert_allclose(
         found,
         loop_lambda_returns(reward, next_value, terminated, truncated, gamma, lam),
@@ -161,21 +158,16 @@ def test_lambda_returns_are_gae_plus_value():
     """λ-return = A + V if the successor's value is the next row's, as within an episode."""
     reward, value, next_value, terminated, _ = random_rollout(7)
     consistent = np.concatenate([value[1:], next_value[-1:]])
-    arrays = (
-        jnp.asarray(reward),
-        jnp.asarray(consistent),
-        jnp.asarray(terminated),
-        jnp.zeros(reward.shape, bool),
-    )
-    advantage = gae(arrays[0], jnp.asarray(value), *arrays[1:], gamma=0.9, gae_lambda=0.8)
-    returns = lambda_returns(*arrays, gamma=0.9, td_lambda=0.8)
-    np.testing.assert_allclose(returns, advantage + value, rtol=1e-4, atol=1e-5)
+    arrays = consistent, terminated, np.zeros(reward.shape, bool)
+    advantage = np.asarray(gae(reward, value, *arrays, gamma=0.9, gae_lambda=0.8))
+    found = lambda_returns(reward, *arrays, gamma=0.9, td_lambda=0.8)
+    np.testing.assert_allclose(found, advantage + value, rtol=1e-4, atol=1e-5)
 
 
 def test_traced_gamma_and_lambda():
     """γ and λ may be traced, with one of each per member of a sweep."""
     no = flags([0, 0, 0])
-    gammas, lambdas = jnp.array([0.5, 1.0]), jnp.array([0.5, 1.0])
+    gammas, lambdas = np.array([[0.5, 1.0], [0.5, 1.0]], np.float32)
     found = jax.vmap(
         lambda g, lam: gae(REWARD, VALUE, NEXT_VALUE, no, no, gamma=g, gae_lambda=lam)
     )(gammas, lambdas)
@@ -183,49 +175,47 @@ def test_traced_gamma_and_lambda():
 
 
 def test_discounted_sum_takes_a_discount_per_step():
-    found = discounted_sum(jnp.array([1.0, 2.0, 4.0]), jnp.array([0.5, 0.0, 9.0]))
+    found = discounted_sum(np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 9.0]))
     np.testing.assert_array_equal(found, [2.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 8, 16, 17, 63, 64, 65, 257])
 @pytest.mark.parametrize("shape", [(), (3,)])
-def test_discounted_sum_is_the_recursion_at_any_length(key, length, shape):
-    x_key, discount_key = jax.random.split(key)
-    x = jax.random.normal(x_key, (length, *shape))
-    discount = jax.random.uniform(discount_key, x.shape, minval=-0.5, maxval=1.2)
+def test_discounted_sum_is_the_recursion_at_any_length(length, shape):
+    rng = np.random.default_rng(0)
+    x, discount = rng.normal(size=(length, *shape)), rng.uniform(-0.5, 1.2, (length, *shape))
     wanted, following = np.zeros(x.shape), np.zeros(shape)
     for t in reversed(range(length)):
-        following = wanted[t] = (
-            np.asarray(x[t], np.float64) + np.asarray(discount[t], np.float64) * following
-        )
-    np.testing.assert_allclose(jax.jit(discounted_sum)(x, discount), wanted, rtol=1e-4, atol=1e-5)
+        following = wanted[t] = x[t] + discount[t] * following
+    np.testing.assert_allclose(discounted_sum(x, discount), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_discounted_sum_over_a_constant_discount_is_a_geometric_series():
-    found = discounted_sum(jnp.ones(2000), jnp.float32(0.99))
+    found = discounted_sum(np.ones(2000), 0.99)
     np.testing.assert_allclose(
         found, (1 - 0.99 ** np.arange(2000, 0, -1.0)) / (1 - 0.99), rtol=1e-5
     )
 
 
 def test_gradient_of_discounted_sum():
-    gradient = jax.grad(lambda x: discounted_sum(x, jnp.full(5, 0.5))[1])(jnp.ones(5))
+    gradient = jax.jit(jax.grad(lambda x: discounted_sum(x, np.full(5, 0.5))[1]))(np.ones(5))
     np.testing.assert_allclose(gradient, [0.0, 1.0, 0.5, 0.25, 0.125])
     # y_0 = 1 + d_0 (1 + d_1 (1 + d_2 (…))), of which the derivative by d_1 = 0 is d_0 y_2, and
     # those behind it are 0.
-    discount = jnp.array([0.5, 0.0, 0.5, 0.5, 0.5, 0.5, 2.0])
-    gradient = jax.grad(lambda d: discounted_sum(jnp.ones(7), d)[0])(discount)
+    discount = np.array([0.5, 0.0, 0.5, 0.5, 0.5, 0.5, 2.0])
+    gradient = jax.jit(jax.grad(lambda d: discounted_sum(np.ones(7), d)[0]))(discount)
     np.testing.assert_allclose(gradient, [1.0, 0.5 * 1.9375, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
-def test_discounted_sums_side_by_side(key):
-    x, discount = jax.random.uniform(key, (2, 3, 200))
-    for found, one, by in zip(jax.vmap(discounted_sum)(x, discount), x, discount, strict=True):
+def test_discounted_sums_side_by_side():
+    x, discount = np.random.default_rng(0).random((2, 3, 200), np.float32)
+    together = np.asarray(jax.vmap(discounted_sum)(x, discount))
+    for found, one, by in zip(together, x, discount, strict=True):
         np.testing.assert_allclose(found, discounted_sum(one, by), rtol=1e-6)
 
 
 def test_discounted_sum_is_a_few_kernels():
     """And no loop, which would launch kernels for each step on a GPU."""
-    text = jax.jit(discounted_sum).lower(jnp.ones((128, 4)), jnp.ones((128, 4))).compile().as_text()
+    text = discounted_sum.lower(np.ones((128, 4)), np.ones((128, 4))).compile().as_text()
     assert " while(" not in text
     assert text.split("ENTRY")[1].count(" fusion(") <= 10
