@@ -14,6 +14,8 @@ from rlkit.ops.shuffle import shuffled_indices
 # outcome is too
 SIGMAS = 5.0
 
+shuffled = jax.jit(shuffled_indices, static_argnums=1)
+
 
 def permutations(n: int, num: int) -> np.ndarray:
     """`num` shuffles of 0 … n-1, [num, n]."""
@@ -70,7 +72,7 @@ def permute(key, n):
 
 def test_a_permutation_for_every_small_n(monkeypatch):
     keys = list(jax.random.split(jax.random.key(1), 3))
-    compiled = {n: [np.asarray(shuffled_indices(k, n)) for k in keys] for n in (33, 64, 77)}
+    compiled = {n: [np.asarray(shuffled(k, n)) for k in keys] for n in (33, 64, 77)}
     in_numpy(monkeypatch)
     for n in range(1, 301):
         for k in keys:
@@ -81,12 +83,12 @@ def test_a_permutation_for_every_small_n(monkeypatch):
 
 @pytest.mark.parametrize("n", [1, 2, 3, shuffle.SMALL, shuffle.SMALL + 1])
 def test_a_permutation_of_few(key, n):
-    np.testing.assert_array_equal(np.sort(shuffled_indices(key, n)), np.arange(n))
+    np.testing.assert_array_equal(np.sort(shuffled(key, n)), np.arange(n))
 
 
 @pytest.mark.parametrize("n", [1023, 1024, 1025, 4096, 50_000, 2**17 + 1])
 def test_a_permutation_for_large_n(key, n):
-    found = jax.jit(shuffled_indices, static_argnums=1)(key, n)
+    found = shuffled(key, n)
     assert found.dtype == jnp.int32
     np.testing.assert_array_equal(np.sort(found), np.arange(n))
 
