@@ -1,6 +1,7 @@
 """Prioritised replay: what is drawn, how it is weighed, and what errors change."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +22,19 @@ from rlkit.types import Transition
 
 ALPHA, BETA = 0.5, 0.4
 
+add = jax.jit(PrioritizedReplay.add, static_argnums=0)
+cut = jax.jit(PrioritizedReplay.cut, static_argnums=0)
+sample = jax.jit(PrioritizedReplay.sample, static_argnums=0)
+
 
 def rollout(values, num_envs=2):
     """Rows [T, N] whose reward is a running number."""
-    rewards = jnp.asarray(values, jnp.float32).reshape(-1, num_envs)
-    no = jnp.zeros(rewards.shape, bool)
+    rewards = np.asarray(values, np.float32).reshape(-1, num_envs)
+    no = np.zeros(rewards.shape, bool)
     obs = rewards[..., None]
     return Transition(
         obs=obs,
-        action=rewards.astype(jnp.int32),
+        action=rewards.astype(np.int32),
         reward=rewards,
         terminated=no,
         truncated=no,
@@ -55,23 +60,26 @@ def empty(buffer):
     )
 
 
+def leaves(memory, num=8):
+    return np.asarray(memory.tree.leaves)[:num]
+
+
+@functools.partial(jax.jit, static_argnums=0)
 def with_errors(buffer, memory, index, errors):
-    batch = buffer.sample(memory, jax.random.key(0), jnp.float32(0)).replace(
-        index=jnp.asarray(index)
-    )
-    return buffer.reprioritize(memory, batch, jnp.asarray(errors, jnp.float32))
+    batch = buffer.sample(memory, jax.random.key(0), jnp.float32(0)).replace(index=index)
+    return buffer.reprioritize(memory, batch, errors)
 
 
 def test_new_transitions_have_the_highest_priority_so_far():
     buffer = buffer_of(min_priority=0.0)
-    memory = buffer.add(empty(buffer), rollout([0, 1, 2, 3]))
-    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 1, 1, 1, 0, 0, 0, 0])
-    memory = with_errors(buffer, memory, [1, 3], [-16.0, 0.25])
-    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 4, 1, 0.5, 0, 0, 0, 0])
-    memory = buffer.add(memory, rollout([4, 5]))
-    np.testing.assert_array_equal(memory.tree.leaves[:8], [1, 4, 1, 0.5, 4, 4, 0, 0])
-    memory = buffer.add(memory, rollout([6, 7, 8, 9]))  # over the seam: rows 3 and 0
-    np.testing.assert_array_equal(memory.tree.leaves[:8], [4, 4, 1, 0.5, 4, 4, 4, 4])
+    memory = add(buffer, empty(buffer), rollout([0, 1, 2, 3]))
+    np.testing.assert_array_equal(leaves(memory), [1, 1, 1, 1, 0, 0, 0, 0])
+    memory = with_errors(buffer, memory, np.array([1, 3]), np.array([-16.0, 0.25]))
+    np.testing.assert_array_equal(leaves(memory), [1, 4, 1, 0.5, 0, 0, 0, 0])
+    memory = add(buffer, memory, rollout([4, 5]))
+    np.testing.assert_array_equal(leaves(memory), [1, 4, 1, 0.5, 4, 4, 0, 0])
+    memory = add(buffer, memory, rollout([6, 7, 8, 9]))  # over the seam: rows 3 and 0
+    np.testing.assert_array_equal(leaves(memory), [4, 4, 1, 0.5, 4, 4, 4, 4])
 
 
 def test_draws_follow_priorities_and_weights_make_up_for_them():
@@ -79,12 +87,11 @@ def test_draws_follow_priorities_and_weights_make_up_for_them():
     probability)^-β.
     """
     buffer = buffer_of(min_priority=0.0, batch_size=20_000)
-    memory = with_errors(
-        buffer, buffer.add(empty(buffer), rollout([0, 1, 2, 3])), [1, 3], [-16.0, 0.25]
-    )
+    memory = add(buffer, empty(buffer), rollout([0, 1, 2, 3]))
+    memory = with_errors(buffer, memory, np.array([1, 3]), np.array([-16.0, 0.25]))
     probability = np.array([1, 4, 1, 0.5]) / 6.5
     for progress in (0.0, 0.5, 1.0):
-        batch = jax.jit(buffer.sample)(memory, jax.random.key(1), jnp.float32(progress))
+        batch = sample(buffer, memory, jax.random.key(1), jnp.float32(progress))
         np.testing.assert_array_equal(
             batch.index, batch.reward
         )  # row · N + column, and that number was the reward
@@ -99,11 +106,11 @@ def test_draws_follow_priorities_and_weights_make_up_for_them():
 
 def test_without_an_exponent_it_is_uniform():
     buffer = buffer_of(priority_exponent=0.0)
-    memory = with_errors(buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1], [1e6, 1e-6])
-    np.testing.assert_array_equal(memory.tree.leaves[:8], 1.0)
-    np.testing.assert_array_equal(
-        buffer.sample(memory, jax.random.key(0), jnp.float32(0)).weight, 1.0
-    )
+    memory = add(buffer, empty(buffer), rollout(range(8)))
+    memory = with_errors(buffer, memory, np.array([0, 1]), np.array([1e6, 1e-6]))
+    np.testing.assert_array_equal(leaves(memory), 1.0)
+    batch = sample(buffer, memory, jax.random.key(0), jnp.float32(0))
+    np.testing.assert_array_equal(batch.weight, 1.0)
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -112,11 +119,11 @@ def test_targets_are_those_of_uniform_replay(n_step):
     buffer = buffer_of(n_step=n_step, batch_size=64)
     memory = empty(buffer)
     for start in range(0, 12, 2):
-        memory = buffer.add(memory, rollout([start, start + 1]))
-    memory = buffer.cut(memory)
-    found = buffer.sample(memory, jax.random.key(0), jnp.float32(0))
+        memory = add(buffer, memory, rollout([start, start + 1]))
+    memory = cut(buffer, memory)
+    found = jax.device_get(sample(buffer, memory, jax.random.key(0), jnp.float32(0)))
     uniform = UniformReplay(capacity=8, batch_size=4096, gamma=0.5, n_step=n_step)
-    wanted = uniform.sample(memory.ring, jax.random.key(1), jnp.float32(0))
+    wanted = jax.device_get(jax.jit(uniform.sample)(memory.ring, jax.random.key(1), jnp.float32(0)))
     by_index = {
         int(i): (float(r), float(d))
         for i, r, d in zip(wanted.index, wanted.reward, wanted.discount, strict=True)
@@ -128,17 +135,17 @@ def test_targets_are_those_of_uniform_replay(n_step):
 
 def test_errors_that_are_not_finite_change_nothing():
     buffer = buffer_of()
-    memory = with_errors(
-        buffer, buffer.add(empty(buffer), rollout(range(8))), [0, 1, 2], [4.0, np.nan, np.inf]
-    )
-    np.testing.assert_allclose(memory.tree.leaves[:4], [2, 1, 1, 1], rtol=1e-6)
-    assert memory.max_priority < 5
+    memory = add(buffer, empty(buffer), rollout(range(8)))
+    memory = with_errors(buffer, memory, np.array([0, 1, 2]), np.array([4.0, np.nan, np.inf]))
+    np.testing.assert_allclose(leaves(memory, 4), [2, 1, 1, 1], rtol=1e-6)
+    assert float(memory.max_priority) < 5
 
 
 def test_cut():
     buffer = buffer_of()
-    memory = buffer.add(empty(buffer), rollout([0, 1, 2, 3]))
-    assert np.asarray(buffer.cut(memory).ring.transitions.truncated).tolist() == [
+    memory = add(buffer, empty(buffer), rollout([0, 1, 2, 3]))
+    transitions = jax.jit(lambda memory: memory.ring.transitions)(cut(buffer, memory))
+    assert transitions.truncated.tolist() == [
         [False] * 2,
         [True] * 2,
         [False] * 2,
@@ -161,14 +168,19 @@ def module():
     return RLModule(env=env, agent=agent, algorithm=dqn(config), total_steps=1000.0)
 
 
-def test_an_update_renews_the_priorities_of_its_batch(module, key):
+@pytest.fixture(scope="module")
+def start(module):
+    """A state with a full batch in its memory."""
+    return module.init_train_state(jax.random.key(0))
+
+
+def test_an_update_renews_the_priorities_of_its_batch(module, start):
     """Two updates of four transitions; the second one draws by what the first one left."""
-    ts = module.init_train_state(key)
-    after, metrics = jax.jit(lambda ts: iteration(module, ts, jnp.int32(0)))(ts)
+    after, metrics = jax.jit(lambda ts: iteration(module, ts, jnp.int32(0)))(start)
     assert "td_error" not in metrics
-    fresh = ts.local.memory.max_priority**ALPHA
-    leaves = np.asarray(after.local.memory.tree.leaves[:32])
-    assert 1 <= (leaves != fresh).sum() <= 8 and (leaves > 0).all()
+    fresh = np.asarray(start.local.memory.max_priority) ** ALPHA
+    found = leaves(after.local.memory, 32)
+    assert 1 <= (found != fresh).sum() <= 8 and (found > 0).all()
     assert after.learner.updates.to_int() == 2
 
 
@@ -192,17 +204,22 @@ def test_the_buffer_is_what_the_config_says(module, key):
     assert dqn(config).replay_buffer == wanted
 
 
-def test_weights_follow_the_progress_of_the_run(module, key):
+def test_weights_follow_the_progress_of_the_run(module, start, key):
     """Halfway through, β is halfway between its start and 1."""
     builder, buffer = module.algorithm.batch_builder, module.algorithm.replay_buffer
-    ts = module.init_train_state(key)
-    memory = with_errors(buffer, ts.local.memory, list(range(16)), np.arange(16) + 0.5)
-    halfway = ts.learner.replace(env_steps=StepCounter.create(500))
-    rollout = jax.tree.map(lambda x: x[:8], memory.ring.transitions)
-    memory, dataset, _ = builder.ingest(module.agent, halfway, memory, rollout)
-    found = builder.gather(dataset, key).weight
-    np.testing.assert_array_equal(found, buffer.sample(memory, key, jnp.float32(0.5)).weight)
-    assert np.abs(found - buffer.sample(memory, key, jnp.float32(0.0)).weight).max() > 0.01
+    memory = with_errors(buffer, start.local.memory, np.arange(16), np.arange(16) + 0.5)
+    halfway = start.learner.replace(env_steps=StepCounter.create(500))
+
+    @jax.jit
+    def program(learner, memory, key):
+        rollout = jax.tree.map(lambda x: x[:8], memory.ring.transitions)
+        memory, dataset, _ = builder.ingest(module.agent, learner, memory, rollout)
+        return memory, builder.gather(dataset, key).weight
+
+    memory, found = program(halfway, memory, key)
+    weights = [np.asarray(sample(buffer, memory, key, jnp.float32(x)).weight) for x in (0.5, 0.0)]
+    np.testing.assert_array_equal(found, weights[0])
+    assert np.abs(np.asarray(found) - weights[1]).max() > 0.01
 
 
 @pytest.mark.parametrize(
@@ -232,15 +249,14 @@ def test_errors_that_fit_no_batch_are_told_before_anything_compiles(
         dataclasses.replace(module, algorithm=broken)
 
 
-def test_weights_scale_the_loss(module, key):
-    params = module.agent.init(key)
-    ts = module.init_train_state(key)
-    batch = module.algorithm.replay_buffer.sample(ts.local.memory, key, jnp.float32(0))
-    loss = dqn_loss(DQNConfig())
-    one, metrics = loss(module.agent, params, params, batch, key)
-    half, _ = loss(module.agent, params, params, batch.replace(weight=jnp.full(4, 0.5)), key)
+def test_weights_scale_the_loss(module, start, key):
+    params = start.learner.params
+    batch = sample(module.algorithm.replay_buffer, start.local.memory, key, jnp.float32(0))
+    loss = jax.jit(lambda batch: dqn_loss(DQNConfig())(module.agent, params, params, batch, key))
+    one, metrics = jax.device_get(loss(batch))
+    half, _ = loss(batch.replace(weight=np.full(4, 0.5, np.float32)))
     np.testing.assert_allclose(half, one / 2, rtol=1e-6)
-    np.testing.assert_allclose(jnp.square(metrics["td_error"]).mean(), one, rtol=1e-6)
+    np.testing.assert_allclose(np.square(metrics["td_error"]).mean(), one, rtol=1e-6)
 
 
 def test_a_loss_without_errors_is_told_before_anything_compiles(module):

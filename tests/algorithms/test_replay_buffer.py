@@ -15,21 +15,24 @@ from rlkit.types import Transition
 GAMMA = 0.5
 PROGRESS = jnp.float32(0.5)
 
+add = jax.jit(UniformReplay.add, static_argnums=0, donate_argnums=1)
+read = jax.jit(replay_buffer.window, static_argnames=("gamma", "n_step"))
+
 
 def row(number, num_envs, *, terminated=(), truncated=()):
     """Step `number` of every environment: its reward is 10 · number + environment, its observation
     the same in uint8.
     """
-    values = jnp.arange(num_envs) + 10 * number
+    values = np.arange(num_envs, dtype=np.int32) + 10 * number
     flags = [
-        jnp.array([env in which for env in range(num_envs)]) for which in (terminated, truncated)
+        np.array([env in which for env in range(num_envs)]) for which in (terminated, truncated)
     ]
-    obs = {"frame": values[:, None].astype(jnp.uint8), "time": values.astype(jnp.float32)}
-    after = jax.tree.map(lambda x: x + jnp.asarray(1, x.dtype), obs)
+    obs = {"frame": values[:, None].astype(np.uint8), "time": values.astype(np.float32)}
+    after = jax.tree.map(lambda x: x + np.asarray(1, x.dtype), obs)
     return Transition(
         obs=obs,
         action=values,
-        reward=values.astype(jnp.float32),
+        reward=values.astype(np.float32),
         terminated=flags[0],
         truncated=flags[1],
         next_obs=after,
@@ -38,23 +41,20 @@ def row(number, num_envs, *, terminated=(), truncated=()):
 
 
 def rollout_of(rows):
-    return jax.tree.map(lambda *x: jnp.stack(x), *rows)
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
 
 
 def filled(buffer, rows, num_envs, chunk=1):
     memory = buffer.init(
         jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows[0]), num_envs
     )
-    add = jax.jit(buffer.add, donate_argnums=0)
     for start in range(0, len(rows), chunk):
-        memory = add(memory, rollout_of(rows[start : start + chunk]))
+        memory = add(buffer, memory, rollout_of(rows[start : start + chunk]))
     return memory
 
 
 def window(buffer, memory, age, env):
-    found = replay_buffer.window(
-        memory, jnp.array([age]), jnp.array([env]), gamma=buffer.gamma, n_step=buffer.n_step
-    )
+    found = read(memory, np.array([age]), np.array([env]), gamma=buffer.gamma, n_step=buffer.n_step)
     return jax.tree.map(lambda x: np.asarray(x)[0], found)
 
 
@@ -137,7 +137,7 @@ def test_a_cut_ends_the_episodes_in_flight():
     """
     buffer = UniformReplay(capacity=10, batch_size=1, gamma=GAMMA, n_step=3)
     memory = filled(buffer, [row(0, 2), row(1, 2, terminated=(1,))], 2)
-    memory = buffer.add(buffer.cut(memory), rollout_of([row(7, 2)]))
+    memory = add(buffer, jax.jit(buffer.cut)(memory), rollout_of([row(7, 2)]))
     found = window(buffer, memory, 0, 0)
     assert (float(found.reward), float(found.discount), float(found.next_obs["time"])) == (
         5.0,
@@ -177,7 +177,7 @@ def test_writing_happens_in_place():
     buffer = UniformReplay(capacity=1000, batch_size=1, gamma=GAMMA)
     memory = filled(buffer, [row(0, 1)], 1)
     before = memory.words.unsafe_buffer_pointer(), memory.singles.unsafe_buffer_pointer()
-    after = jax.jit(buffer.add, donate_argnums=0)(memory, rollout_of([row(1, 1)]))
+    after = add(buffer, memory, rollout_of([row(1, 1)]))
     assert (after.words.unsafe_buffer_pointer(), after.singles.unsafe_buffer_pointer()) == before
 
 
@@ -213,7 +213,9 @@ def test_writing_and_reading_in_one_program_copies_nothing(num_seeds, n_step):
     arguments = buffer.init(example, 1), rollout_of([row(0, 1)]), jax.random.key(0)
     if num_seeds > 1:
         step = jax.vmap(step)
-        arguments = jax.tree.map(lambda x: jnp.stack([x] * num_seeds), arguments)
+        arguments = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((num_seeds, *x.shape), x.dtype), arguments
+        )
     lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
     program = lowered.compile(compiler_options={"xla_backend_optimization_level": 3}).as_text()
     assert "123457" in program
@@ -231,10 +233,7 @@ def test_every_bit_comes_back(dtype):
     )
     values = bits % 2 == 1 if dtype is np.bool_ else bits.view(dtype)
     rows = [
-        row(number, 2).replace(
-            obs={"x": jnp.asarray(values[number])},
-            extras={"y": {"z": jnp.asarray(values[number, :, 0])}},
-        )
+        row(number, 2).replace(obs={"x": values[number]}, extras={"y": {"z": values[number, :, 0]}})
         for number in range(3)
     ]
     buffer = UniformReplay(capacity=6, batch_size=1, gamma=GAMMA)
@@ -252,8 +251,8 @@ def test_every_bit_comes_back(dtype):
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32])
 def test_a_cut_marks_the_newest_row_whatever_rewards_are(dtype):
     rows = [step.replace(reward=step.reward.astype(dtype)) for step in (row(0, 2), row(1, 2))]
-    memory = filled(UniformReplay(capacity=6, batch_size=1, gamma=GAMMA), rows, 2).cut()
-    kept = memory.transitions
+    memory = filled(UniformReplay(capacity=6, batch_size=1, gamma=GAMMA), rows, 2)
+    kept = jax.device_get(jax.jit(lambda memory: memory.cut().transitions)(memory))
     assert kept.truncated.tolist()[:2] == [[False] * 2, [True] * 2] and not kept.terminated.any()
     assert kept.reward.tolist()[:2] == [step.reward.tolist() for step in rows]
 
