@@ -78,13 +78,18 @@ TARGET = np.array([1 + 0.9 * (100 + 0 + 0.5), 2 + 0.9 * (100 + 0 - 1.0), 3.0])
 Q_VALUES = np.array([[1.0, 0.0, -2.0], [2.0, 0.0, -4.0]])
 
 
+def of_stub(loss, batch=BATCH):
+    """The loss and metrics of the stub's parameters."""
+    return jax.jit(lambda batch: loss(Stub(), PARAMS, TARGETS, batch, None))(batch)
+
+
 def test_critic_loss_by_hand():
-    loss, metrics = critic_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
+    loss, metrics = of_stub(critic_loss(SACConfig()))
     np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - TARGET).sum(0).mean(), rtol=1e-5)
     assert set(metrics) == {"q_value", "target", "td_error"}
     np.testing.assert_allclose(metrics["td_error"], np.abs(Q_VALUES - TARGET).mean(0), rtol=1e-5)
-    weighted, _ = critic_loss(SACConfig())(
-        Stub(), PARAMS, TARGETS, BATCH.replace(weight=jnp.array([0.0, 0.0, 0.5])), None
+    weighted, _ = of_stub(
+        critic_loss(SACConfig()), BATCH.replace(weight=jnp.array([0.0, 0.0, 0.5]))
     )
     np.testing.assert_allclose(
         weighted, 0.25 * np.square(Q_VALUES - TARGET).sum(0)[2] / 3, rtol=1e-5
@@ -94,10 +99,10 @@ def test_critic_loss_by_hand():
 
 
 def test_a_fixed_temperature_replaces_the_learned_one():
-    _, metrics = critic_loss(SACConfig(temperature=0.0))(Stub(), PARAMS, TARGETS, BATCH, None)
+    _, metrics = of_stub(critic_loss(SACConfig(temperature=0.0)))
     np.testing.assert_allclose(metrics["target"], np.mean([91.0, 92.0, 3.0]), rtol=1e-6)
-    _, metrics = actor_loss(SACConfig(temperature=0.25))(Stub(), PARAMS, TARGETS, BATCH, None)
-    assert metrics["temperature"] == 0.25
+    _, metrics = of_stub(actor_loss(SACConfig(temperature=0.25)))
+    assert float(metrics["temperature"]) == 0.25
     assert [step.group for step in sac(SACConfig(temperature=0.25)).updater.steps] == [
         ("critic",),
         ("actor",),
@@ -110,7 +115,7 @@ def test_a_fixed_temperature_replaces_the_learned_one():
 
 def test_actor_loss_by_hand():
     """Unit actions sum to 1, 1, -1: the lesser critic says 1, 1, -2."""
-    loss, metrics = actor_loss(SACConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
+    loss, metrics = jax.device_get(of_stub(actor_loss(SACConfig())))
     np.testing.assert_allclose(
         metrics["actor_loss"], ((-0.5 - 1.0) + (1.0 - 1.0) + (2.5 + 2.0)) / 3, rtol=1e-5
     )
@@ -125,14 +130,20 @@ def test_temperature_loss_by_hand(target_entropy, wanted):
     temperature.
     """
     loss = actor_loss(SACConfig(target_entropy=target_entropy))
-    gradient, metrics = jax.grad(
-        lambda params: loss(Stub(), params, TARGETS, BATCH, None), has_aux=True
-    )(PARAMS)
+    gradient, metrics = jax.device_get(
+        jax.jit(jax.grad(lambda params: loss(Stub(), params, TARGETS, BATCH, None), has_aux=True))(
+            PARAMS
+        )
+    )
     np.testing.assert_allclose(
         metrics["temperature_loss"], -math.log(0.5) * (2.0 + wanted), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_allclose(gradient["log_temperature"], -(2.0 + wanted), rtol=1e-5, atol=1e-6)
     assert (wanted > -2.0) == bool(gradient["log_temperature"] < 0)
+
+
+def any_nonzero(tree):
+    return any(np.any(x) for x in jax.tree.leaves(jax.device_get(tree)))
 
 
 def real_agent():
@@ -152,44 +163,40 @@ def real_agent():
 def test_each_loss_moves_its_groups_alone(key, groups, make_loss, temperature):
     """Even if all parameters and targets are differentiated."""
     agent = real_agent()
-    params = agent.init(key)
-    targets = {"critic": agent.init(jax.random.key(1))["critic"]}
+    init = jax.jit(agent.init)
+    params = init(key)
+    targets = {"critic": init(jax.random.key(1))["critic"]}
 
-    def loss(everything):
+    @jax.jit
+    @jax.grad
+    def gradient(everything):
         return make_loss(SACConfig(temperature=temperature))(
             agent, *everything, BATCH, jax.random.key(2)
         )[0]
 
-    gradients, of_targets = jax.grad(loss)((params, targets))
-    norms = {name: float(optax.tree.norm(part)) for name, part in gradients.items()}
-    assert [name for name, norm in norms.items() if norm > 0] == groups
-    assert float(optax.tree.norm(of_targets)) == 0.0
+    gradients, of_targets = gradient((params, targets))
+    assert [name for name, part in gradients.items() if any_nonzero(part)] == groups
+    assert not any_nonzero(of_targets)
     assert all(
-        float(optax.tree.norm(gradients["critic"][name])) > 0
-        for name in ("first", "second")
-        if "critic" in groups
+        any_nonzero(gradients["critic"][name]) for name in ("first", "second") if "critic" in groups
     )
 
 
 def test_actor_and_temperature_do_not_move_each_other(key):
     """Each has the gradient that its own loss alone gives."""
     agent = real_agent()
-    params = agent.init(key)
+    params = jax.jit(agent.init)(key)
 
     def gradient(name):
-        return jax.grad(
-            lambda p: actor_loss(SACConfig())(agent, p, (), BATCH, jax.random.key(2))[1][name]
+        return jax.jit(
+            jax.grad(
+                lambda p: actor_loss(SACConfig())(agent, p, (), BATCH, jax.random.key(2))[1][name]
+            )
         )(params)
 
     of_actor, of_temperature = gradient("actor_loss"), gradient("temperature_loss")
-    assert (
-        float(of_actor["log_temperature"]) == 0.0
-        and float(optax.tree.norm(of_temperature["actor"])) == 0.0
-    )
-    assert (
-        float(optax.tree.norm(of_actor["actor"])) > 0
-        and float(of_temperature["log_temperature"]) != 0.0
-    )
+    assert float(of_actor["log_temperature"]) == 0.0 and not any_nonzero(of_temperature["actor"])
+    assert any_nonzero(of_actor["actor"]) and float(of_temperature["log_temperature"]) != 0.0
 
 
 def test_the_actor_learns_through_the_sample(key):
@@ -197,32 +204,40 @@ def test_the_actor_learns_through_the_sample(key):
     narrow policy.
     """
     agent = real_agent()
-    params = agent.init(key)
+    params = jax.jit(agent.init)(key)
     greedy = dataclasses.replace(
         agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.stack([action.sum(-1)] * 2))
     )
 
+    def policy(agent, actor):
+        policy = agent.policy(actor, BATCH.obs)
+        return policy.mean, policy.log_std
+
     def after(agent, temperature):
         descent = optax.sgd(0.1)
         loss = actor_loss(SACConfig(temperature=temperature))
-        gradient = jax.grad(
-            lambda actor: loss(agent, params | {"actor": actor}, (), BATCH, jax.random.key(3))[0]
-        )(params["actor"])
-        change, _ = descent.update(gradient, descent.init(params["actor"]))
-        return agent.policy(optax.apply_updates(params["actor"], change), BATCH.obs)
 
-    before = agent.policy(params["actor"], BATCH.obs)
-    assert (after(greedy, 0.0).mean > before.mean).all()
+        def descend(actor):
+            gradient = jax.grad(
+                lambda x: loss(agent, params | {"actor": x}, (), BATCH, jax.random.key(3))[0]
+            )(actor)
+            change, _ = descent.update(gradient, descent.init(actor))
+            return policy(agent, optax.apply_updates(actor, change))
+
+        return jax.device_get(jax.jit(descend)(params["actor"]))
+
+    mean, log_std = jax.device_get(jax.jit(lambda actor: policy(agent, actor))(params["actor"]))
+    assert (after(greedy, 0.0)[0] > mean).all()
     flat = dataclasses.replace(
         agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.zeros((2, 3)))
     )
-    assert (after(flat, 1.0).log_std != before.log_std).any()
+    assert (after(flat, 1.0)[1] != log_std).any()
 
 
 def test_both_losses_see_the_parameters_from_before_the_update(key):
     """Each group moves along the gradient of its own loss where all of them were."""
     agent, config = real_agent(), SACConfig()
-    updater, params = sac(config, optimizer=optax.sgd(0.1)).updater, agent.init(key)
+    updater, params = sac(config, optimizer=optax.sgd(0.1)).updater, jax.jit(agent.init)(key)
     opt_state, targets = updater.init(params)
     learner = LearnerState(
         params=params,
@@ -234,16 +249,18 @@ def test_both_losses_see_the_parameters_from_before_the_update(key):
         updates=StepCounter.create(0),
         total_steps=jnp.float32(100.0),
     )
-    after, _, _ = updater.step(agent, learner, BATCH, key)
+    after, _, _ = jax.jit(lambda learner: updater.step(agent, learner, BATCH, key))(learner)
     critic_key, actor_key = jax.random.split(key)
-    of_critic = jax.grad(lambda p: critic_loss(config)(agent, p, targets, BATCH, critic_key)[0])(
-        params
-    )
-    of_actor = jax.grad(lambda p: actor_loss(config)(agent, p, targets, BATCH, actor_key)[0])(
-        params
+    of_critic, of_actor = (
+        jax.device_get(
+            jax.jit(jax.grad(lambda p, loss=loss, k=k: loss(agent, p, targets, BATCH, k)[0]))(
+                params
+            )
+        )
+        for loss, k in ((critic_loss(config), critic_key), (actor_loss(config), actor_key))
     )
     for group, gradient in zip(GROUPS, (of_critic, of_actor, of_actor), strict=True):
-        wanted = jax.tree.map(lambda x, g: x - 0.1 * g, params[group], gradient[group])
+        wanted = jax.tree.map(lambda x, g: np.asarray(x) - 0.1 * g, params[group], gradient[group])
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
             after.params[group],
@@ -272,10 +289,11 @@ def test_one_iteration(key, make_env, quick_jit):
         )
         return before.learner, rollout, learner, metrics
 
-    before, rollout, after, metrics = program(key)
+    before, rollout, after, metrics = jax.device_get(program(key))
     assert ((rollout.action >= ACTIONS.low) & (rollout.action <= ACTIONS.high)).all()
     for group in GROUPS:
-        assert float(optax.tree.norm(optax.tree.sub(after.params[group], before.params[group]))) > 0
+        change = jax.tree.map(np.subtract, after.params[group], before.params[group])
+        assert any_nonzero(change)
     assert set(before.target_params) == {"critic"}
     jax.tree.map(
         np.testing.assert_array_equal, before.target_params["critic"], before.params["critic"]
@@ -334,7 +352,7 @@ def test_the_temperature_falls_as_the_best_action_is_found(key, quick_jit):
         total_steps=1e5,
     )
     ts, metrics = quick_jit(lambda k: fit(module, k, num_outer_iterations=200))(key)
-    best, _ = module.agent.exploit(ts.learner.params, jnp.asarray(single.observations()), (), key)
+    best, _ = jax.jit(module.agent.exploit)(ts.learner.params, single.observations(), (), key)
     np.testing.assert_allclose(best, single.best_action(), atol=0.15)
     temperature = metrics["train"]["temperature"]
     assert temperature[-1] < temperature[0] / 2 and np.isfinite(temperature).all()
