@@ -51,7 +51,7 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
         taken = updates > before.learner.updates.to_int()
         assert np.isfinite(metrics["loss"]) == taken and metrics["sum/skipped_updates"] == 0
         moved = any(
-            (a != b).any()
+            not np.array_equal(a, b)
             for a, b in zip(
                 *map(jax.tree.leaves, (before.learner.params, ts.learner.params)), strict=True
             )
@@ -114,29 +114,41 @@ def test_extras_of_the_agent_are_replayed(key, num_steps):
     """Those of random actions are zero; everything else of a transition stays what it was."""
     plain = module_of(num_steps=num_steps)
     module = module_of(num_steps=num_steps, agent=Telling(plain.agent))
-    ts = module.init_train_state(key)
-    prefill = jax.tree.map(lambda x: x[:4], ts.local.memory.transitions)
-    without = jax.tree.map(lambda x: x[:4], plain.init_train_state(key).local.memory.transitions)
+
+    @jax.jit
+    def program(key):
+        ts = module.init_train_state(key)
+        after, _ = iteration(module, ts, jnp.int32(0))
+        batch = module.algorithm.replay_buffer.sample(after.local.memory, key, jnp.float32(0))
+        return ts.local.memory.transitions, after.local.memory.transitions, batch
+
+    prefill, new, batch = jax.device_get(program(key))
+    without = jax.jit(lambda key: plain.init_train_state(key).local.memory.transitions)(key)
+    prefill, without = (
+        jax.tree.map(lambda x: x[:4], transitions)
+        for transitions in (prefill, jax.device_get(without))
+    )
     np.testing.assert_array_equal(prefill.extras["seen"], 0.0)
     jax.tree.map(np.testing.assert_array_equal, prefill.replace(extras={}), without)
-    ts, _ = iteration(module, ts, jnp.int32(0))
-    new = jax.tree.map(lambda x: x[4 : 4 + num_steps], ts.local.memory.transitions)
+    new = jax.tree.map(lambda x: x[4 : 4 + num_steps], new)
     np.testing.assert_array_equal(new.extras["seen"], new.obs + 1.0)
     assert new.extras["sure"].all()
-    batch = module.algorithm.replay_buffer.sample(ts.local.memory, key, jnp.float32(0))
     assert batch.extras["seen"].shape == batch.obs.shape
 
 
 def test_what_does_not_fit_the_memory_is_told(key):
     """Rather than written over the next field; numbers of another type are cast."""
     module = module_of()
-    ts, (rollout, _) = module.get_batch(module.init_train_state(key), jnp.int32(0))
-    add = module.algorithm.replay_buffer.add
-    whole = rollout.replace(reward=rollout.reward.astype(jnp.int32) * 0 + 5)
-    assert (add(ts.local.memory, whole).transitions.reward[4] == 5.0).all()
+    ts, (rollout, _) = jax.jit(
+        lambda key: module.get_batch(module.init_train_state(key), jnp.int32(0))
+    )(key)
+    add = jax.jit(module.algorithm.replay_buffer.add)
+    whole = rollout.replace(reward=np.full(rollout.reward.shape, 5, np.int32))
+    reward = jax.jit(lambda memory: memory.transitions.reward)(add(ts.local.memory, whole))
+    assert (np.asarray(reward)[4] == 5.0).all()
     for wrong in (
         rollout.replace(extras={"seen": rollout.obs}),
-        rollout.replace(obs=rollout.obs[..., :0]),
+        rollout.replace(obs=np.asarray(rollout.obs)[..., :0]),
     ):
         with pytest.raises(ConfigError, match="the replay buffer was made for"):
             add(ts.local.memory, wrong)

@@ -79,30 +79,32 @@ class Stub:
     ],
 )
 def test_quantile_huber_loss_by_hand(quantiles, target, loss):
-    np.testing.assert_allclose(
-        quantile_huber(jnp.array(quantiles)[:, None], jnp.array(target)[:, None]), [loss], rtol=1e-6
-    )
+    found = jax.jit(quantile_huber)(np.array(quantiles)[:, None], np.array(target)[:, None])
+    np.testing.assert_allclose(found, [loss], rtol=1e-6)
+
+
+def of_stub(config, batch=BATCH):
+    """The loss and metrics of the stub's parameters."""
+    return jax.jit(lambda batch: qr_dqn_loss(config)(Stub(), PARAMS, TARGETS, batch, None))(batch)
 
 
 def test_loss_by_hand():
     """A cut row bootstraps, a terminated one does not; quantiles may be fitted to others
     in number.
     """
-    loss, metrics = qr_dqn_loss(QRDQNConfig())(Stub(), PARAMS, TARGETS, BATCH, None)
+    loss, metrics = of_stub(QRDQNConfig())
     np.testing.assert_allclose(loss, GREEDY_LOSS.mean(), rtol=1e-6)
     np.testing.assert_allclose(metrics["td_error"], GREEDY.mean(1) - 1.0, rtol=1e-6)
     assert set(metrics) == {"q_value", "target", "td_error"}
     np.testing.assert_allclose(
         (metrics["q_value"], metrics["target"]), (1.0, GREEDY.mean()), rtol=1e-6
     )
-    weighted, _ = qr_dqn_loss(QRDQNConfig())(
-        Stub(), PARAMS, TARGETS, BATCH.replace(weight=jnp.array([0.0, 0.5, 0.0])), None
-    )
+    weighted, _ = of_stub(QRDQNConfig(), BATCH.replace(weight=jnp.array([0.0, 0.5, 0.0])))
     np.testing.assert_allclose(weighted, 0.5 * GREEDY_LOSS[1] / 3, rtol=1e-6)
 
 
 def test_double_takes_the_action_that_the_present_network_prefers():
-    _, metrics = qr_dqn_loss(QRDQNConfig(double=True))(Stub(), PARAMS, TARGETS, BATCH, None)
+    _, metrics = of_stub(QRDQNConfig(double=True))
     np.testing.assert_allclose(metrics["td_error"], DOUBLE.mean(1) - 1.0, rtol=1e-6)
 
 
@@ -113,8 +115,9 @@ def test_no_gradient_reaches_the_target(double):
             0
         ]
 
-    present, target = jax.grad(loss, argnums=(0, 1))(PARAMS, TARGETS | {"now": jnp.zeros((2, 2))})
-    assert jnp.any(present["now"] != 0)
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    present, target = gradient(PARAMS, TARGETS | {"now": jnp.zeros((2, 2))})
+    assert np.any(present["now"])
     for leaf in (present["next"], *jax.tree.leaves(target)):
         np.testing.assert_array_equal(leaf, 0.0)
 
@@ -123,15 +126,21 @@ def test_values_are_means_of_quantiles(key):
     agent = quantile_network(
         OBSERVATIONS, spaces.Discrete(3, start=-1), QuantileNetworkConfig(num_quantiles=4)
     )
-    params, obs = agent.init(key), jnp.linspace(-1.0, 1.0, 5)[:, None]
-    quantiles = agent.quantiles(params, obs)
+
+    @jax.jit
+    def program(key, obs):
+        params = agent.init(key)
+        q_values, value = agent.q_values(params, obs), agent.value(params, obs)
+        return agent.quantiles(params, obs), q_values, value, agent.exploit(params, obs, (), key)[0]
+
+    quantiles, q_values, value, best = map(
+        np.asarray, program(key, np.linspace(-1.0, 1.0, 5, dtype=np.float32)[:, None])
+    )
     assert quantiles.shape == (4, 5, 3)
     assert not np.allclose(quantiles[0], quantiles[1])
-    np.testing.assert_allclose(agent.q_values(params, obs), quantiles.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(agent.value(params, obs), quantiles.mean(0).max(-1), rtol=1e-6)
-    np.testing.assert_array_equal(
-        agent.exploit(params, obs, (), key)[0], quantiles.mean(0).argmax(-1) - 1
-    )
+    np.testing.assert_allclose(q_values, quantiles.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(value, quantiles.mean(0).max(-1), rtol=1e-6)
+    np.testing.assert_array_equal(best, quantiles.mean(0).argmax(-1) - 1)
 
 
 def test_quantiles_become_those_of_the_returns(key):
@@ -141,9 +150,11 @@ def test_quantiles_become_those_of_the_returns(key):
     agent = quantile_network(
         OBSERVATIONS, spaces.Discrete(2), QuantileNetworkConfig(hidden_sizes=(4,), num_quantiles=4)
     )
-    batch = BATCH.replace(action=jnp.zeros(3, jnp.int32))
-    batch = jax.tree.map(lambda leaf: jnp.resize(leaf, (4, *leaf.shape[1:])), batch)
-    batch = batch.replace(reward=jnp.arange(4) * 100.0, discount=jnp.zeros(4))
+    batch = BATCH.replace(action=np.zeros(3, np.int32))
+    batch = jax.tree.map(lambda leaf: np.resize(leaf, (4, *leaf.shape[1:])), batch)
+    batch = batch.replace(
+        reward=np.arange(4, dtype=np.float32) * 100, discount=np.zeros(4, np.float32)
+    )
     loss, optimizer = qr_dqn_loss(QRDQNConfig()), optax.adam(optax.linear_schedule(3.0, 0.0, 1000))
 
     def step(carry, _):
@@ -152,13 +163,13 @@ def test_quantiles_become_those_of_the_returns(key):
         updates, state = optimizer.update(gradient, state)
         return (optax.apply_updates(params, updates), state), None
 
-    params = agent.init(key)
-    (params, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, length=1000))(
-        (params, optimizer.init(params))
-    )
-    np.testing.assert_allclose(
-        agent.quantiles(params, batch.obs)[:, 0, 0], [0.0, 100.0, 200.0, 300.0], atol=2.0
-    )
+    @jax.jit
+    def learned(key):
+        params = agent.init(key)
+        (params, _), _ = jax.lax.scan(step, (params, optimizer.init(params)), length=1000)
+        return agent.quantiles(params, batch.obs)[:, 0, 0]
+
+    np.testing.assert_allclose(learned(key), [0.0, 100.0, 200.0, 300.0], atol=2.0)
 
 
 def test_only_discrete_actions():

@@ -42,8 +42,10 @@ def advantages(config, params, rollout):
     """
     num_steps, num_envs = rollout.reward.shape
     advantage = np.zeros((num_steps, num_envs))
-    value = np.asarray(values(params, rollout.obs), np.float64)
-    successor = np.asarray(values(params, rollout.next_obs), np.float64)
+    value, successor = (
+        np.asarray(jax.jit(values)(params, obs), np.float64)
+        for obs in (rollout.obs, rollout.next_obs)
+    )
     for n in range(num_envs):
         tail = 0.0
         for t in reversed(range(num_steps)):
@@ -117,13 +119,11 @@ class RMSProp:
 def reference(config, params, rollout, plan, progress, objective, rule):
     """The parameters after one update; `plan` lists the samples of every minibatch."""
     advantage, value = advantages(config, params, rollout)
-    flat_obs, flat_action = (
-        np.asarray(x).reshape(-1, *x.shape[2:]) for x in (rollout.obs, rollout.action)
-    )
+    flat_obs, flat_action = (x.reshape(-1, *x.shape[2:]) for x in (rollout.obs, rollout.action))
     samples = {
         "obs": flat_obs,
         "action": flat_action,
-        "log_prob": np.asarray(log_prob_and_entropy(params, flat_obs, flat_action)[0]),
+        "log_prob": np.asarray(jax.jit(log_prob_and_entropy)(params, flat_obs, flat_action)[0]),
         "value": value.ravel().astype(np.float32),
         "advantage": advantage.ravel(),
         "target": (advantage + value).ravel().astype(np.float32),
@@ -131,7 +131,7 @@ def reference(config, params, rollout, plan, progress, objective, rule):
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: np.asarray(x, np.float64), params))
     optimizer = rule(leaves)
     gradient = jax.jit(jax.grad(lambda p, b: objective(config, p, b)))
-    for index in np.asarray(plan):
+    for index in plan:
         batch = {name: x[index] for name, x in samples.items()}
         if config.normalize_advantages:
             batch["advantage"] = (batch["advantage"] - batch["advantage"].mean()) / (
@@ -184,22 +184,20 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
             env_steps=state.learner.env_steps.add(40)
         )  # a quarter of the run is over
         after, rollout, _ = algorithm.collect(agent, env, state.replace(learner=learner))
-        return (
-            learner.params,
-            rollout,
-            *algorithm.update(agent, after.learner, (), rollout, update_key),
-        )
+        builder = algorithm.batch_builder
+        dataset = builder.ingest(agent, after.learner, (), rollout)[1]
+        plan = builder.draw(dataset, jax.random.split(update_key)[0]).batches
+        after, _, metrics = algorithm.update(agent, after.learner, (), rollout, update_key)
+        return learner.params, rollout, plan, after, metrics
 
-    params, rollout, learner, _, metrics = program()
+    params, rollout, plan, learner, metrics = jax.device_get(program())
     ends = rollout.terminated & ~rollout.truncated, rollout.truncated & ~rollout.terminated
     assert all(
         bool(end[:-1].any()) for end in ends
     )  # the rollout holds both kinds of end, and not only in its last row
 
-    dataset = algorithm.batch_builder.ingest(agent, learner.replace(params=params), (), rollout)[1]
-    plan = algorithm.batch_builder.draw(dataset, jax.random.split(update_key)[0]).batches
     epochs, size = (3, 64) if name == "ppo" else (1, 64)
-    for order in np.asarray(plan).reshape(epochs, -1):
+    for order in plan.reshape(epochs, -1):
         np.testing.assert_array_equal(np.sort(order), np.arange(size))  # every sample once an epoch
 
     wanted = reference(config, params, rollout, plan, 0.25, objective, rule)
@@ -212,7 +210,7 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
         np.testing.assert_allclose(
             found, one, rtol=1e-5, atol=1e-5, err_msg=jax.tree_util.keystr(path)
         )
-        assert np.abs(np.asarray(found) - np.asarray(before)).max() > 1e-3  # and it did move
+        assert np.abs(found - before).max() > 1e-3  # and it did move
     rate = config.learning_rate * (0.75 if name == "ppo" else 1.0)
     np.testing.assert_allclose(metrics["learning_rate"], rate, rtol=1e-6)
     assert (learner.env_steps.to_int(), learner.updates.to_int()) == (40 + 64, len(plan))
