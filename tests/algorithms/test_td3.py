@@ -75,7 +75,8 @@ def test_critic_loss_by_hand(key):
     target's actor.
     """
     target = np.array([1 + 0.9 * (100 + 0.3), 2 + 0.9 * (100 - 0.3), 3.0])
-    loss, metrics = critic_loss(TD3Config(target_noise=0.0))(Stub(), PARAMS, TARGETS, BATCH, key)
+    critic = critic_loss(TD3Config(target_noise=0.0))
+    loss, metrics = jax.jit(lambda key: critic(Stub(), PARAMS, TARGETS, BATCH, key))(key)
     np.testing.assert_allclose(loss, 0.5 * np.square(Q_VALUES - target).sum(0).mean(), rtol=1e-5)
     assert set(metrics) == {"q_value", "target", "td_error"}
     np.testing.assert_allclose(metrics["q_value"], Q_VALUES.mean(), rtol=1e-5)
@@ -86,7 +87,8 @@ def test_smoothing_by_hand():
     """Noise so large that it is clipped almost surely: ±0.3 on each dimension, then the action to
     [-1, 1].
     """
-    config = TD3Config(target_noise=1e4, target_noise_clip=0.3)
+    critic = critic_loss(TD3Config(target_noise=1e4, target_noise_clip=0.3))
+    loss = jax.jit(lambda key: critic(Stub(), PARAMS, TARGETS, BATCH, key))
     for seed in range(4):
         key = jax.random.key(seed)
         signs = np.sign(jax.random.normal(key, (3, 2)))
@@ -96,17 +98,18 @@ def test_smoothing_by_hand():
         target = np.array([1, 2, 3]) + np.array([0.9, 0.9, 0]) * (
             100 + np.minimum(3 * total, 1 - total)
         )
-        _, metrics = critic_loss(config)(Stub(), PARAMS, TARGETS, BATCH, key)
+        _, metrics = loss(key)
         np.testing.assert_allclose(metrics["target"], target.mean(), rtol=1e-5)
 
 
 def test_smoothing_has_the_spread_that_was_asked_for(key):
-    middle = np.asarray(smoothed(jnp.zeros((20_000, 2)), TD3Config(), key))
+    smooth = jax.jit(lambda action: smoothed(action, TD3Config(), key))
+    middle = np.asarray(smooth(np.zeros((20_000, 2), np.float32)))
     np.testing.assert_allclose(
         middle.std(0), 0.2 * 0.9787, rtol=0.02
     )  # a normal deviate clipped to ± 2.5 of its deviations
     assert np.abs(middle).max() == 0.5 and abs(np.corrcoef(middle.T)[0, 1]) < 0.03
-    edge = np.asarray(smoothed(jnp.ones((1000, 2)), TD3Config(), key))
+    edge = np.asarray(smooth(np.ones((1000, 2), np.float32)))
     assert edge.max() == 1.0 and edge.min() == 0.5
 
 
@@ -126,28 +129,31 @@ def real_agent():
 def test_each_loss_moves_its_group_alone(key, group):
     """Even if all parameters and targets are differentiated."""
     agent = real_agent()
-    params, targets = agent.init(key), agent.init(jax.random.key(1))
-    batch = BATCH.replace(obs=BATCH.obs + 0.5)  # where ReLUs are not all at rest
+    init = jax.jit(agent.init)
+    params, targets = init(key), init(jax.random.key(1))
+    batch = BATCH.replace(obs=np.full((3, 1), 0.5, np.float32))  # where ReLUs are not all at rest
 
-    def loss(everything):
+    @jax.jit
+    @jax.grad
+    def gradient(everything):
         if group == "critic":
             return critic_loss(TD3Config())(agent, *everything, batch, key)[0]
         return actor_loss(agent, *everything, batch, key)
 
-    gradients, of_targets = jax.grad(loss)((params, targets))
-    norms = {name: float(optax.tree.norm(part)) for name, part in gradients.items()}
-    assert [name for name, norm in norms.items() if norm > 0] == [group]
-    assert float(optax.tree.norm(of_targets)) == 0.0
+    def any_nonzero(tree):
+        return any(np.any(x) for x in jax.tree.leaves(tree))
+
+    gradients, of_targets = jax.device_get(gradient((params, targets)))
+    assert [name for name, part in gradients.items() if any_nonzero(part)] == [group]
+    assert not any_nonzero(of_targets)
     if group == "critic":
-        assert all(float(optax.tree.norm(part)) > 0 for part in gradients["critic"].values())
+        assert all(map(any_nonzero, gradients["critic"].values()))
 
 
 def changed(one, other):
     """By name, whether any leaf of each part of `one` is other than in `other`."""
     return {
-        name: any(
-            map(np.any, jax.tree.leaves(jax.tree.map(lambda x, y: x != y, one[name], other[name])))
-        )
+        name: any(map(np.any, jax.tree.leaves(jax.tree.map(np.not_equal, one[name], other[name]))))
         for name in one
     }
 
@@ -209,7 +215,7 @@ def test_one_iteration(key, make_env, quick_jit):
         )
         return before.learner, rollout, learner, metrics
 
-    before, rollout, after, metrics = program(key)
+    before, rollout, after, metrics = jax.device_get(program(key))
     assert ((rollout.action >= ACTIONS.low) & (rollout.action <= ACTIONS.high)).all()
     assert set(before.target_params) == {"actor", "critic"}
     jax.tree.map(np.testing.assert_array_equal, before.target_params, before.params)

@@ -82,10 +82,7 @@ class Run:
         self.reset, self.step = counted(self.env.reset), counted(self.env.step)
         key = jax.random.key(7)
         self.keys = jax.random.split(key, NUM_STEPS)
-        self.actions = [
-            spaces.sample(self.env.action_space, k, NUM_ENVS)
-            for k in jax.random.split(key, NUM_STEPS)
-        ]
+        self.actions = [spaces.sample(self.env.action_space, k, NUM_ENVS) for k in self.keys]
         self.start = self.reset(key)
         self.states, self.timesteps, state = [], [], self.start[0]
         for step_key, action in zip(self.keys, self.actions, strict=True):
@@ -158,18 +155,17 @@ def test_time_limit_is_the_declared_one(run):
     """
     age = np.zeros(NUM_ENVS, int)
     limit = run.env.max_episode_steps or np.inf
-    for step in run.timesteps:
+    for step in jax.device_get(run.timesteps):
         age += 1
-        done = np.asarray(step.terminated | step.truncated)
         assert (age <= limit).all()
-        np.testing.assert_array_equal(np.asarray(step.truncated), age == limit)
-        age[done] = 0
+        np.testing.assert_array_equal(step.truncated, age == limit)
+        age[step.terminated | step.truncated] = 0
 
 
 @every_row
 def test_obs_and_next_obs_differ_only_where_an_episode_ends(run):
-    for step in run.timesteps:
-        running = np.asarray(~(step.terminated | step.truncated))
+    for step in jax.device_get(run.timesteps):
+        running = ~(step.terminated | step.truncated)
         assert_equal(
             *(jax.tree.map(lambda x, r=running: x[r], o) for o in (step.obs, step.next_obs))
         )
@@ -179,16 +175,15 @@ def test_obs_and_next_obs_differ_only_where_an_episode_ends(run):
 def test_batch_is_a_loop_over_single_environments(run):
     """Recomputes the adapter from single steps with the same keys, true successors, and resets."""
     env = run.env.env
-    reset, step, before = jax.jit(env.reset), jax.jit(env.step), run.start[0]
-    for key, action, after, timestep in zip(
-        run.keys, run.actions, run.states, run.timesteps, strict=True
-    ):
+    reset, step, before = jax.jit(env.reset), jax.jit(env.step), jax.device_get(run.start[0])
+    rest = jax.device_get((run.actions, run.states, run.timesteps))
+    for key, action, after, timestep in zip(run.keys, *rest, strict=True):
         step_key, reset_key = jax.random.split(key)
         for i, k in enumerate(jax.random.split(step_key, NUM_ENVS)):
             state, obs, reward, terminated, truncated, info = step(
                 k, jax.tree.map(lambda x, i=i: x[i], before.envs), action[i]
             )
-            done, self_reset = bool(terminated | truncated), getattr(env, "auto_reset", False)
+            done, self_reset = bool(terminated or truncated), getattr(env, "auto_reset", False)
             successor = info.pop("final_observation") if self_reset else obs
             if done and not self_reset:
                 state, obs = reset(jax.random.fold_in(reset_key, i))
@@ -199,7 +194,7 @@ def test_batch_is_a_loop_over_single_environments(run):
             )
             assert_equal(mine, theirs, rtol=1e-5, atol=1e-6)
             kept = jax.tree.map(
-                lambda new, old: jnp.asarray(new, old.dtype),
+                lambda new, old: new.astype(old.dtype),
                 state,
                 jax.tree.map(lambda x, i=i: x[i], after.envs),
             )
