@@ -144,13 +144,19 @@ def test_log_probs_belong_to_the_unclipped_action(key, make_env, make_agent, one
     algorithm = ppo(TINY)
     before, rollout, _, _, _ = one_iteration(algorithm, agent, env, key)
     assert (np.abs(rollout.action) > 0.1).mean() > 0.8
-    _, dataset, _ = algorithm.batch_builder.ingest(agent, before.learner, (), rollout)
     action, obs = np.asarray(rollout.action).reshape(-1, 2), np.asarray(rollout.obs).reshape(-1, 2)
-    mean = np.asarray(agent.policy(before.learner.params, obs).mode())
+
+    @jax.jit
+    def log_probs_and_means(learner, rollout, obs):
+        _, dataset, _ = algorithm.batch_builder.ingest(agent, learner, (), rollout)
+        return dataset.log_prob, agent.policy(learner.params, obs).mode()
+
+    log_prob, mean = map(np.asarray, log_probs_and_means(before.learner, rollout, obs))
     wanted = (-0.5 * (action - mean) ** 2 - 0.5 * np.log(2 * np.pi)).sum(-1)
-    np.testing.assert_allclose(dataset.log_prob, wanted, rtol=1e-4)
+    np.testing.assert_allclose(log_prob, wanted, rtol=1e-4)
     # and the environment saw them clipped: a push is at most 2 · 0.1 · 0.1
-    _, timestep = env.step(key, before.local.env_state, jnp.full((env.num_envs, 2), 50.0))
+    far = np.full((env.num_envs, 2), 50.0, np.float32)
+    _, timestep = jax.jit(env.step)(key, before.local.env_state, far)
     np.testing.assert_allclose(timestep.info["push"], 0.02, rtol=1e-5)
 
 

@@ -88,7 +88,7 @@ def fitted(module, quick_jit):
     many = quick_jit(
         jax.vmap(lambda k: fit(without_evaluation(module), k, num_outer_iterations=2)[0])
     )
-    return keys, one, [one(k) for k in keys], many(keys)
+    return keys, one, [jax.device_get(one(k)) for k in keys], jax.device_get(many(keys))
 
 
 def test_seeds_side_by_side_equal_a_loop(fitted):
@@ -123,7 +123,7 @@ def test_evaluation_changes_nothing(module, fitted, quick_jit):
     _, _, singles, _ = fitted
     ts, metrics = singles[0]
     evaluate = quick_jit(lambda ts: (module.eval_callback(ts), ts))
-    before = jax.tree.map(jnp.copy, ts)
+    before = jax.tree.map(lambda x: x.copy(), ts)
     first, after = evaluate(ts)
     second, _ = evaluate(ts)
     chex.assert_trees_all_equal(first, second)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from gymnasium import spaces
 
@@ -48,14 +47,14 @@ def rollout(terminated, truncated):
     ends the episode; 4 follows the last step.
     """
     ended = terminated[1] or truncated[1]
-    column = jnp.array([[[0.0]], [[1.0]], [[2.0]]])
+    column = np.array([[[0.0]], [[1.0]], [[2.0]]])
     return Rollout(
         obs=column,
-        action=jnp.array([[5], [6], [6]]),
-        reward=jnp.ones((3, 1)),
-        terminated=jnp.asarray(terminated, bool)[:, None],
-        truncated=jnp.asarray(truncated, bool)[:, None],
-        next_obs=jnp.array([[[1.0]], [[3.0 if ended else 2.0]], [[4.0]]]),
+        action=np.array([[5], [6], [6]]),
+        reward=np.ones((3, 1)),
+        terminated=np.asarray(terminated, bool)[:, None],
+        truncated=np.asarray(truncated, bool)[:, None],
+        next_obs=np.array([[[1.0]], [[3.0 if ended else 2.0]], [[4.0]]]),
         extras={},
     )
 
@@ -78,9 +77,9 @@ def rollout(terminated, truncated):
 )
 def test_targets_by_hand(terminated, truncated, wanted):
     builder = QLambdaBatchBuilder(gamma=0.5, q_lambda=0.5, minibatches=Minibatches())
-    memory, dataset, metrics = builder.ingest(
-        Table(), learner(), (), rollout(terminated, truncated)
-    )
+    memory, dataset, metrics = jax.jit(
+        lambda rollout: builder.ingest(Table(), learner(), (), rollout)
+    )(rollout(terminated, truncated))
     np.testing.assert_allclose(dataset.target, wanted, rtol=1e-6)
     np.testing.assert_array_equal(dataset.action, [5, 6, 6])
     assert memory == () and dataset.obs.shape == (3, 1)
@@ -98,8 +97,8 @@ def test_loss_by_hand():
         action=jnp.array([6, 6, 5]),
         target=jnp.array([1.0, 4.0, -2.0]),
     )
-    (loss, metrics), gradient = jax.value_and_grad(
-        lambda table: pqn_loss(Table(), table, (), batch, None), has_aux=True
+    (loss, metrics), gradient = jax.jit(
+        jax.value_and_grad(lambda table: pqn_loss(Table(), table, (), batch, None), has_aux=True)
     )(TABLE)
     np.testing.assert_allclose(loss, (1 + 4 + 9) / 3, rtol=1e-6)
     np.testing.assert_allclose([metrics["q_value"], metrics["target"]], [-1.0, 1.0], rtol=1e-6)
@@ -132,7 +131,8 @@ def test_one_iteration(key, make_env, one_iteration):
     )
     assert set(np.unique(rollout.action)) == {-1, 0, 1}  # all random at the start
     assert before.learner.target_params == after.target_params == ()
-    assert float(optax.tree.norm(optax.tree.sub(after.params, before.learner.params))) > 0
+    changes = jax.tree.map(np.not_equal, after.params, before.learner.params)
+    assert any(map(np.any, jax.tree.leaves(changes)))
     assert {"loss", "q_value", "target", "explained_variance", "grad_norm", "learning_rate"} <= set(
         metrics
     )

@@ -115,7 +115,7 @@ def test_smoothing_has_the_spread_that_was_asked_for(key):
 
 def test_actor_loss_by_hand(key):
     """The first critic alone, at the actor's own actions: unit actions sum to 1, 1, -1."""
-    loss = actor_loss(Stub(), PARAMS, TARGETS, BATCH, key)
+    loss = jax.jit(lambda key: actor_loss(Stub(), PARAMS, TARGETS, BATCH, key))(key)
     np.testing.assert_allclose(loss, -(1.0 + 1.0 - 1.0) / 3, rtol=1e-6)
 
 
