@@ -130,11 +130,10 @@ def test_temperature_loss_by_hand(target_entropy, wanted):
     temperature.
     """
     loss = actor_loss(SACConfig(target_entropy=target_entropy))
-    gradient, metrics = jax.device_get(
-        jax.jit(jax.grad(lambda params: loss(Stub(), params, TARGETS, BATCH, None), has_aux=True))(
-            PARAMS
-        )
-    )
+    # Operation by operation: a compiled mean may not cancel to an exact zero.
+    gradient, metrics = jax.grad(
+        lambda params: loss(Stub(), params, TARGETS, BATCH, None), has_aux=True
+    )(PARAMS)
     np.testing.assert_allclose(
         metrics["temperature_loss"], -math.log(0.5) * (2.0 + wanted), rtol=1e-5, atol=1e-6
     )
