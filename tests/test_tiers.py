@@ -4,7 +4,7 @@ import os
 
 import pytest
 from script_process import ScriptProcess
-from tiers import REPRESENTATIVES, representative
+from tiers import REPRESENTATIVES, by_default, representative
 
 from rlkit.algorithms.registry import list_algorithms
 
@@ -12,13 +12,23 @@ from rlkit.algorithms.registry import list_algorithms
 @pytest.mark.fast
 def test_a_new_algorithm_goes_to_the_full_matrix():
     cases = representative([*list_algorithms(), ("new", "none", 1), ("dqn", "none", 1)])
-    default = [case.values for case in cases if not case.marks]
-    full = [case.values for case in cases if [mark.name for mark in case.marks] == ["full"]]
-    assert default == [(name,) for name in list_algorithms() if name in REPRESENTATIVES] + [
-        ("dqn", "none", 1)
-    ]
+    full = [case.values for case in cases if is_full(case)]
+    default = [case for case in cases if not is_full(case)]
+    assert default == [x for x in list_algorithms() if x in REPRESENTATIVES] + [("dqn", "none", 1)]
     assert len(default) == 1 + len(REPRESENTATIVES)
     assert len(default) + len(full) == len(cases) and ("new", "none", 1) in full
+
+
+def is_full(case):
+    return [mark.name for mark in getattr(case, "marks", ())] == ["full"]
+
+
+@pytest.mark.fast
+def test_what_is_no_default_is_in_the_full_matrix():
+    first, second, third = by_default([1, (2, "b")], [1, (2, "b"), (3, "c")])
+    assert (first, second) == (1, (2, "b")) and is_full(third) and third.values == (3, "c")
+    with pytest.raises(AssertionError):  # a default that is no case would run nowhere
+        by_default([4], [1])
 
 
 @pytest.mark.process

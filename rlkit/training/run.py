@@ -49,9 +49,8 @@ class Run:
     def begin(self, progress: RunProgress) -> None:
         """Forgets all earlier training, and continues from `progress`."""
         self.progress = progress
-        self.state: PyTree = None
+        self.state = None
         self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
-        self.is_lost = False  # whether a failed iteration lost the state
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
 
@@ -78,6 +77,16 @@ class Run:
             self.program = self._make_program()
 
     # Status
+
+    @property
+    def state(self) -> PyTree:
+        """The current state; None before there is one, and while a step has it."""
+        return self._state
+
+    @state.setter
+    def state(self, state: PyTree) -> None:
+        self._state = state
+        self.is_lost = False  # whether a failed iteration lost the state
 
     @property
     def is_complete(self) -> bool:
@@ -185,12 +194,12 @@ class Run:
         try:
             self.state, results = step(state)
         except BaseException:
-            unfinished = self.program.unfinished
-            self.is_lost = unfinished is None
-            if unfinished is not None:
-                self.state, iterations = unfinished
-                steps = iterations * self.plan.env_steps_per_iteration
-                self.progress = self.progress.after_steps(steps)
+            if self.program.unfinished is None:
+                self.is_lost = True
+                raise
+            self.state, iterations = self.program.unfinished
+            steps = iterations * self.plan.env_steps_per_iteration
+            self.progress = self.progress.after_steps(steps)
             raise
         return results
 

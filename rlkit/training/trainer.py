@@ -140,7 +140,7 @@ class Trainer:
         restored run, None keeps the key it was started from. The next training step donates the
         state's buffers: copy what you want to keep.
         """
-        opened_here = self._files is None
+        opened_here, before = self._files is None, (self._run.keys, self._run.progress)
         try:
             self._run.take_key(key)
             files = self._open()
@@ -157,6 +157,8 @@ class Trainer:
             else:
                 self._log(*caveats(self._run, restored))
         except RlkitError:
+            if self.state is not None:  # refused: the current run keeps its own seed
+                self._run.keys, self._run.progress = before
             if opened_here:  # so that the directory is free for another try
                 self.close()
             raise

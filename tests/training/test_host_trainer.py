@@ -202,13 +202,15 @@ def test_a_class_and_an_instance_are_taken_as_they_are(tiny):
     trainer_of(tiny, one, agent=agent_for(one), enable_evaluation=False).close()
 
 
-def test_going_on_after_close_starts_new_episodes(tiny):
-    trainer = trainer_of(tiny, num_seeds=2, enable_evaluation=False)
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_going_on_after_close_starts_new_episodes(tiny, num_seeds):
+    env = HostCounter if num_seeds == 1 else host()  # a class: the Trainer makes what it closes
+    trainer = trainer_of(tiny, env, num_seeds=num_seeds, enable_evaluation=False)
     trainer.init(0)
     trainer.train_epoch()
     trainer.close()
     trainer.train_epoch()
-    assert trainer.state.learner.env_steps.to_int() == 64
+    assert trainer.state.learner.env_steps.to_int() == trainer.env_steps > 0
     trainer.close()
 
 
@@ -405,6 +407,7 @@ def test_an_interrupted_run_keeps_what_it_learned(tiny, monkeypatch):
 def test_a_state_that_went_down_is_told_so(tiny, monkeypatch):
     trainer = trainer_of(tiny, enable_evaluation=False)
     trainer.init(0)
+    kept = trainer.program.copy(trainer.state)
 
     def fail(ts):
         jax.tree.map(lambda x: x.delete() if isinstance(x, jax.Array) else None, ts.learner)
@@ -415,6 +418,10 @@ def test_a_state_that_went_down_is_told_so(tiny, monkeypatch):
         trainer.train_epoch()
     with pytest.raises(ConfigError, match=r"lost when an iteration was cut short; load_checkpoint"):
         trainer.run()
+    monkeypatch.undo()
+    trainer.state = kept
+    trainer.train_epoch()
+    assert trainer.state.learner.env_steps.to_int() == trainer.env_steps
 
 
 # Mistakes

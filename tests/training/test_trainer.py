@@ -623,6 +623,20 @@ def test_a_failed_init_leaves_no_state_of_the_run_before(tiny, monkeypatch):
     trainer.close()
 
 
+def test_a_refused_init_leaves_the_run_before_as_it_is(tiny, tmp_path):
+    """Its own seed included: checkpoints name the seed that they were trained from."""
+    with tiny.trainer(checkpointer=tmp_path / "steps", num_checkpoints=2) as trainer:
+        trainer.run(0)
+        before = tree_digest(trainer.state)
+        with pytest.raises(CheckpointError, match="already holds checkpoints of another run"):
+            trainer.init(1)
+        assert trainer.seed == 0 and tree_digest(trainer.state) == before
+        trainer.save_checkpoint(tmp_path / "mine")
+    with tiny.trainer() as other:
+        other.load_checkpoint(tmp_path / "mine")
+        assert other.seed == 0
+
+
 def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
     from rlkit.algorithms.a2c import a2c
     from rlkit.algorithms.configs import A2CConfig

@@ -86,7 +86,7 @@ class HostCollector:
         """Closes the environments made here; collecting again starts new episodes."""
         for env in self._own_envs:
             env.close()
-            self._is_ready = False
+        self.forget()
 
     def _take_steps(self, act: Compiled) -> None:
         """Takes all steps of a rollout; while one group's environments step, the other acts."""

@@ -119,7 +119,8 @@ class HostProgram:
     def copy(self, ts: TrainState) -> TrainState:
         """A copy of the state in new buffers."""
         learner, local = self.functions.copy((ts.learner, bare(ts.local)))
-        return TrainState(learner=learner, local=local.replace(obs=ts.local.obs))
+        local = local.replace(obs=ts.local.obs, carry=ts.local.carry)
+        return TrainState(learner=learner, local=local)
 
     def close(self) -> None:
         """Closes the environments that this program made; a later call starts new episodes."""

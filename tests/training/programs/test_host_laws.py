@@ -289,6 +289,7 @@ def test_recurrent_carry_restarts_with_the_episode(tiny, key):
             ts, rollout = collect(host, ts)
             np.testing.assert_array_equal(rollout.extras["age"], rollout.obs[..., 0])
             np.testing.assert_array_equal(ts.local.carry, ts.local.obs[..., 0])
+        assert_equal(host.copy(ts), ts)  # what a checkpoint holds
         host.close()
 
 
