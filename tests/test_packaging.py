@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import rlkit
 
@@ -39,6 +42,56 @@ def package_files() -> set[str]:
         if path.is_file() and "__pycache__" not in path.parts
     )
     return {path.relative_to(ROOT).as_posix() for path in paths}
+
+
+def pinned(constraints: str) -> dict[str, str]:
+    """The version of each package in a file of constraints."""
+    rows = (ROOT / constraints).read_text().splitlines()
+    pairs = (row.split("==") for row in rows if "==" in row)
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def requirements(python: str) -> list[Requirement]:
+    """What rlkit and its extras require on that version of Python."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    rows = [*project["dependencies"], *(row for extra in extras for row in extra)]
+    found = [Requirement(row) for row in rows if not row.startswith("rlkit[")]
+    return [x for x in found if x.marker is None or x.marker.evaluate({"python_version": python})]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("constraints", "python"),
+    [
+        ("constraints-lowest.txt", "3.11"),
+        ("constraints.txt", "3.11"),
+        ("constraints-newest.txt", "3.13"),
+    ],
+)
+def test_the_tested_versions_are_within_the_bounds(constraints, python):
+    versions = pinned(constraints)
+    wrong = [
+        f"{requirement}, tested with {versions.get(canonicalize_name(requirement.name))}"
+        for requirement in requirements(python)
+        if versions.get(canonicalize_name(requirement.name), "0") not in requirement.specifier
+    ]
+    assert wrong == []
+
+
+@pytest.mark.fast
+def test_the_lower_bounds_are_tested():
+    """What README calls supported is what `make test-versions` runs on."""
+    versions = pinned("constraints-lowest.txt")
+    bounds = {
+        canonicalize_name(requirement.name): bound.version
+        for requirement in requirements("3.11")
+        for bound in requirement.specifier
+        if bound.operator == ">="
+    }
+    assert {"jax", "flax", "wandb", "pytest-xdist"} <= bounds.keys()
+    higher = [name for name, low in bounds.items() if not f"{versions[name]}.".startswith(low)]
+    assert higher == []
 
 
 @pytest.mark.full
