@@ -24,7 +24,7 @@ HARD = {
     )
 }
 # It takes the longest, and all agents read dicts by the same layers.
-IN_FULL = [("qr_dqn", "dict_observation"), ("discrete_sac", "dict_observation")]
+IN_FULL = [(name, "dict_observation") for name in ("pqn", "qr_dqn", "discrete_sac")]
 
 
 @pytest.mark.gpu
