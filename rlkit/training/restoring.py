@@ -9,7 +9,7 @@ from rlkit.training.files.checkpoint_items import from_items, to_items, without_
 from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint
-from rlkit.training.run import Run
+from rlkit.training.run import Run, RunStart
 from rlkit.training.run_progress import CheckpointMetadata, Parent, RunProgress
 from rlkit.types import PyTree
 
@@ -36,38 +36,44 @@ class RestoredRun:
         return dataclasses.replace(self.progress, wall_seconds=0.0, parent=parent)
 
 
-def begin_or_restore(run: Run, files: RunFiles) -> RestoredRun | None:
+def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun | None:
     """Starts `run`, or restores a checkpoint of its own as `config.restore_checkpoint` says.
 
-    Returns what was read; None if the run starts, in which case it has no state yet.
+    `start` is what it was started from. Returns what was read; None if the run starts, in which
+    case it has no state yet.
 
     Raises `RlkitError` if it cannot: no key was given, or the files hold another run.
     """
-    which = _which_to_restore(run, files.checkpointer)
+    which = _which_to_restore(run, files.checkpointer, start)
     if files.checkpointer is not None and which is not None:
-        restored = restore(run, files.checkpointer, which, same_run=True)
+        restored = restore(run, files.checkpointer, which, start=start)
         _resume_files(run, files, restored)
         return restored
-    run.begin(RunProgress.start(run.plan, seed=run.progress.seed, keys=run.progress.keys))
+    run.begin(start.progress)
     if run.config.restore_checkpoint is not None:
         # "auto": a run interrupted before its first checkpoint may have left rows
         files.logger.restore({})
     return None
 
 
-def restore(run: Run, checkpointer: Checkpointer, which: Which, *, same_run: bool) -> RestoredRun:
+def restore(
+    run: Run, checkpointer: Checkpointer, which: Which, *, start: RunStart | None = None
+) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
+
+    `start` is what this run was started from; None: the checkpoint is of another run.
 
     Raises `RlkitError`, before anything is changed, if it must not.
     """
     restored = _read_run(checkpointer, which, run.program.state_shape(run.compiler.keys(0)))
-    before, own = restored.metadata.plan, run.progress
-    if same_run:
-        _require_same_run(restored, checkpointer, own.keys)
-    run.use_plan(_plan_to_go_on(run.config, run.plan, before, same_run=same_run))
-    run.begin(restored.progress if same_run else restored.branch)
-    if same_run and own.keys is not None:
-        run.progress = dataclasses.replace(run.progress, seed=own.seed)
+    before, progress = restored.metadata.plan, restored.branch
+    if start is not None:
+        _require_same_run(restored, checkpointer, start.progress.keys)
+        progress = restored.progress
+        if start.keys is not None:
+            progress = dataclasses.replace(progress, seed=start.progress.seed)
+    run.use_plan(_plan_to_go_on(run.config, run.plan, before, same_run=start is not None))
+    run.begin(progress)
     run.state = restored.state
     if run.has_replay(run.state):  # else `refill` starts new episodes
         run.state = run.program.restart(run.state)
@@ -89,14 +95,14 @@ def caveats(run: Run, restored: RestoredRun) -> list[str]:
     return texts
 
 
-def _which_to_restore(run: Run, checkpointer: Checkpointer | None) -> Which | None:
+def _which_to_restore(run: Run, checkpointer: Checkpointer | None, start: RunStart) -> Which | None:
     """The checkpoint that a run starts from; None for a fresh start."""
     which = run.config.restore_checkpoint
     latest = None if checkpointer is None else checkpointer.latest_step()
     if checkpointer is not None and which is not None and (which != "auto" or latest is not None):
         return "latest" if which == "auto" else which
     require(
-        run.keys is not None,
+        start.keys is not None,
         "this run has no checkpoint yet, and its key is unknown",
         "start it again from its own script",
         CheckpointError,

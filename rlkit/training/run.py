@@ -26,6 +26,14 @@ from rlkit.types import Key, PyTree
 from rlkit.xla_cpu.process import start_run
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunStart:
+    """What a run is started from."""
+
+    keys: Key | None  # of all seeds; None: not given
+    progress: RunProgress  # before training
+
+
 class Run:
     """Train state, plan and progress of a run, and the program that trains it.
 
@@ -43,7 +51,6 @@ class Run:
         self.compiler = Compiler(config.num_seeds, groups)
         self.clock = RunClock(self.compiler)
         self.program: Program = self._make_program()
-        self.keys: Key | None = None  # of all seeds; None: not given
         self.begin(RunProgress.start(self.plan))
 
     def begin(self, progress: RunProgress) -> None:
@@ -54,14 +61,15 @@ class Run:
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
 
-    def take_key(self, key: Key | int | None) -> None:
-        """Sets what the run is started from: a key, keys of all seeds, or a seed; None: nothing."""
-        self.keys = None if key is None else self.compiler.keys(key)
-        self.progress = dataclasses.replace(
-            self.progress,
+    def start_from(self, key: Key | int | None) -> RunStart:
+        """The start from a key, keys of all seeds, or a seed (None: unknown); changes nothing."""
+        keys = None if key is None else self.compiler.keys(key)
+        progress = RunProgress.start(
+            self.plan,
             seed=int(key) if isinstance(key, (int, np.integer)) else None,
-            keys=None if self.keys is None else jax.random.key_data(self.keys).tolist(),
+            keys=None if keys is None else jax.random.key_data(keys).tolist(),
         )
+        return RunStart(keys=keys, progress=progress)
 
     def stop_clock(self) -> None:
         """Ends a call of `Trainer.run`."""
@@ -140,10 +148,9 @@ class Run:
 
     # Training
 
-    def init(self) -> None:
-        """Makes the state before training, from the keys set by `take_key`."""
-        assert self.keys is not None
-        self.state = self.program.init(self.keys)
+    def init(self, keys: Key) -> None:
+        """Makes the state before training, from the keys of all seeds."""
+        self.state = self.program.init(keys)
 
     def outer_iteration(self) -> Any:
         """Runs an outer iteration; returns (metrics, counters)."""

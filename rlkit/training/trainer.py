@@ -140,25 +140,24 @@ class Trainer:
         restored run, None keeps the key it was started from. The next training step donates the
         state's buffers: copy what you want to keep.
         """
-        opened_here, before = self._files is None, (self._run.keys, self._run.progress)
+        opened_here, start = self._files is None, self._run.start_from(key)
+        description = self._description(start.progress.seed)
         try:
-            self._run.take_key(key)
-            files = self._open()
+            files = self._open(description)
             require(
-                files.run_directory is None or files.description == self.description(),
+                files.run_directory is None or files.description == description,
                 "the run directory was opened for another seed, or for none",
                 "pass the seed of its config.yaml, or use another run_dir",
                 RunDirectoryError,
             )
-            restored = begin_or_restore(self._run, files)
+            restored = begin_or_restore(self._run, files, start)
             self._log(*memory_announcements(self._run))
             if restored is None:
-                self._run.init()
+                assert start.keys is not None
+                self._run.init(start.keys)
             else:
                 self._log(*caveats(self._run, restored))
         except RlkitError:
-            if self.state is not None:  # refused: the current run keeps its own seed
-                self._run.keys, self._run.progress = before
             if opened_here:  # so that the directory is free for another try
                 self.close()
             raise
@@ -166,8 +165,10 @@ class Trainer:
 
     def open(self, *, seed: int | None = None) -> None:
         """Opens run directory, logs and checkpoints before `init` does, to raise errors early."""
-        self._run.take_key(seed)
-        self._open()
+        start = self._run.start_from(seed)
+        self._open(self._description(start.progress.seed))
+        if self.state is None:
+            self._run.begin(start.progress)
 
     def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
         """Trains to the end of the plan; returns the evaluations of this call's outer iterations.
@@ -261,7 +262,7 @@ class Trainer:
         none (`()`) until training continues, which first fills one.
         """
         with open_checkpoints(path) as checkpointer:
-            restored = restore(self._run, checkpointer, which, same_run=False)
+            restored = restore(self._run, checkpointer, which)
         self._log(*memory_announcements(self._run), *caveats(self._run, restored))
         return self.state
 
@@ -331,7 +332,10 @@ class Trainer:
 
         Otherwise its parts as readable data.
         """
-        return describe(self.module, self._run.parts.eval_env, self.config, self.seed)
+        return self._description(self.seed)
+
+    def _description(self, seed: int | None) -> dict[str, Any]:
+        return describe(self.module, self._run.parts.eval_env, self.config, seed)
 
     def summary(self) -> dict[str, Any]:
         """The contents of `summary.json`."""
@@ -420,9 +424,9 @@ class Trainer:
         ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
         self._reporter.wind_down([*ends, files.flush], error)
 
-    def _open(self) -> RunFiles:
+    def _open(self, description: dict[str, Any] | None = None) -> RunFiles:
         if self._files is None:
-            self._files = self._open_files(self.config, self.description())
+            self._files = self._open_files(self.config, description or self.description())
         return self._files
 
     @property
