@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder, replay_buffer_of
+from rlkit.algorithms.batch_builders import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import (
     InitKeys,
@@ -64,8 +64,8 @@ class Algorithm:
 
     @property
     def replay_buffer(self) -> ReplayBuffer | None:
-        """Where the batch builder stores transitions; None for on-policy algorithms."""
-        return replay_buffer_of(self.batch_builder)
+        """That of the batch builder; None for on-policy algorithms."""
+        return self.batch_builder.replay_buffer
 
     def env_steps_per_iteration(self, env: EnvAdapter) -> int:
         """Environment steps in one iteration, over all environments."""

@@ -23,10 +23,12 @@ ProcessBatch = Callable[[Any], Any]
 
 
 class BatchBuilder(Protocol):
-    """Turns one rollout into the batches of one iteration.
+    """Turns one rollout into the batches of one iteration."""
 
-    One that draws them from a replay memory has a field `replay_buffer`.
-    """
+    @property
+    def replay_buffer(self) -> ReplayBuffer | None:
+        """Where it stores transitions and draws batches from; None: it is on-policy."""
+        ...
 
     def ingest(
         self,
@@ -50,11 +52,6 @@ class BatchBuilder(Protocol):
     def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
         """The batch for one row of `Plan.batches`, leaves [M, ...]."""
         ...
-
-
-def replay_buffer_of(builder: BatchBuilder) -> ReplayBuffer | None:
-    """The replay buffer that a batch builder draws from, if any."""
-    return getattr(builder, "replay_buffer", None)
 
 
 class Plan(struct.PyTreeNode, kw_only=True):
@@ -117,6 +114,7 @@ class OnPolicyBatchBuilder:
     minibatches: Minibatches
     normalize_advantages: bool = False
     process_batch: ProcessBatch | None = None
+    replay_buffer = None
 
     def ingest(
         self,

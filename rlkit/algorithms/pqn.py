@@ -116,6 +116,7 @@ class QLambdaBatchBuilder:
     q_lambda: float | Array
     minibatches: Minibatches
     process_batch: ProcessBatch | None = None
+    replay_buffer = None
 
     def ingest(
         self,

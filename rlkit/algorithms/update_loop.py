@@ -9,7 +9,7 @@ import jax
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates, replay_buffer_of
+from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.replay_buffer import Replayed, Reprioritizes
 from rlkit.algorithms.update_interval import compute_if
@@ -40,7 +40,7 @@ class UpdateLoop:
         draw_key, update_key = jax.random.split(key)
         plan = self.batch_builder.draw(self.dataset, draw_key)
         planned = plan, keys_of_updates(update_key, plan.num_updates)
-        changes_memory = isinstance(replay_buffer_of(self.batch_builder), Reprioritizes)
+        changes_memory = isinstance(self.batch_builder.replay_buffer, Reprioritizes)
         state = learner, memory if changes_memory else ()
         if plan.num_updates == 1:  # a loop of one would copy its inputs and outputs
             state, metrics = self._update_if_due(state, _first(planned))
@@ -72,7 +72,7 @@ class UpdateLoop:
     def _update(self, state: LoopState, plan: Plan, key: Key) -> tuple[LoopState, Metrics]:
         """Batch, update, priorities."""
         learner, memory = state
-        buffer, dataset = replay_buffer_of(self.batch_builder), self.dataset
+        buffer, dataset = self.batch_builder.replay_buffer, self.dataset
         if isinstance(buffer, Reprioritizes):
             dataset = dataset.replace(memory=memory)
         batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)

@@ -433,7 +433,11 @@ def test_a_loss_is_traced_once_however_seldom_it_is_due(key):
 
     updater = updater_of(counted, group="b", every=3)
     plan = Plan(batches=jnp.arange(4), is_due=jnp.arange(4) < 3)
-    builder = SimpleNamespace(draw=lambda *_: plan, gather=lambda dataset, row, axis_name: row)
+    builder = SimpleNamespace(
+        replay_buffer=None,
+        draw=lambda *_: plan,
+        gather=lambda dataset, row, axis_name: row,
+    )
     loop = UpdateLoop(agent=None, batch_builder=builder, updater=updater, dataset=None)
     jax.make_jaxpr(loop.run)(learner_for(updater), (), key)
     assert len(traced) == 1
@@ -644,7 +648,7 @@ def test_which_parameters_go_through_a_loop_as_a_vector(updater, rows, joins):
 
     loop = UpdateLoop(
         agent=None,
-        batch_builder=SimpleNamespace(gather=gather),
+        batch_builder=SimpleNamespace(gather=gather, replay_buffer=None),
         updater=updater,
         dataset=None,
     )
