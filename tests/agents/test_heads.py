@@ -18,11 +18,10 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize("start", [0, -3, 7])
-def test_discrete(key, start):
-    head = policy_head(spaces.Discrete(3, start=start))
-    logits = np.array([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]])
-    actions = np.arange(3)[:, None] + np.full(2, start)
+def asked(head, logits, actions, key):
+    """What the policy [B, ...] of these logits says: (log-probs of actions [A, B, ...], entropy,
+    mode, 4000 samples).
+    """
 
     @jax.jit
     def program(logits, actions, keys):
@@ -30,9 +29,15 @@ def test_discrete(key, start):
         log_probs, samples = jax.vmap(policy.log_prob)(actions), jax.vmap(policy.sample)(keys)
         return log_probs, policy.entropy(), policy.mode(), samples
 
-    log_probs, entropy, mode, samples = jax.device_get(
-        program(logits, actions, jax.random.split(key, 4000))
-    )
+    return jax.device_get(program(logits, actions, jax.random.split(key, 4000)))
+
+
+@pytest.mark.parametrize("start", [0, -3, 7])
+def test_discrete(key, start):
+    head = policy_head(spaces.Discrete(3, start=start))
+    logits = np.array([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]])
+    actions = np.arange(3)[:, None] + np.full(2, start)
+    log_probs, entropy, mode, samples = asked(head, logits, actions, key)
     p = softmax(logits)
     np.testing.assert_allclose(log_probs, np.log(p).T, rtol=1e-5)
     np.testing.assert_allclose(entropy, -(p * np.log(p)).sum(-1), rtol=1e-5)
@@ -101,16 +106,7 @@ def test_multi_discrete(key, start):
     choices = list(itertools.product(range(2), range(3)))
     actions = np.array(choices, np.int32)[:, None] + np.asarray(space.start, np.int32)
     assert all(space.contains(np.asarray(action[0], space.dtype)) for action in actions)
-
-    @jax.jit
-    def program(logits, actions, keys):
-        policy = head.distribution(logits, head.init_params())
-        log_probs, samples = jax.vmap(policy.log_prob)(actions), jax.vmap(policy.sample)(keys)
-        return log_probs, policy.entropy(), policy.mode(), samples
-
-    log_probs, entropy, mode, samples = jax.device_get(
-        program(logits, actions, jax.random.split(key, 4000))
-    )
+    log_probs, entropy, mode, samples = asked(head, logits, actions, key)
     first, second = softmax(logits[:, :2])[0], softmax(logits[:, 2:])[0]
     wanted = [np.log(first[i] * second[j]) for i, j in choices]
     np.testing.assert_allclose(log_probs[:, 0], wanted, rtol=1e-5)
