@@ -1,5 +1,6 @@
 """What the numbers of a run depend on besides its settings: versions, hardware, threads."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -43,6 +44,7 @@ def fingerprint() -> dict[str, Any]:
     }
 
 
+@functools.cache  # what is imported does not change
 def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)

@@ -1,7 +1,6 @@
 """Agents by name: those of one's own stand beside ours."""
 
 import dataclasses
-import importlib.metadata
 import re
 from typing import Any
 
@@ -10,6 +9,7 @@ import yaml
 from gymnasium import spaces
 
 import rlkit
+from rlkit import plugins
 from rlkit.agents import registry
 from rlkit.algorithms import registry as algorithm_registry
 from rlkit.cli.main import main
@@ -108,7 +108,7 @@ def installed(request, monkeypatch):
     def install(row, name="table", times=1):
         found = [Plugin(name, row)] * times
         monkeypatch.setattr(
-            importlib.metadata, "entry_points", lambda group: found if group == chosen.group else []
+            plugins, "scan", lambda group, path: found if group == chosen.group else []
         )
         return chosen
 
@@ -179,9 +179,9 @@ def test_packages_that_are_broken_are_named(installed):
 def test_an_algorithm_of_a_package_is_listed_and_parsed_by_the_command_line(monkeypatch, capsys):
     row = dataclasses.replace(algorithm_registry.ALGORITHMS["ppo"], summary="mine")
     monkeypatch.setattr(
-        importlib.metadata,
-        "entry_points",
-        lambda group: [Plugin("mine", row)] if group == "rlkit.algorithms" else [],
+        plugins,
+        "scan",
+        lambda group, path: [Plugin("mine", row)] if group == "rlkit.algorithms" else [],
     )
     assert main(["list", "algorithms"]) == 0
     assert re.search(r"^mine +of package 'other'$", capsys.readouterr().out, re.MULTILINE)

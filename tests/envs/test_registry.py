@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import rlkit.envs
+from rlkit import plugins
 from rlkit.envs import (
     EnvAdapter,
     EnvPoolAdapter,
@@ -35,18 +36,16 @@ from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 @pytest.fixture(autouse=True)
 def clean_registry(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [])
+    monkeypatch.setattr(plugins, "scan", lambda group, path: [])
 
 
-def install(monkeypatch, **plugins):
+def install(monkeypatch, **values):
     """Pretends that packages with these entry points are installed (name=value, `__` for `/`)."""
     found = [
         importlib.metadata.EntryPoint(name.replace("__", "/"), value, "rlkit.envs")
-        for name, value in plugins.items()
+        for name, value in values.items()
     ]
-    monkeypatch.setattr(
-        importlib.metadata, "entry_points", lambda group: found if group == "rlkit.envs" else []
-    )
+    monkeypatch.setattr(plugins, "scan", lambda group, path: found if group == "rlkit.envs" else [])
 
 
 def test_make_env_builds_an_adapter_that_knows_its_spec():
@@ -236,7 +235,7 @@ def test_badly_named_and_doubled_plugins(monkeypatch):
             "plug/Counter", "rlkit.envs.probes.space_probes:Counter", "rlkit.envs"
         )
     ] * 2
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: twice)
+    monkeypatch.setattr(plugins, "scan", lambda group, path: twice)
     with pytest.raises(ConfigError, match="'plug/Counter' is claimed by several packages"):
         make_env("plug/Counter", 2)
     install(monkeypatch, Nameless="rlkit.envs.probes.space_probes:Counter")
