@@ -20,7 +20,7 @@ NEWEST ?= python3.13
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
-	@echo "make test       the tests that every change must pass; about nine minutes on two cores"
+	@echo "make test       the tests that every change must pass; under six minutes on two cores"
 	@echo "make test-all   these and the full matrix of algorithms, compiled as in real runs; half an hour"
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"

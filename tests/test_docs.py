@@ -63,8 +63,16 @@ def scripts():
         yield process
 
 
+# README.md runs by default; the guides take longer together.
+PYTHON_PAGES = [
+    pytest.param(page, id=name(page), marks=[] if page.parent == ROOT else [pytest.mark.full])
+    for page in PAGES
+    if blocks(page, "python")
+]
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+@pytest.mark.parametrize("page", PYTHON_PAGES)
 def test_python_runs(page, scripts, tmp_path):
     (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
     done = scripts.run(tmp_path / "page.py", directory=tmp_path)

@@ -58,6 +58,7 @@ def scripts():
         yield process
 
 
+@pytest.mark.full  # the scripts of README.md, much like them, run by default
 @pytest.mark.process
 @pytest.mark.parametrize("example", CASES)
 def test_example_runs(example, scripts, tmp_path):

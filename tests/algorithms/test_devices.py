@@ -18,8 +18,11 @@ NUM_DEVICES, NUM_ENVS, NUM_STEPS, NUM_ITERATIONS = 2, 2, 4, 3
 
 @pytest.mark.parametrize(
     ("priority_exponent", "updates_per_step"),
-    [(None, 0.25), (0.6, 0.25), (None, 0.1)],
-    ids=["uniform", "prioritised", "seldom"],
+    [
+        pytest.param(None, 0.25, id="uniform", marks=pytest.mark.full),
+        pytest.param(0.6, 0.25, id="prioritised"),
+        pytest.param(None, 0.1, id="seldom", marks=pytest.mark.full),
+    ],
 )
 def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
     env = make_env("probe/Discounting", NUM_ENVS)

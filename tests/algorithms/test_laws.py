@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import LEARNING, NAMES, NORMALIZED
+from tiers import representative
 
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.training.core.module import RLModule, fit, iteration, strong_types
@@ -67,6 +68,7 @@ def compiled(module, quick_jit):
     return quick_jit(module.init_train_state), quick_jit(one_trace)
 
 
+@pytest.mark.parametrize("module", representative(NAMES), indirect=True)
 def test_jit_equals_eager(key, module, compiled):
     """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one
     update to rtol 1e-5.

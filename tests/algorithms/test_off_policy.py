@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import by_default
 
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
@@ -32,9 +33,15 @@ def module_of(num_envs=4, agent=None, **settings):
     )
 
 
-@pytest.mark.parametrize("priority_exponent", [None, 0.6], ids=["uniform", "prioritised"])
+RATIOS = [(0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)]
+
+
 @pytest.mark.parametrize(
-    ("ratio", "num_envs"), [(0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)]
+    ("priority_exponent", "ratio", "num_envs"),
+    by_default(
+        [(None, 0.1, 4), (None, 0.7, 3), (0.6, 0.3, 3), (0.6, 0.25, 1)],
+        [(exponent, *ratio) for exponent in (None, 0.6) for ratio in RATIOS],
+    ),
 )
 def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, priority_exponent):
     """After every iteration there were floor(ratio · steps) updates, counted from the

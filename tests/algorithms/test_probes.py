@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import LEARNING, PLAIN_VALUES, PROBES
+from algorithm_rows import LEARNING, NAMES, PLAIN_VALUES, PROBES
 from gymnasium import spaces
-from tiers import in_full
+from tiers import REPRESENTATIVES, in_full
 
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.training.core.module import RLModule, fit
@@ -23,14 +23,23 @@ HARD = {
         {"learning_rate": 0.001},
     )
 }
-# It takes the longest, and all agents read dicts by the same layers.
-IN_FULL = [(name, "dict_observation") for name in ("pqn", "qr_dqn", "discrete_sac")]
+# All agents read dicts by the same layers. An algorithm that passes the probe of time limits has
+# learned values and discounts too; the probes of these alone say what is broken when it fails.
+BY_DEFAULT = {
+    "dict_observation": ("ppo",),
+    "value_by_observation": REPRESENTATIVES,
+    "discounting": REPRESENTATIVES,
+}
+
+
+def tier(name, probe):
+    return (name, probe) if name in BY_DEFAULT.get(probe, NAMES) else in_full((name, probe))
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("name", "probe"),
-    [case if case not in IN_FULL else in_full(case) for case in rows.probe_cases()],
+    [tier(*case) for case in rows.probe_cases()],
 )
 def test_probe(key, quick_jit, name, probe):
     single, gamma = PROBES[probe]

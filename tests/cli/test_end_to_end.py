@@ -21,7 +21,7 @@ from rlkit.cli.main import main
 pytestmark = pytest.mark.process
 
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1", *TINY, "--evaluation-episodes", "2", "--no-debug"]
-ITERATIONS = 16  # some seconds: long enough to be stopped in the middle
+ITERATIONS = 10  # some seconds: long enough to be stopped in the middle
 PNG = b"\x89PNG"
 
 
@@ -158,6 +158,7 @@ def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch,
     assert len(list(tmp_path.iterdir())) == 4
 
 
+@pytest.mark.full
 def test_the_settings_of_a_run_start_another_one(trained, monkeypatch):
     directory, _ = trained
     monkeypatch.chdir(directory)

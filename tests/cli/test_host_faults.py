@@ -16,14 +16,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tiers import by_default
 from tiny_command import NETWORK_AND_UPDATE
 
 from rlkit.cli.main import main
 from rlkit.envs import registry
 from rlkit.training.logs.records import read_records
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.full]
 
 STEP_TIMEOUT = 3.0
 # seconds that a crowded machine may take on top, to tear down workers and leave the interpreter
@@ -161,7 +160,7 @@ def as_at_first(monkeypatch):
     sys.modules.pop("walks", None)
 
 
-@pytest.mark.parametrize("case", by_default([CASES[2], CASES[5]], CASES), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_run_survives_the_fault_of_an_environment(
     case, directory, as_at_first, monkeypatch, capsys
 ):

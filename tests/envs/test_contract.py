@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import in_full
 
 from rlkit import spaces
 from rlkit.envs import (
@@ -48,6 +49,8 @@ WRAPPED = {
 # Eager and single runs compile op by op, which is slow for the large games: the laws that need them
 # run on these rows.
 SMALL = ("CartPole-v1", "Pendulum-v1", "Catch-bsuite", "DeepSea-bsuite", "FrozenLake-misc")
+# Breakout stands for the games of MinAtar, which take seconds to compile.
+LARGE = [f"gymnax/{game}-MinAtar" for game in ("Asterix", "Freeway", "Seaquest", "SpaceInvaders")]
 
 ROWS = {
     **{
@@ -101,7 +104,9 @@ def run(request, counted):
     return run_of(request.param, counted)
 
 
-every_row = pytest.mark.parametrize("run", ROWS, indirect=True)
+every_row = pytest.mark.parametrize(
+    "run", [in_full(name) if name in LARGE else name for name in ROWS], indirect=True
+)
 eager_rows = pytest.mark.parametrize(
     "run", [name for name in SMALL_ROWS if name not in SLOW_EAGERLY], indirect=True
 )

@@ -6,7 +6,7 @@ import collections
 
 import pytest
 from host_twins import HostCounter
-from tiers import in_full
+from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training.compile import parallel_seeds as seed_groups
@@ -62,7 +62,8 @@ def run(tiny, count, **settings):
 
 
 @pytest.mark.parametrize(
-    ("name", "num_seeds"), [("ppo", 2), ("dqn", 1), in_full(("ppo", 1)), in_full(("dqn", 2))]
+    ("name", "num_seeds"),
+    by_default([("ppo", 2)], [("ppo", 1), ("ppo", 2), ("dqn", 1), ("dqn", 2)]),
 )
 def test_on_the_device_an_outer_iteration_is_one_call(tiny, count, monkeypatch, name, num_seeds):
     monkeypatch.setattr(seed_groups, "cores", lambda: 1)
@@ -110,7 +111,7 @@ def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(
 
 @pytest.mark.parametrize(
     ("overlap", "num_seeds"),
-    [("none", 1), ("update", 2), in_full(("none", 2)), in_full(("update", 1))],
+    by_default([("update", 2)], [("none", 1), ("none", 2), ("update", 1), ("update", 2)]),
 )
 def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(
     tiny, count, overlap, num_seeds

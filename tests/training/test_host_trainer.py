@@ -256,6 +256,7 @@ def test_resume_restores_the_learner_and_restarts_the_environments(tiny, tmp_pat
     assert any("cannot be restored" in text for text in texts)
 
 
+@pytest.mark.full
 def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
     with trainer_of(
         tiny, host(floats=True), hyper=NORMALIZED, run_dir=str(tmp_path / "one"), num_checkpoints=2
@@ -574,6 +575,7 @@ def test_evaluation_averages_what_was_reported(tiny):
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [in_full(signal.SIGTERM), signal.SIGKILL])
+@pytest.mark.full
 def test_no_orphans_when_the_run_is_killed(tmp_path, number):
     """Workers of an asynchronous environment end with the process that trains."""
     program = """

@@ -173,6 +173,7 @@ def test_a_run_from_a_key_loads_resumes_and_knows_its_key(tmp_path):
         assert len(again.run()) == 2 and again.env_steps == 48
 
 
+@pytest.mark.full
 def test_a_branch_is_a_run_like_any_other(tmp_path):
     with probe_trainer(tmp_path / "run", num_checkpoints=1) as first:
         first.run(5)

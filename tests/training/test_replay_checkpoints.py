@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from host_twins import HostCounter
-from tiers import in_full
+from tiers import by_default
 
 from rlkit.agents.configs import QNetworkConfig
 from rlkit.agents.q_network import q_network
@@ -114,7 +114,7 @@ def holds_memory(step_dir):
 
 @pytest.mark.parametrize(
     ("kind", "num_seeds"),
-    [in_full(("device", 1)), ("device", 2), ("host", 1), in_full(("host", 2))],
+    by_default([("device", 2)], [("device", 1), ("device", 2), ("host", 1), ("host", 2)]),
 )
 def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_seeds):
     run = tmp_path / "run"
@@ -156,6 +156,7 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
     assert sum("was not saved" in text for text in texts(run)) == 1
 
 
+@pytest.mark.full
 def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
     run, bars = tmp_path / "run", []
 
@@ -177,7 +178,8 @@ def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "save_replay"), [in_full(("device", None)), ("device", True), ("host", None)]
+    ("kind", "save_replay"),
+    by_default([("host", None)], [("device", None), ("device", True), ("host", None)]),
 )
 def test_a_memory_that_is_saved_comes_back(make, tmp_path, kind, save_replay):
     run = tmp_path / "run"
@@ -219,6 +221,7 @@ def test_old_checkpoints_have_a_memory(make, tmp_path, monkeypatch):
     assert tree_digest(make(None, None).load_checkpoint(tmp_path / "run")) == whole
 
 
+@pytest.mark.full
 def test_the_option_may_change_on_the_way(make, tmp_path):
     """Saved, then not, then saved again; a checkpoint that holds the memory is used whatever is
     saved from then on.
@@ -272,6 +275,7 @@ def test_a_large_memory_is_not_saved_unasked(make, tmp_path, monkeypatch):
     assert loader.load_checkpoint(tmp_path / "unasked").local.memory == ()
 
 
+@pytest.mark.full
 def test_another_run_takes_any_step_over(make, tmp_path):
     settings = {"enable_evaluation": True, "evaluation_episodes": 2}
     with make(tmp_path / "run", **settings) as trainer:
@@ -373,6 +377,7 @@ def test_a_refill_that_fails_leaves_nothing_to_learn_from(make, tmp_path, monkey
     assert resumed.could_sample == [True]
 
 
+@pytest.mark.full
 def test_reopened_as_it_was_configured(tiny, tmp_path):
     small = {
         "num_steps": 8,

@@ -36,7 +36,7 @@ def test_every_state_has_one_form(tiny, monkeypatch, name):
     ("name", "num_seeds", "before", "after"),
     [
         ("ppo", 2, "on", "off"),
-        ("dqn", 1, "off", "on"),
+        in_full(("dqn", 1, "off", "on")),
         in_full(("ppo", 2, "off", "on")),
         in_full(("dqn", 1, "on", "off")),
     ],

@@ -98,6 +98,7 @@ def test_only_enable_changes_the_process():
     ]
 
 
+@pytest.mark.full
 def test_the_checks_before_a_host_run_compute_nothing():
     """Of any algorithm, with every optional part: otherwise its Trainer would come too late."""
     code = """
@@ -129,6 +130,7 @@ def test_a_run_leaves_other_programs_alone():
     assert said_by(code) == [f"['{INLINE}'] 1"]
 
 
+@pytest.mark.full
 def test_what_comes_too_late_is_said():
     """In the report of `enable`; a Trainer, which is not asked, writes it to the log."""
     code = """

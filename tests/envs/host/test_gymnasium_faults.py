@@ -220,7 +220,7 @@ def test_an_environment_that_raises(vectorization, capfd):
             "exit",
             "environment [012]: its worker process ended with exit code 3 during reset",
         ),
-        ("reset", "hang", r"environments 0, 1, 2 did not answer within 2 s \(reset\)"),
+        in_full(("reset", "hang", r"environments 0, 1, 2 did not answer within 2 s \(reset\)")),
         ("step", "unpicklable", "environment 2 raised Unpicklable: .*lambda.* in step 1"),
         (
             "step",
@@ -402,6 +402,7 @@ PAUSE = """
 """
 
 
+@pytest.mark.full
 def test_the_watchdog_lets_alone_who_wants_no_limit_and_who_debugs():
     result = run_script(PAUSE)
     assert (result.returncode, result.stdout, result.stderr) == (0, "stepped\nstepped\n", "")
@@ -418,6 +419,7 @@ adapter.reset(jax.random.key(0))
 
 
 @pytest.mark.parametrize("context", [in_full("forkserver"), "spawn"])
+@pytest.mark.full
 def test_a_script_without_a_main_guard_gets_one_error(context, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(GUARDLESS.format(context=context))

@@ -82,6 +82,7 @@ def test_metrics_are_stacked_over_outer_iterations(fitted, module):
     assert isinstance(module, Module)
 
 
+@pytest.mark.full
 def test_vmap_over_seeds_is_a_loop_over_seeds(fitted, module):
     keys = jax.random.split(jax.random.key(7), 3)
     start = jax.jit(module.init_train_state)
