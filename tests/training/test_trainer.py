@@ -103,7 +103,6 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
     assert "finished" in logger.of("event")[-1].text
 
 
-@pytest.mark.full
 def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
     logger = Memory()
     trainer = tiny.trainer(num_seeds=2, logger=logger)
