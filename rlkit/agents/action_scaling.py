@@ -7,7 +7,6 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
@@ -64,11 +63,11 @@ def twin_critic(
     size = math.prod(box.shape)
     seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
 
-    def critic(rngs: nnx.Rngs) -> WithHead:
-        torso = Torso(seen, hidden_sizes, activation, image_encoder=image_encoder, rngs=rngs)
+    def critic() -> WithHead:
+        torso = Torso(seen, hidden_sizes, activation, image_encoder=image_encoder)
         return WithHead(torso, hidden_sizes[-1], 1, 1.0)
 
-    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)))
+    twins = make_network(lambda _: Twins(critic(), critic()))
 
     def values(params: Params, obs: Obs, unit_action: Action) -> Array:
         flat = unit_action.reshape(unit_action.shape[0], -1)

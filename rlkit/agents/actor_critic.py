@@ -76,13 +76,12 @@ def actor_critic(
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
 
-    def default_torso(rngs: nnx.Rngs) -> Torso:
+    def default_torso(_: nnx.Rngs) -> Torso:
         return Torso(
             observation_space,
             config.hidden_sizes,
             config.activation,
             image_encoder=config.image_encoder,
-            rngs=rngs,
         )
 
     build = torso or default_torso

@@ -4,7 +4,6 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
@@ -89,19 +88,18 @@ def discrete_soft_actor_critic(
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
     num_actions = int(action_space.n)
 
-    def network(rngs: nnx.Rngs, scale: float) -> WithHead:
+    def network(scale: float) -> WithHead:
         torso = Torso(
             observation_space,
             config.hidden_sizes,
             config.activation,
             image_encoder=config.image_encoder,
-            rngs=rngs,
         )
         return WithHead(torso, config.hidden_sizes[-1], num_actions, scale)
 
     return DiscreteSoftActorCritic(
-        actor=make_network(lambda rngs: network(rngs, 0.01)),
-        critic=make_network(lambda rngs: Twins(network(rngs, 1.0), network(rngs, 1.0))),
+        actor=make_network(lambda _: network(0.01)),
+        critic=make_network(lambda _: Twins(network(1.0), network(1.0))),
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
         action_space=action_space,

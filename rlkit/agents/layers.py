@@ -29,12 +29,19 @@ class Activation(nnx.Module):
     for Atari normalises over pixels as well).
     """
 
-    def __init__(self, name: str, features: int, *, layer_norm: bool, rngs: nnx.Rngs):
+    def __init__(self, name: str, features: int, *, layer_norm: bool):
         self.name = name
-        self.norm = nnx.LayerNorm(features, rngs=rngs) if layer_norm else None
+        self.norm = _layer_norm(features) if layer_norm else None
 
     def __call__(self, x: Array) -> Array:
         return ACTIVATIONS[self.name](self.norm(x) if self.norm else x)
+
+
+def _layer_norm(features: int) -> nnx.LayerNorm:
+    norm = nnx.LayerNorm(features, rngs=nnx.Rngs(0))  # which it takes, and does not use
+    norm.scale = described((features,), "constant", 1.0)
+    norm.bias = described((features,), "constant", 0.0)
+    return norm
 
 
 class Linear(nnx.Module):
@@ -66,14 +73,13 @@ class MLP(nnx.Module):
         activation: str,
         *,
         layer_norm: bool = False,
-        rngs: nnx.Rngs,
     ):
         sizes = [in_features, *hidden_sizes]
         self.layers = nnx.List(
             [Linear(a, b, scale=math.sqrt(2)) for a, b in itertools.pairwise(sizes)]
         )
         self.activations = nnx.List(
-            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n in hidden_sizes]
+            [Activation(activation, n, layer_norm=layer_norm) for n in hidden_sizes]
         )
 
     def __call__(self, x: Array) -> Array:
@@ -91,16 +97,16 @@ class Conv(nnx.Module):
     are first folded into channels.
     """
 
-    def __init__(self, channels: int, out_channels: int, kernel: int, stride: int):
-        shape = (kernel, kernel, channels, out_channels)
+    def __init__(self, channels: int, out_channels: int, kernel_size: int, stride: int):
+        shape = (kernel_size, kernel_size, channels, out_channels)
         self.kernel = described(shape, "orthogonal", math.sqrt(2))
         self.bias = described((out_channels,), "constant", 0.0)
-        self.size, self.stride = kernel, stride
+        self.kernel_size, self.stride = kernel_size, stride
 
     def __call__(self, x: Array) -> Array:
-        k, s = self.size, self.stride
+        k, s = self.kernel_size, self.stride
         kernel = self.kernel[...]
-        height, width = (x.shape[1] - k) // s + 1, (x.shape[2] - k) // s + 1
+        height, width = (_out_size(size, k, s) for size in x.shape[1:3])
         x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
         if s > 1 and k % s == 0:
             x, kernel, k, s = _fold_image(x, s), _fold_kernel(kernel, s), k // s, 1
@@ -113,6 +119,10 @@ class Conv(nnx.Module):
             jnp.concatenate(patches, axis=-1) @ kernel.reshape(-1, kernel.shape[-1])
             + self.bias[...]
         )
+
+
+def _out_size(size: int, kernel_size: int, stride: int) -> int:
+    return (size - kernel_size) // stride + 1
 
 
 def _fold_image(x: Array, s: int) -> Array:
@@ -149,29 +159,25 @@ class CNN(nnx.Module):
         activation: str,
         *,
         layer_norm: bool = False,
-        rngs: nnx.Rngs,
     ):
         height, width, channels = image_shape
         large = min(height, width) >= 36
         plan = (
             ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
-        )  # (channels, kernel, stride)
+        )  # (channels, kernel size, stride)
         require(
             min(height, width) >= 3,
             f"images {image_shape} are too small to convolve",
             'set image_encoder="flatten", or give the agent your own torso',
         )
         layers = []
-        for out_channels, kernel, stride in plan:
-            layers.append(Conv(channels, out_channels, kernel, stride))
-            height, width, channels = (
-                (height - kernel) // stride + 1,
-                (width - kernel) // stride + 1,
-                out_channels,
-            )
+        for out_channels, kernel_size, stride in plan:
+            layers.append(Conv(channels, out_channels, kernel_size, stride))
+            height, width = (_out_size(size, kernel_size, stride) for size in (height, width))
+            channels = out_channels
         self.layers = nnx.List(layers)
         self.activations = nnx.List(
-            [Activation(activation, n, layer_norm=layer_norm, rngs=rngs) for n, _, _ in plan]
+            [Activation(activation, n, layer_norm=layer_norm) for n, _, _ in plan]
         )
         self.out_features = height * width * channels
 

@@ -5,7 +5,7 @@ deadlock on the CPU's thread pool.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ STACKED = 2**14
 Shape = tuple[int, int]  # of a frame [n, m], n >= m
 
 
-def orthogonal(scale: float = 1.0):
+def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     """An initialiser for kernels [..., inputs, outputs] with orthonormal rows or columns.
 
     They are multiplied by `scale` (Saxe et al. 2014). The orthonormal frame is uniformly

@@ -94,14 +94,13 @@ def q_network(
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a Q-network", "Discrete", action_space)
 
-    def default_torso(rngs: nnx.Rngs) -> Torso:
+    def default_torso(_: nnx.Rngs) -> Torso:
         return Torso(
             observation_space,
             config.hidden_sizes,
             config.activation,
             image_encoder=config.image_encoder,
             layer_norm=config.layer_norm,
-            rngs=rngs,
         )
 
     build, num_actions = torso or default_torso, int(action_space.n)

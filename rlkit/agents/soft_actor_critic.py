@@ -102,8 +102,8 @@ def soft_actor_critic(
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
     sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
 
-    def actor(rngs: nnx.Rngs) -> WithHead:
-        torso = Torso(observation_space, sizes, activation, image_encoder=image_encoder, rngs=rngs)
+    def actor(_: nnx.Rngs) -> WithHead:
+        torso = Torso(observation_space, sizes, activation, image_encoder=image_encoder)
         return WithHead(torso, sizes[-1], 2 * math.prod(box.shape), 0.01)
 
     return SoftActorCritic(

@@ -32,17 +32,12 @@ class Torso(nnx.Module):
         *,
         image_encoder: str = "cnn",
         layer_norm: bool = False,
-        rngs: nnx.Rngs,
     ):
         self.leaves = tuple(leaves(space))
         convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
         self.cnns = nnx.List(
             [
-                (
-                    CNN(leaf.shape or (), activation, layer_norm=layer_norm, rngs=rngs)
-                    if conv
-                    else None
-                )
+                (CNN(leaf.shape or (), activation, layer_norm=layer_norm) if conv else None)
                 for leaf, conv in zip(self.leaves, convolved, strict=True)
             ]
         )
@@ -50,7 +45,7 @@ class Torso(nnx.Module):
             cnn.out_features if cnn else _flat_size(leaf)
             for leaf, cnn in zip(self.leaves, self.cnns, strict=True)
         )
-        self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm, rngs=rngs)
+        self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm)
 
     def __call__(self, obs: Obs) -> Array:
         parts = []

@@ -82,7 +82,7 @@ def test_frames_drawn_together(key):
 
 
 def deep(layers: int):
-    return make_network(lambda rngs: MLP(4, (16,) * layers, "tanh", rngs=rngs))
+    return make_network(lambda rngs: MLP(4, (16,) * layers, "tanh"))
 
 
 def test_a_deeper_network_has_no_more_loops(key):
@@ -109,7 +109,7 @@ def mapped(out_axes=0):
         @nnx.split_rngs(splits=3)
         @nnx.vmap(out_axes=out_axes)
         def three(rngs):
-            return MLP(4, (8, 8), "tanh", layer_norm=True, rngs=rngs)
+            return MLP(4, (8, 8), "tanh", layer_norm=True)
 
         return three(rngs)
 
@@ -137,7 +137,7 @@ class Loop(nnx.Module):
     def __init__(self, rngs):
         def member(key):
             rngs = nnx.Rngs(key)
-            return nnx.state([MLP(4, (8, 8), "tanh", rngs=rngs), nnx.Linear(8, 2, rngs=rngs)])
+            return nnx.state([MLP(4, (8, 8), "tanh"), nnx.Linear(8, 2, rngs=rngs)])
 
         self.members = nnx.data(jax.lax.map(member, jax.random.split(rngs.params(), 3)))
 
@@ -156,7 +156,7 @@ def test_a_module_of_described_layers_is_built_once(key):
 
     def build(rngs):
         built.append(rngs)
-        return MLP(4, (8, 8), "tanh", rngs=rngs)
+        return MLP(4, (8, 8), "tanh", layer_norm=True)
 
     network = make_network(build)
     jax.eval_shape(network.init, key)
