@@ -1,10 +1,7 @@
 from .a2c import a2c as a2c
 from .a2c import a2c_loss as a2c_loss
 from .base import Algorithm as Algorithm
-from .batch_builders import BatchBuilder as BatchBuilder
-from .batch_builders import Minibatches as Minibatches
-from .batch_builders import OnPolicyBatch as OnPolicyBatch
-from .batch_builders import OnPolicyBatchBuilder as OnPolicyBatchBuilder
+from .batch_builder import BatchBuilder as BatchBuilder
 from .collectors import Collector as Collector
 from .configs import A2CConfig as A2CConfig
 from .configs import DiscreteSACConfig as DiscreteSACConfig
@@ -19,6 +16,9 @@ from .discrete_sac import discrete_sac as discrete_sac
 from .dqn import dqn as dqn
 from .dqn import dqn_loss as dqn_loss
 from .gradient_step import GradientStep as GradientStep
+from .on_policy_batches import Minibatches as Minibatches
+from .on_policy_batches import OnPolicyBatch as OnPolicyBatch
+from .on_policy_batches import OnPolicyBatchBuilder as OnPolicyBatchBuilder
 from .ppo import ppo as ppo
 from .ppo import ppo_loss as ppo_loss
 from .pqn import QBatch as QBatch

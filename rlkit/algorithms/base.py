@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder
+from rlkit.algorithms.batch_builder import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import (
     InitKeys,

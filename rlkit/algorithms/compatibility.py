@@ -8,7 +8,7 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_carry
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.initial_state import InitKeys
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, num_rows
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, rows_for
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.types import Key, LearnerState, Memory, Metrics
@@ -86,7 +86,7 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f" batch ({buffer.batch_size})",
         "raise it",
     )
-    rows, n_step = num_rows(buffer.capacity, env.num_envs), buffer.n_step
+    rows, n_step = rows_for(buffer.capacity, env.num_envs), buffer.n_step
     require(
         n_step <= rows,
         f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds for"

@@ -15,7 +15,7 @@ from jax import Array
 
 from rlkit.agents.base import QAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import ProcessBatch
+from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_values, off_policy

@@ -73,10 +73,10 @@ class GradientStep:
 
         loss, metrics, gradients = differentiate(loss_fn, params, axis_name)
         grad_norm = global_norm(gradients)
+        is_finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         processed = self._processed(gradients)
-        is_finite = (
-            jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(global_norm(processed))
-        )
+        if processed is not gradients:
+            is_finite &= jnp.isfinite(global_norm(processed))
         params, opt_state = updated_if(
             is_finite,
             self.optimizer,

@@ -11,12 +11,12 @@ from jax import Array
 from rlkit.agents.base import Agent, QAgent
 from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_family
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import OffPolicyConfig
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
+from rlkit.algorithms.replay_batches import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.updaters import Updater

@@ -9,14 +9,11 @@ from typing import Any
 from rlkit.agents.base import ActorCriticAgent
 from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import (
-    BatchBuilder,
-    Minibatches,
-    OnPolicyBatchBuilder,
-)
+from rlkit.algorithms.batch_builder import BatchBuilder
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.gradient_step import LossFn
+from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatchBuilder
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter

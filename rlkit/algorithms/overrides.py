@@ -6,7 +6,7 @@ from typing import Any
 
 import optax
 
-from rlkit.algorithms.batch_builders import ProcessBatch
+from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.parameter_groups import Group
 from rlkit.optimizers import optimizer_of

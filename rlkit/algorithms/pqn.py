@@ -18,17 +18,11 @@ from jax import Array
 
 from rlkit.agents.base import QAndStateValueAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import (
-    Minibatches,
-    Plan,
-    ProcessBatch,
-    flatten,
-    next_values,
-    scale_rewards,
-)
+from rlkit.algorithms.batch_builder import Plan, ProcessBatch
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import on_policy
+from rlkit.algorithms.on_policy_batches import Minibatches, flatten, next_values, scale_rewards
 from rlkit.algorithms.overrides import Overrides
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
@@ -116,7 +110,7 @@ class QLambdaBatchBuilder:
     q_lambda: float | Array
     minibatches: Minibatches
     process_batch: ProcessBatch | None = None
-    replay_buffer = None
+    replay_buffer = None  # on-policy: a constant, not a field
 
     def ingest(
         self,

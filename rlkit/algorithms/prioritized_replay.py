@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.replay_buffer import Replayed, check_settings, num_rows, window
+from rlkit.algorithms.replay_buffer import Replayed, check_settings, rows_for, window
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
@@ -46,7 +46,7 @@ class PrioritizedReplay:
 
     def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
         """An empty memory."""
-        rows = num_rows(self.capacity, num_envs)
+        rows = rows_for(self.capacity, num_envs)
         return PrioritizedMemory(
             ring=Ring.create(example, rows, num_envs),
             tree=SumTree.create(rows * num_envs),
@@ -56,7 +56,7 @@ class PrioritizedReplay:
     def add(self, memory: PrioritizedMemory, rollout: Rollout) -> PrioritizedMemory:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
         ring = memory.ring
-        rows = ring.written(rollout.reward.shape[0])
+        rows = ring.next_rows(rollout.reward.shape[0])
         index = (rows[:, None] * ring.num_envs + jnp.arange(ring.num_envs)).ravel()
         urgency = jnp.full(index.shape, memory.max_priority**self.priority_exponent)
         return memory.replace(ring=ring.add(rollout), tree=memory.tree.set(index, urgency))

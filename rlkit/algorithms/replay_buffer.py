@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.replay_storage import Ring, of_flags
+from rlkit.algorithms.packed_transition import of_flags
+from rlkit.algorithms.replay_storage import Ring
 from rlkit.errors import require
 from rlkit.ops.random_bits import uniform_integers
 from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
@@ -102,7 +103,7 @@ class UniformReplay:
 
     def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
-        return Ring.create(example, num_rows(self.capacity, num_envs), num_envs)
+        return Ring.create(example, rows_for(self.capacity, num_envs), num_envs)
 
     def add(self, memory: Ring, rollout: Rollout) -> Ring:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
@@ -143,7 +144,7 @@ def check_settings(buffer: ReplayBuffer, *, shares: tuple[str, ...]) -> None:
         )
 
 
-def num_rows(capacity: int, num_envs: int) -> int:
+def rows_for(capacity: int, num_envs: int) -> int:
     """Rows of a ring that holds `capacity` transitions, rounded up."""
     return -(-capacity // num_envs)
 

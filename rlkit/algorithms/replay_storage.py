@@ -7,106 +7,17 @@ If a memory is larger than the caches, the cost of a transition is the number of
 read from.
 """
 
-import dataclasses
 import itertools
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 from jax import Array
 
+from rlkit.algorithms.packed_transition import TRUNCATED, Layout, Section, of_flags, to_flags
 from rlkit.errors import require
-from rlkit.types import PyTree, Rollout, Transition
-
-WORD = 4  # bytes
-TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
-
-
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """A part of a transition, and its place in a packed one; packing is lossless."""
-
-    structure: Any
-    leaves: tuple[tuple[tuple[int, ...], np.dtype], ...]  # (shape, dtype)
-    start: tuple[int, int]  # in (words, bytes)
-    size: tuple[int, int]
-
-    @classmethod
-    def of(cls, example: PyTree, start: tuple[int, int]) -> "Section":
-        """The section for trees like `example`, beginning at `start`.
-
-        The leaves of `example` are `jax.ShapeDtypeStruct`.
-        """
-        found, structure = jax.tree.flatten(example)
-        leaves = tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in found)
-        size = tuple(
-            sum(_num_units(*leaf) for leaf in leaves if _is_wide(leaf[1]) == wide)
-            for wide in (True, False)
-        )
-        return cls(structure, leaves, start, (size[0], size[1]))
-
-    @property
-    def end(self) -> tuple[int, int]:
-        """Where the next section begins."""
-        return self.start[0] + self.size[0], self.start[1] + self.size[1]
-
-    def pack(self, tree: PyTree, num_axes: int) -> tuple[list[Array], list[Array]]:
-        """(words, bytes) of the leaves, cast to their dtypes.
-
-        Each has `num_axes` leading axes and one more. Raises `ConfigError` for a tree of other
-        shapes.
-        """
-        found, structure = jax.tree.flatten(tree)
-        shapes = [leaf.shape[num_axes:] for leaf in found]
-        require(
-            structure == self.structure and shapes == [shape for shape, _ in self.leaves],
-            f"the replay buffer was made for {self.structure} of shapes"
-            f" {[shape for shape, _ in self.leaves]}, a rollout has {structure} of shapes {shapes}",
-            "let the agent return the same extras in every step, and the environment the"
-            " observations that it declares",
-        )
-        units = [
-            (dtype, _to_units(leaf.astype(dtype), num_axes))
-            for leaf, (_, dtype) in zip(found, self.leaves, strict=True)
-        ]
-        return tuple([x for dtype, x in units if _is_wide(dtype) == wide] for wide in (True, False))  # pyright: ignore
-
-    def unpack(self, words: Array, singles: Array | None, offset: tuple[int, int]) -> PyTree:
-        """The tree from packed rows [..., W] and [..., B].
-
-        Their first entries are at `offset` in a transition. `singles` may be None if no leaf is in
-        them.
-        """
-        position = [self.start[0] - offset[0], self.start[1] - offset[1]]
-        leaves = []
-        for shape, dtype in self.leaves:
-            source, index = (words, 0) if _is_wide(dtype) else (singles, 1)
-            assert source is not None
-            size = _num_units(shape, dtype)
-            leaves.append(
-                _from_units(source[..., position[index] : position[index] + size], shape, dtype)
-            )
-            position[index] += size
-        return self.structure.unflatten(leaves)
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How a transition is packed: its outcome, what came before, what came after; in this order."""
-
-    outcome: Section  # (reward, flags), see `to_flags`
-    before: Section  # (obs, action, extras)
-    after: Section  # next_obs
-
-    @classmethod
-    def of(cls, example: Transition) -> "Layout":
-        """The layout for transitions like `example`, without batch axes."""
-        outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), (0, 0))
-        before = Section.of((example.obs, example.action, example.extras), outcome.end)
-        return cls(outcome, before, Section.of(example.next_obs, before.end))
+from rlkit.types import Rollout, Transition
 
 
 class Ring(struct.PyTreeNode, kw_only=True):
@@ -146,7 +57,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
         """N"""
         return self.words.shape[1]
 
-    def written(self, num_steps: int) -> Array:
+    def next_rows(self, num_steps: int) -> Array:
         """The rows that the next `num_steps` steps go to, [T].
 
         Raises `ConfigError` if there are not as many.
@@ -162,7 +73,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
     def add(self, rollout: Rollout) -> "Ring":
         """The ring with a rollout [T, N, ...], T <= C, written over the oldest rows."""
         num_steps = rollout.reward.shape[0]
-        rows = self.written(num_steps)
+        rows = self.next_rows(num_steps)
         layout = self.layout
         parts = [
             layout.outcome.pack(
@@ -172,19 +83,12 @@ class Ring(struct.PyTreeNode, kw_only=True):
             layout.after.pack(rollout.next_obs, 2),
         ]
         words, singles = (list(itertools.chain.from_iterable(x)) for x in zip(*parts, strict=True))
-        if num_steps == 1:  # cheaper than a scatter
 
-            def put(ring: Array, new: list[Array]) -> Array:
-                return jax.lax.dynamic_update_slice_in_dim(
-                    ring, jnp.concatenate(new, axis=-1), self.head, 0
-                )
-
-        else:
-
-            def put(ring: Array, new: list[Array]) -> Array:
-                return ring.at[rows].set(
-                    jnp.concatenate(new, axis=-1), unique_indices=True, mode="promise_in_bounds"
-                )
+        def put(ring: Array, new: list[Array]) -> Array:
+            packed = jnp.concatenate(new, axis=-1)
+            if num_steps == 1:  # cheaper than a scatter
+                return jax.lax.dynamic_update_slice_in_dim(ring, packed, self.head, 0)
+            return ring.at[rows].set(packed, unique_indices=True, mode="promise_in_bounds")
 
         return self.replace(
             words=put(self.words, words),
@@ -240,21 +144,6 @@ class Ring(struct.PyTreeNode, kw_only=True):
         return [section.unpack(words, singles, start) for section in sections]
 
 
-def to_flags(terminated: Array, truncated: Array) -> Array:
-    """Both as one uint32 word.
-
-    If they were bytes, transitions would be read from two places.
-    """
-    return jnp.where(terminated, jnp.uint32(TERMINATED), 0) | jnp.where(
-        truncated, jnp.uint32(TRUNCATED), 0
-    )
-
-
-def of_flags(flags: Array) -> tuple[Array, Array]:
-    """(terminated, truncated) from `to_flags`."""
-    return flags & TERMINATED != 0, flags & TRUNCATED != 0
-
-
 def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:
     """`packed[row, env, start:end]`, as one gather of just these entries."""
 
@@ -263,32 +152,3 @@ def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:
 
     found = jax.vmap(one)(row.ravel(), jnp.broadcast_to(env, row.shape).ravel())
     return found.reshape(*row.shape, end - start)
-
-
-def _is_wide(dtype: np.dtype) -> bool:
-    return jnp.dtype(dtype).itemsize >= WORD and dtype != jnp.bool_
-
-
-def _unit(dtype: np.dtype) -> Any:
-    return jnp.uint32 if _is_wide(dtype) else jnp.uint8
-
-
-def _num_units(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    return math.prod(shape) * (dtype.itemsize // jnp.dtype(_unit(dtype)).itemsize)
-
-
-def _to_units(x: Array, num_axes: int) -> Array:
-    """[..., ...] -> [..., units]"""
-    units = (
-        x.astype(jnp.uint8)
-        if x.dtype == jnp.bool_
-        else jax.lax.bitcast_convert_type(x, _unit(x.dtype))
-    )
-    return units.reshape(*x.shape[:num_axes], -1)
-
-
-def _from_units(units: Array, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """[..., units] -> [..., *shape]"""
-    batch, each = units.shape[:-1], dtype.itemsize // units.dtype.itemsize
-    units = units.reshape(*batch, *shape, *((each,) if each > 1 else ()))
-    return units != 0 if dtype == jnp.bool_ else jax.lax.bitcast_convert_type(units, dtype)

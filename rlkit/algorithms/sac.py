@@ -19,7 +19,7 @@ from jax import Array
 
 from rlkit.agents.base import SoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builders import ProcessBatch
+from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss

@@ -80,10 +80,7 @@ class TargetUpdate:
         """
         if self.period is None:
             return after
-        period = jnp.uint32(self.period)
-        passed = (before.env_steps.low // period != after.env_steps.low // period) | (
-            before.env_steps.high != after.env_steps.high
-        )
+        passed = after.env_steps.passed_multiple(before.env_steps, self.period)
         return after.replace(
             target_params=jax.tree.map(
                 lambda new, old: jnp.where(passed, new, old),

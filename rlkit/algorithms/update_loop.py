@@ -9,7 +9,7 @@ import jax
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builders import BatchBuilder, Plan, keys_of_updates
+from rlkit.algorithms.batch_builder import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.replay_buffer import Replayed, Reprioritizes
 from rlkit.algorithms.update_interval import compute_if
@@ -20,7 +20,7 @@ from rlkit.types import Key, LearnerState, Memory, Metrics, Params
 from rlkit.xla_cpu.loops import pack_parameters, packed_scan
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
 
-LoopState = tuple[LearnerState, Memory]  # the memory is () where updates do not change it
+UpdateState = tuple[LearnerState, Memory]  # the memory is () where updates do not change it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class UpdateLoop:
         learner, changed = state
         return learner, changed if changes_memory else memory, metrics
 
-    def _loop(self, state: LoopState, planned: tuple[Plan, Key]) -> tuple[LoopState, Metrics]:
+    def _loop(self, state: UpdateState, planned: tuple[Plan, Key]) -> tuple[UpdateState, Metrics]:
         loop, packing = self._packed(state[0].params, _first(planned[0]))
         state, stacked = packed_scan(
             loop._update_if_due,
@@ -61,15 +61,15 @@ class UpdateLoop:
         return state, reduce_metrics(stacked)
 
     def _update_if_due(
-        self, state: LoopState, planned: tuple[Plan, Key]
-    ) -> tuple[LoopState, Metrics]:
+        self, state: UpdateState, planned: tuple[Plan, Key]
+    ) -> tuple[UpdateState, Metrics]:
         plan, key = planned
         update = partial(self._update, state, plan, key)
         if plan.is_due is None:
             return update()
         return compute_if(plan.is_due, update, lambda shapes: (state, not_measured(shapes[1])))
 
-    def _update(self, state: LoopState, plan: Plan, key: Key) -> tuple[LoopState, Metrics]:
+    def _update(self, state: UpdateState, plan: Plan, key: Key) -> tuple[UpdateState, Metrics]:
         """Batch, update, priorities."""
         learner, memory = state
         buffer, dataset = self.batch_builder.replay_buffer, self.dataset
@@ -124,7 +124,7 @@ def errors_of(batch: Any, error: Array | None) -> Array:
     return error
 
 
-def _change_params(change: Callable[[Any], Any], state: LoopState) -> LoopState:
+def _change_params(change: Callable[[Any], Any], state: UpdateState) -> UpdateState:
     learner, memory = state
     return learner.replace(params=change(learner.params)), memory
 

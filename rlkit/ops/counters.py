@@ -31,6 +31,14 @@ class StepCounter(struct.PyTreeNode):
         of_high = self.high % by * jnp.uint32(2**32 % divisor) % by
         return (of_high + self.low % by) % by
 
+    def passed_multiple(self, since: "StepCounter", divisor: int) -> Array:
+        """Whether a multiple of `divisor` lies in (since, self], [] bool; 1 <= divisor < 2**32.
+
+        Multiples are counted anew from each 2**32 steps, which are a multiple themselves.
+        """
+        by = jnp.uint32(divisor)
+        return (since.low // by != self.low // by) | (since.high != self.high)
+
     def to_float(self) -> Array:
         """The count as float32 (relative error below 1e-7), for schedules."""
         return self.high.astype(jnp.float32) * 4294967296.0 + self.low.astype(jnp.float32)

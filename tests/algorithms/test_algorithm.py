@@ -14,10 +14,10 @@ from tiers import in_full
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.a2c import a2c
-from rlkit.algorithms.batch_builders import OnPolicyBatch, moments, scale_rewards
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.metrics import reduce_metrics
+from rlkit.algorithms.on_policy_batches import OnPolicyBatch, moments, scale_rewards
 from rlkit.algorithms.ppo import ppo
 from rlkit.errors import ConfigError, SpaceError
 from rlkit.ops.running_stats import fold, init_stats, normalize

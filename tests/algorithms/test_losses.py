@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlkit.algorithms.a2c import a2c_loss
-from rlkit.algorithms.batch_builders import OnPolicyBatch
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
+from rlkit.algorithms.on_policy_batches import OnPolicyBatch
 from rlkit.algorithms.ppo import ppo_loss
 from rlkit.ops.losses import at_index
 

@@ -11,9 +11,9 @@ from gymnasium import spaces
 
 from rlkit.agents.configs import NormalizedQNetworkConfig
 from rlkit.agents.q_network import normalized_q_network
-from rlkit.algorithms.batch_builders import Minibatches
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import PQNConfig
+from rlkit.algorithms.on_policy_batches import Minibatches
 from rlkit.algorithms.pqn import QBatch, QLambdaBatchBuilder, pqn, pqn_loss
 from rlkit.errors import ConfigError
 from rlkit.types import Rollout

@@ -163,7 +163,7 @@ def test_sampling_is_uniform_over_what_is_stored(num_rows):
 
 
 def test_capacity_is_rounded_up_to_whole_rows():
-    assert [replay_buffer.num_rows(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
+    assert [replay_buffer.rows_for(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
         10,
         4,
         3,

@@ -14,7 +14,7 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType, PartitionSpec
 
 from rlkit import optimizers
-from rlkit.algorithms.batch_builders import Plan
+from rlkit.algorithms.batch_builder import Plan
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.loss_output import split_loss

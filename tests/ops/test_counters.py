@@ -56,3 +56,14 @@ def test_remainder_is_exact(divisor):
 def test_python_integers_are_amounts_too():
     assert StepCounter.create(2**32 - 1).add(1).to_int() == 2**32
     assert np.asarray(StepCounter.create().add(7).low).dtype == np.uint32
+
+
+@pytest.mark.parametrize("divisor", [1, 7, 1000, 2**16, 2**31 + 1])
+def test_multiples_that_were_passed(divisor):
+    passed = jax.jit(lambda since, count: count.passed_multiple(since, divisor))
+    for start in (0, 1, divisor - 1, divisor, 2**32 - 7):
+        for end in range(start, start + 6):
+            found = passed(StepCounter.create(start), StepCounter.create(end))
+            assert found == (start // divisor != end // divisor), (start, end)
+    assert passed(StepCounter.create(2**32 - 1), StepCounter.create(2**32))
+    assert not passed(StepCounter.create(2**32), StepCounter.create(2**32))

@@ -20,7 +20,7 @@ class Mutant:
 
 
 RETURNS = "rlkit/ops/returns.py"
-BATCHES = "rlkit/algorithms/batch_builders.py"
+BATCHES = "rlkit/algorithms/on_policy_batches.py"
 PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
 CHECKPOINTER = "rlkit/training/files/checkpointer.py"
 RESTORE = "rlkit/training/files/checkpoint_items.py"

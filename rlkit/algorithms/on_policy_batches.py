@@ -1,9 +1,7 @@
-"""From rollouts to the batches that an updater learns from."""
+"""Minibatches of a rollout, with advantages by GAE."""
 
 import dataclasses
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,59 +9,12 @@ from flax import struct
 from jax import Array
 
 from rlkit.agents.base import ActorCriticAgent, StateValueAgent
-from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.algorithms.batch_builder import Plan, ProcessBatch
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
-from rlkit.ops.running_stats import RunningStats, normalize
+from rlkit.ops.running_stats import normalize
 from rlkit.ops.shuffle import shuffled_indices
 from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout
-
-MAX_DENOMINATOR = 1000
-ProcessBatch = Callable[[Any], Any]
-
-
-class BatchBuilder(Protocol):
-    """Turns one rollout into the batches of one iteration."""
-
-    @property
-    def replay_buffer(self) -> ReplayBuffer | None:
-        """Where it stores transitions and draws batches from; None: it is on-policy."""
-        ...
-
-    def ingest(
-        self,
-        agent: Any,
-        learner: LearnerState,
-        memory: Memory,
-        rollout: Rollout,
-        axis_name: str | None = None,
-        behaviour: PolicyState | None = None,
-    ) -> tuple[Memory, PyTree, Metrics]:
-        """(memory, dataset, metrics) from a rollout by `behaviour` (None: `learner.policy`).
-
-        `learner.reward_stats` already include the rollout.
-        """
-        ...
-
-    def draw(self, dataset: PyTree, key: Key) -> "Plan":
-        """A plan of all batches of the iteration; the key is consumed."""
-        ...
-
-    def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
-        """The batch for one row of `Plan.batches`, leaves [M, ...]."""
-        ...
-
-
-class Plan(struct.PyTreeNode, kw_only=True):
-    """The U batches of one iteration; small, since batches are gathered one at a time."""
-
-    batches: PyTree  # leaves [U, ...]: what `gather` makes each batch from
-    is_due: Array | None = None  # [U] bool: which updates are taken; None: all
-
-    @property
-    def num_updates(self) -> int:
-        """U, including updates that are not due."""
-        return jax.tree.leaves(self.batches)[0].shape[0]
 
 
 class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
@@ -114,7 +65,7 @@ class OnPolicyBatchBuilder:
     minibatches: Minibatches
     normalize_advantages: bool = False
     process_batch: ProcessBatch | None = None
-    replay_buffer = None
+    replay_buffer = None  # on-policy: a constant, not a field
 
     def ingest(
         self,
@@ -171,95 +122,6 @@ class OnPolicyBatchBuilder:
                 advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name))
             )
         return self.process_batch(batch) if self.process_batch else batch
-
-
-class ReplayDataset(struct.PyTreeNode, kw_only=True):
-    """What the batches of one iteration are drawn from."""
-
-    memory: Memory
-    obs_stats: RunningStats | None
-    progress: Array  # [] of the run, in [0, 1]
-    is_due: Array | None  # as in `Plan`
-    num_updates: int = struct.field(pytree_node=False)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplayBatchBuilder:
-    """Adds the rollout to the replay memory, then draws batches from it.
-
-    It draws `updates_per_step` batches for each environment step, over all devices. If that is not
-    a whole number for a rollout, some iterations draw one batch more, so that the ratio holds
-    exactly over the run (with several seeds, that update is computed in all iterations, and dropped
-    where it is not due). Batches are `Replayed`, with observations normalised by the statistics of
-    the iteration.
-    """
-
-    replay_buffer: ReplayBuffer
-    updates_per_step: float
-    process_batch: ProcessBatch | None = None
-
-    def ingest(
-        self,
-        agent: Any,
-        learner: LearnerState,
-        memory: Memory,
-        rollout: Rollout,
-        axis_name: str | None = None,
-        behaviour: PolicyState | None = None,
-    ) -> tuple[Memory, ReplayDataset, Metrics]:
-        """See `BatchBuilder`; the behaviour policy does not matter."""
-        memory = self.replay_buffer.add(memory, rollout)
-        num_devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
-        num_updates, is_due = self._updates(learner, rollout.reward.size * num_devices)
-        dataset = ReplayDataset(
-            memory=memory,
-            obs_stats=learner.obs_stats,
-            progress=learner.progress,
-            is_due=is_due,
-            num_updates=num_updates,
-        )
-        return memory, dataset, {}
-
-    def _updates(self, learner: LearnerState, num_steps: int) -> tuple[int, Array | None]:
-        """(maximum number of updates, which are due) after `num_steps` more environment steps.
-
-        Over the run, floor(ratio · steps) updates are due.
-        """
-        above, below = as_fraction(self.updates_per_step).as_integer_ratio()
-        most = -(-above * num_steps // below)
-        if above * num_steps % below == 0:
-            return most, None
-        before = learner.env_steps.remainder(below).astype(jnp.int32)
-        num_due = above * (before + num_steps) // below - above * before // below
-        return most, jnp.arange(most) < num_due
-
-    def draw(self, dataset: ReplayDataset, key: Key) -> Plan:
-        """A key for each batch."""
-        keys = keys_of_updates(key, dataset.num_updates)
-        return Plan(batches=keys, is_due=dataset.is_due)
-
-    def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
-        """A `Replayed` [M, ...]."""
-        batch = self.replay_buffer.sample(dataset.memory, plan, dataset.progress)
-        normalized = (normalize(dataset.obs_stats, obs) for obs in (batch.obs, batch.next_obs))
-        batch = batch.replace(obs=next(normalized), next_obs=next(normalized))
-        return self.process_batch(batch) if self.process_batch else batch
-
-
-def keys_of_updates(key: Key, num: int) -> Key:
-    """A key for each update, [num]; the key is consumed.
-
-    A single update gets `key` itself, which saves a draw.
-    """
-    return key[None] if num == 1 else jax.random.split(key, num)
-
-
-def as_fraction(updates_per_step: float) -> Fraction:
-    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`.
-
-    Updates are counted exactly in such fractions.
-    """
-    return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)
 
 
 def next_values(
