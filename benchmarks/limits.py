@@ -198,9 +198,7 @@ def parts_of(name: str) -> tuple[dict[str, Timed], collections.Counter[Shape], i
 def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], Any]:
     """(all parts but the update, the update, its initial state)."""
     env, agent, algorithm = module.env, module.agent, module.algorithm
-    ts = rlkit.training.core.module.strong_types(
-        jax.jit(module.init_train_state)(jax.random.key(0))
-    )
+    ts = rlkit.ops.strong_types.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
     _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)
     actions = jax.tree.map(

@@ -54,6 +54,19 @@ def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = C
         raise error(f"{problem}; {fix}")
 
 
+def require_positive_integer(name: str, value: object, *, example: int, none: str = "") -> None:
+    """Raises `ConfigError` unless `value` is a positive integer, or None if `none` says what for.
+
+    `name` is the argument's, in messages after its owner's: "TimeLimit max_episode_steps".
+    """
+    is_positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    require(
+        is_positive or (bool(none) and value is None),
+        f"{name} must be a positive integer{none and ' or None'}, got {value!r}",
+        f"pass an integer such as {name.split()[-1]}={example}{none and f', or None for {none}'}",
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown `name`: the nearest of the `known` names, or else all of them.
 

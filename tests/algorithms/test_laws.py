@@ -14,7 +14,8 @@ from algorithm_rows import LEARNING, NAMES, NORMALIZED
 from tiers import representative
 
 from rlkit.algorithms.replay_storage import Ring
-from rlkit.training.core.module import RLModule, fit, iteration, strong_types
+from rlkit.ops.strong_types import strong_types
+from rlkit.training.core.module import RLModule, fit, iteration
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,8 @@ from jax import Array
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.jittable.contract import Finding
-from rlkit.envs.jittable.vectorized import cast_like, strongly_typed
+from rlkit.envs.jittable.vectorized import cast_like
+from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space, bounds, map_space, sample
 from rlkit.types import Key, PyTree
 
@@ -51,7 +52,7 @@ def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
         result, again = env.step(step_key, state, x[1]), env.step(step_key, state, x[1])
         after, obs, reward, terminated, truncated, info = result
         after, terminated, truncated = (
-            cast_like(state, strongly_typed(after)),
+            cast_like(state, strong_types(after)),
             jnp.bool_(terminated),
             jnp.bool_(truncated),
         )
@@ -73,7 +74,7 @@ def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
         )
         return (state_next, obs_next, jnp.where(done, 0, age + 1)), row
 
-    state, obs = strongly_typed(env.reset(start_key))
+    state, obs = strong_types(env.reset(start_key))
     xs = (jax.random.split(run_key, num_steps), _actions(env.action_space, action_key, num_steps))
     _, rows = jax.lax.scan(body, (state, obs, jnp.int32(0)), xs)
     names = [field.name for field in dataclasses.fields(JaxRollout)]
@@ -282,8 +283,8 @@ def _ends_at_start(rollout: JaxRollout, starts: PyTree) -> bool:
 def same(a: PyTree, b: PyTree) -> Array:
     """Whether all leaves are equal in every element (NaN equals NaN); [] bool."""
     pairs = zip(
-        jax.tree.leaves(without_typed_keys(strongly_typed(a))),
-        jax.tree.leaves(without_typed_keys(strongly_typed(b))),
+        jax.tree.leaves(without_typed_keys(strong_types(a))),
+        jax.tree.leaves(without_typed_keys(strong_types(b))),
         strict=True,
     )
     return jnp.all(

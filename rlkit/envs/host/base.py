@@ -65,15 +65,6 @@ def seeds(key: Key, num_envs: int) -> list[int]:
     ]
 
 
-def check_num_envs(num_envs: Any) -> None:
-    """Raises `ConfigError` unless `num_envs` is a positive integer."""
-    require(
-        isinstance(num_envs, int) and not isinstance(num_envs, bool) and num_envs >= 1,
-        f"num_envs must be a positive integer, got {num_envs!r}",
-        "pass an integer such as num_envs=8",
-    )
-
-
 def check_state(state: HostState, resets: int) -> None:
     """Raises `EnvContractError` if `state` is from before the adapter's last reset."""
     if int(state.resets) != resets:

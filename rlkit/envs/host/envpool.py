@@ -9,7 +9,6 @@ from gymnasium import spaces
 from rlkit.envs.host.base import (
     HostState,
     check_finite,
-    check_num_envs,
     check_state,
     seeds,
 )
@@ -29,6 +28,7 @@ from rlkit.errors import (
     UnknownNameError,
     did_you_mean,
     require,
+    require_positive_integer,
 )
 from rlkit.spaces import Space, check_action_space, check_observation_space
 from rlkit.types import Key, Obs, TimeStep
@@ -82,9 +82,11 @@ class EnvPoolAdapter:
         Raises `ConfigError` if EnvPool is missing or refuses an argument, `UnknownNameError` for an
         unknown `env_id`, and `SpaceError` for unsupported spaces.
         """
-        check_num_envs(num_envs)
-        _check_count("max_episode_steps", max_episode_steps)
-        _check_count("num_threads", num_threads)
+        require_positive_integer("num_envs", num_envs, example=8)
+        require_positive_integer(
+            "max_episode_steps", max_episode_steps, example=500, none="the environment's own limit"
+        )
+        require_positive_integer("num_threads", num_threads, example=4, none="one per core")
         own = {"max_episode_steps": max_episode_steps, "num_threads": num_threads}
         self._recipe = {
             **kwargs,
@@ -341,15 +343,4 @@ def _arguments(env_id: str) -> str:
     own = {"num_envs", "thread_affinity_offset", "base_path", "reward_threshold", "task", *REFUSED}
     return "it takes " + ", ".join(
         f"{name}={value!r}" for name, value in defaults.items() if name not in own
-    )
-
-
-def _check_count(name: str, value: int | None) -> None:
-    positive = value is None or (
-        isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    )
-    require(
-        positive,
-        f"{name} must be a positive integer or None, got {value!r}",
-        f"pass an integer such as {name}=4",
     )

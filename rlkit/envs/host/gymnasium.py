@@ -18,7 +18,6 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from rlkit.envs.host.base import (
     HostState,
     check_finite,
-    check_num_envs,
     check_state,
     seeds,
 )
@@ -32,6 +31,7 @@ from rlkit.errors import (
     UnknownNameError,
     did_you_mean,
     require,
+    require_positive_integer,
 )
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Key, Obs, TimeStep
@@ -98,7 +98,7 @@ class GymnasiumAdapter:
         render_mode: str | None = None,
         **kwargs: Any,
     ):
-        check_num_envs(num_envs)
+        require_positive_integer("num_envs", num_envs, example=8)
         _check_settings(vectorization, context, step_timeout, max_episode_steps)
         named = render_mode is None or isinstance(render_mode, str)
         require(
@@ -199,7 +199,7 @@ class GymnasiumAdapter:
 
     def remake(self, num_envs: int) -> "GymnasiumAdapter":
         """A new adapter with the same settings; `ConfigError` if an object was passed as `env`."""
-        check_num_envs(num_envs)
+        require_positive_integer("num_envs", num_envs, example=8)
         fix = "pass its class, or a function that returns a new one"
         require(
             not self.recipe.is_instance,
@@ -398,15 +398,8 @@ def _check_settings(
         f"step_timeout must be positive or None, got {step_timeout!r}",
         "pass a number of seconds, or None for no limit",
     )
-    whole = (
-        isinstance(max_episode_steps, int)
-        and not isinstance(max_episode_steps, bool)
-        and max_episode_steps > 0
-    )
-    require(
-        max_episode_steps is None or whole,
-        f"max_episode_steps must be a positive integer or None, got {max_episode_steps!r}",
-        "pass an integer such as 500, or None for the environment's own limit",
+    require_positive_integer(
+        "max_episode_steps", max_episode_steps, example=500, none="the environment's own limit"
     )
 
 

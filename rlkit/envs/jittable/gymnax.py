@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array
 
 from rlkit.envs.ids import NEEDS_NETWORK
-from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs, strongly_typed, vectorize
+from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
+from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
 from rlkit.types import Key, Obs, PyTree
 
@@ -42,7 +43,7 @@ class GymnaxEnv:
     def reset(self, key: Key) -> tuple[Any, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
         obs, state = self.env.reset_env(key, self.params)
-        return strongly_typed(state), cast_obs(obs, self.observation_space)
+        return strong_types(state), cast_obs(obs, self.observation_space)
 
     def step(
         self, key: Key, state: Any, action: Array

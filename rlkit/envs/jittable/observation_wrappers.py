@@ -14,7 +14,7 @@ from jax import Array
 
 from rlkit.envs.jittable.vectorized import cast_obs
 from rlkit.envs.jittable.wrappers import Step, Wrapper, as_box, check_wrapped
-from rlkit.errors import SpaceError, require
+from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_observation_space, leaves
 from rlkit.types import Key, Obs, PyTree
 
@@ -92,12 +92,7 @@ class FrameStack(ObservationWrapper):
             "wrap the environment in FlattenObservation first",
             SpaceError,
         )
-        whole = isinstance(num, int) and not isinstance(num, bool) and num >= 1
-        require(
-            whole,
-            f"FrameStack num_frames must be a positive integer, got {num!r}",
-            "pass an integer such as num_frames=4",
-        )
+        require_positive_integer("FrameStack num_frames", num, example=4)
 
     @functools.cached_property
     def observation_space(self) -> Space:

@@ -12,8 +12,9 @@ from jax import Array
 
 from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
-from rlkit.errors import EnvContractError, require
+from rlkit.errors import EnvContractError, require_positive_integer
 from rlkit.ops.rows import where_rows
+from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space, jax_dtype, map_space
 from rlkit.types import Key, Obs, PyTree, TimeStep
 
@@ -41,9 +42,9 @@ class VectorizedEnv:
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """Starts new episodes in all environments. Consumes the key."""
-        params = strongly_typed(traced_params(self.env))
+        params = strong_types(traced_params(self.env))
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
-        return VectorState(envs=strongly_typed(envs), params=params), cast_obs(
+        return VectorState(envs=strong_types(envs), params=params), cast_obs(
             obs, self.observation_space
         )
 
@@ -58,7 +59,7 @@ class VectorizedEnv:
             step_keys, state.envs, action
         )
         envs, obs = (
-            cast_like(state.envs, strongly_typed(envs)),
+            cast_like(state.envs, strong_types(envs)),
             cast_obs(obs, self.observation_space),
         )
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
@@ -122,11 +123,7 @@ def vectorize(
     Raises `EnvContractError` or `SpaceError` before anything compiles if `env` breaks the `JaxEnv`
     contract; `check_env` checks more.
     """
-    require(
-        isinstance(num_envs, int) and not isinstance(num_envs, bool) and num_envs >= 1,
-        f"num_envs must be a positive integer, got {num_envs!r}",
-        "pass an integer such as num_envs=8",
-    )
+    require_positive_integer("num_envs", num_envs, example=8)
     if isinstance(env, type):
         raise EnvContractError(
             f"{env.__name__} is a class; pass an instance: vectorize({env.__name__}(...), num_envs)"
@@ -162,11 +159,6 @@ def cast_obs(obs: Obs, space: Space) -> Obs:
         map_space(lambda leaf: leaf, space),
         obs,
     )
-
-
-def strongly_typed(tree: PyTree) -> PyTree:
-    """Removes weak types, which would make a jitted step compile twice."""
-    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
 def cast_like(old: PyTree, new: PyTree) -> PyTree:

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
-from rlkit.errors import EnvContractError, SpaceError, require
+from rlkit.errors import EnvContractError, SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Key, Obs, PyTree
 
@@ -61,11 +61,7 @@ class TimeLimit(Wrapper):
     def __post_init__(self) -> None:
         check_wrapped(self)
         limit, inner = self.max_episode_steps, getattr(self.env, "max_episode_steps", None)
-        require(
-            isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1,
-            f"TimeLimit max_episode_steps must be a positive integer, got {limit!r}",
-            "pass an integer such as max_episode_steps=500",
-        )
+        require_positive_integer("TimeLimit max_episode_steps", limit, example=500)
         require(
             inner is None or limit <= inner,
             f"TimeLimit({limit}) is never reached: {type(self.env).__name__} stops after {inner}"

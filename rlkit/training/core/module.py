@@ -16,8 +16,9 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.metrics import reduce_metrics
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.evaluator import Evaluator, make_evaluator
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
 from rlkit.xla_cpu.loops import pack_counters, packed_scan
@@ -260,11 +261,7 @@ def fit(
         ("num_outer_iterations", num_outer_iterations),
         ("iterations_per_outer", iterations_per_outer),
     ):
-        require(
-            isinstance(value, int) and value >= 1,
-            f"{name} must be a positive integer, got {value!r}",
-            f"pass {name}=10",
-        )
+        require_positive_integer(name, value, example=10)
     if train_state is None:
         if key is None:
             raise ConfigError(
@@ -280,8 +277,3 @@ def fit(
 
     train_state, stacked = jax.lax.scan(outer, train_state, length=num_outer_iterations)
     return train_state, stacked | {"train": stacked["train"].unpack()} | first
-
-
-def strong_types(tree: PyTree) -> PyTree:
-    """Every leaf as a strongly typed array, so that fresh and stepped states have equal types."""
-    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)

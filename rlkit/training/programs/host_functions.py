@@ -11,8 +11,9 @@ from rlkit import spaces
 from rlkit.algorithms import collectors
 from rlkit.algorithms.collectors import acting, acting_randomly
 from rlkit.algorithms.initial_state import InitKeys
+from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiled, Compiler
-from rlkit.training.core.module import RLModule, strong_types
+from rlkit.training.core.module import RLModule
 from rlkit.types import (
     Action,
     Carry,

@@ -6,13 +6,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import (
     Module,
     RLModule,
     iteration,
     outer_iteration,
-    strong_types,
 )
 from rlkit.types import Key, PyTree
 
@@ -23,7 +23,7 @@ class DeviceProgram:
     An outer iteration runs groups of seeds in parallel.
     """
 
-    def __init__(self, module: Module, *, compiler: Compiler, epochs: int):
+    def __init__(self, module: Module, *, compiler: Compiler, num_iterations: int):
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
         counters = getattr(module, "counters", None)
@@ -44,7 +44,7 @@ class DeviceProgram:
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
         self.refill = compiler(refill, donate=(0,))
         self.outer = compiler.parallel_seeds(
-            step(lambda ts: outer_iteration(module, ts, epochs)), donate=True
+            step(lambda ts: outer_iteration(module, ts, num_iterations)), donate=True
         )
         self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
