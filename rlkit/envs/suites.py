@@ -34,7 +34,7 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
     suite, _, name = env_id.partition("/")
     if suite == "gymnax" and (env_id in BUILT_IN or name in _own_gymnax_ids()):
         return _gymnax(name)
-    if suite == "probe" and env_id in BUILT_IN:
+    if is_probe(env_id):
         return _probe(name)
     if suite == "gymnasium" and _is_gymnasium(name):
         return _gymnasium(name)
@@ -74,6 +74,11 @@ def _gymnax(name: str) -> "Callable[..., JaxEnv]":
 def _own_gymnax_ids() -> list[str]:
     """Ids that the user registered with gymnax, if gymnax is already imported."""
     return list(getattr(sys.modules.get("gymnax"), "registered_envs", ()))
+
+
+def is_probe(env_id: str) -> bool:
+    """Whether a probe of rlkit has this id."""
+    return env_id.startswith("probe/") and env_id in BUILT_IN
 
 
 def _probe(name: str) -> "Callable[..., JaxEnv]":
