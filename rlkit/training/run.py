@@ -214,7 +214,7 @@ class Run:
         return make_program(
             self.parts.module,
             compiler=self.compiler,
-            epochs=self.plan.epochs_per_checkpoint,
+            num_iterations=self.plan.epochs_per_checkpoint,
             overlap=self.config.overlap,
             compile_host_loop=self.config.compile_host_loop,
         )

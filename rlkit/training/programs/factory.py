@@ -13,11 +13,11 @@ def make_program(
     module: Module,
     *,
     compiler: Compiler,
-    epochs: int,
+    num_iterations: int,
     overlap: Overlap,
     compile_host_loop: bool = True,
 ) -> Program:
-    """The program for outer iterations of `epochs` iterations.
+    """The program for outer iterations of `num_iterations` iterations.
 
     `overlap` and `compile_host_loop` are as in `TrainerConfig`.
 
@@ -27,7 +27,7 @@ def make_program(
         return HostProgram(
             module,
             compiler=compiler,
-            epochs=epochs,
+            num_iterations=num_iterations,
             overlap=overlap,
             compile_host_loop=compile_host_loop,
         )
@@ -37,4 +37,4 @@ def make_program(
         " with the update",
         'leave it at "none"',
     )
-    return DeviceProgram(module, compiler=compiler, epochs=epochs)
+    return DeviceProgram(module, compiler=compiler, num_iterations=num_iterations)

@@ -110,9 +110,9 @@ class HostCollector:
         except EnvFailedError as error:
             if len(self.groups) == 1:
                 raise
-            half = self.groups.index(group)
+            number = self.groups.index(group)
             raise EnvFailedError(
-                f'in half {half} of 0 and 1 (overlap="acting"), {error}'
+                f'in group {number} of 0 and 1 (overlap="acting"), {error}'
             ) from error
         if self._is_recurrent:
             done = split_seeds(done, self._num_seeds)

@@ -234,6 +234,11 @@ def bare(local: LocalState) -> LocalState:
     return local.replace(env_state=(), obs=(), carry=())
 
 
+def with_obs_and_carry(local: LocalState, of: LocalState) -> LocalState:
+    """A bare local state with the observations and the carry of another one."""
+    return local.replace(obs=of.obs, carry=of.carry)
+
+
 def _explore(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
     action, carry, extras = explore(obs, carry, keys[time, 0])
     return action, extras, time + 1, carry

@@ -13,7 +13,7 @@ from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.host_collector import HostCollector
-from rlkit.training.programs.host_functions import bare, compile_host_functions
+from rlkit.training.programs.host_functions import bare, compile_host_functions, with_obs_and_carry
 from rlkit.training.programs.schedules import step_callbacks
 from rlkit.training.programs.schedules.base import HostParts, Schedule
 from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
@@ -35,7 +35,7 @@ class HostProgram:
         module: RLModule,
         *,
         compiler: Compiler,
-        epochs: int,
+        num_iterations: int,
         overlap: Overlap,
         compile_host_loop: bool = True,
     ):
@@ -48,7 +48,7 @@ class HostProgram:
         require_steppable(module.algorithm.collector)
         self._module = module
         self._num_seeds = compiler.num_seeds
-        self._num_iterations = epochs
+        self._num_iterations = num_iterations
         self.unfinished: tuple[TrainState, int] | None = None
         self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
         self.collector = HostCollector(
@@ -59,9 +59,10 @@ class HostProgram:
         self.single_schedule = Overlapped(self.parts) if is_overlapped else Sequential(self.parts)
         self.outer_schedule: Schedule = self.single_schedule
         single_steps = module.algorithm.collector.num_steps == 1 and num_groups == 1
-        if compile_host_loop and single_steps and epochs > 1 and step_callbacks.is_supported():
+        is_loop = single_steps and num_iterations > 1
+        if compile_host_loop and is_loop and step_callbacks.is_supported():
             self.outer_schedule = CompiledLoop(
-                self.parts, compiler, num_iterations=epochs, overlapped=is_overlapped
+                self.parts, compiler, num_iterations=num_iterations, overlapped=is_overlapped
             )
 
     def init(self, key: Key) -> TrainState:
@@ -77,8 +78,8 @@ class HostProgram:
             return ts
         prefill_keys = self.functions.prefill_keys(keys.prefill)
         for index in range(num_rollouts):
-            key = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
-            ts = ts.replace(local=ts.local.replace(key=key))
+            own = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
+            ts = ts.replace(local=ts.local.replace(key=own))
             ts = self._absorb_rollout(ts, self.functions.act_randomly)
         return ts
 
@@ -119,8 +120,7 @@ class HostProgram:
     def copy(self, ts: TrainState) -> TrainState:
         """A copy of the state in new buffers."""
         learner, local = self.functions.copy((ts.learner, bare(ts.local)))
-        local = local.replace(obs=ts.local.obs, carry=ts.local.carry)
-        return TrainState(learner=learner, local=local)
+        return TrainState(learner=learner, local=with_obs_and_carry(local, ts.local))
 
     def close(self) -> None:
         """Closes the environments that this program made; a later call starts new episodes."""
@@ -143,8 +143,7 @@ class HostProgram:
         ts, group_keys = self.collector.take_keys(ts)
         ts, rollout = self.collector.collect(ts, ts.learner.policy, group_keys, act)
         learner, local = self.functions.absorb(ts.learner, bare(ts.local), rollout)
-        local = local.replace(obs=ts.local.obs, carry=ts.local.carry)
-        return TrainState(learner=learner, local=local)
+        return TrainState(learner=learner, local=with_obs_and_carry(local, ts.local))
 
 
 class Collects(Protocol):

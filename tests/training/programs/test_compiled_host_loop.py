@@ -63,7 +63,7 @@ def program_of(
     return HostProgram(
         module,
         compiler=Compiler(num_seeds),
-        epochs=EPOCHS,
+        num_iterations=EPOCHS,
         overlap=overlap,
         compile_host_loop=compile_host_loop,
     )

@@ -58,9 +58,9 @@ def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
 def programs(modules, num_seeds=1, **settings):
     device, host = modules
     return (
-        DeviceProgram(device, compiler=Compiler(num_seeds), epochs=2),
+        DeviceProgram(device, compiler=Compiler(num_seeds), num_iterations=2),
         HostProgram(
-            host, compiler=Compiler(num_seeds), epochs=2, **({"overlap": "none"} | settings)
+            host, compiler=Compiler(num_seeds), num_iterations=2, **({"overlap": "none"} | settings)
         ),
     )
 
@@ -216,7 +216,9 @@ def test_evaluation_equals_the_compiled_one(tiny, key, num_seeds):
     device, host = twins(tiny, "ppo")
     compiler = Compiler(num_seeds)
     policy = (
-        DeviceProgram(device, compiler=compiler, epochs=1).init(compiler.keys(0)).learner.policy
+        DeviceProgram(device, compiler=compiler, num_iterations=1)
+        .init(compiler.keys(0))
+        .learner.policy
     )
     evaluators = [
         make_evaluator(module.env, module.agent, num_episodes=5) for module in (device, host)
@@ -349,7 +351,8 @@ def test_overlap_is_the_same_steps_in_another_order(tiny, key, name, settings):
     """
     modules = twins(tiny, name, **settings)
     overlapped, reference = (
-        HostProgram(modules[1], compiler=Compiler(1), epochs=3, overlap="update") for _ in range(2)
+        HostProgram(modules[1], compiler=Compiler(1), num_iterations=3, overlap="update")
+        for _ in range(2)
     )
     ended, _ = overlapped.outer(overlapped.init(key))
 

@@ -10,7 +10,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.training.programs.host_collector import HostCollector
-from rlkit.training.programs.host_functions import HostFunctions, bare
+from rlkit.training.programs.host_functions import HostFunctions, bare, with_obs_and_carry
 from rlkit.types import PolicyState, Rollout, TrainState
 from rlkit.xla_cpu.packing import Packed
 
@@ -78,8 +78,8 @@ def update(learn: Callable[..., Any], state: LoopState) -> tuple[TrainState, Ite
     learner, local, metrics, counters = learn(
         state.ts.learner, bare(before), state.rollout, state.behaviour
     )
-    local = local.replace(obs=before.obs, carry=before.carry)
-    return TrainState(learner=learner, local=local), IterationResult(metrics, counters)
+    ts = TrainState(learner=learner, local=with_obs_and_carry(local, before))
+    return ts, IterationResult(metrics, counters)
 
 
 def stack(results: Sequence[IterationResult]) -> IterationResult:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import Protocol
 
+from rlkit.training.programs.host_functions import with_obs_and_carry
 from rlkit.training.programs.schedules.base import HostParts, IterationResult, LoopState, stack
 from rlkit.types import PolicyState, TrainState
 
@@ -95,5 +96,5 @@ class Overlapped:
             seen, rollout = collector.collect(ts, policy, group_keys, self._parts.functions.act)
         finally:
             ts, result = updating.result()
-        local = ts.local.replace(obs=seen.local.obs, carry=seen.local.carry)
-        return LoopState(ts=ts.replace(local=local), rollout=rollout), result
+        ts = ts.replace(local=with_obs_and_carry(ts.local, seen.local))
+        return LoopState(ts=ts, rollout=rollout), result
