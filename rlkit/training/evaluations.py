@@ -21,9 +21,11 @@ class Evaluations:
         Raises `ConfigError` without an environment to evaluate in.
         """
         module = self._parts.module
-        if not isinstance(module, RLModule) or (episodes is None and module.eval_env is not None):
+        if not isinstance(module, RLModule):
             return self.planned
         episodes = module.evaluation_episodes if episodes is None else episodes
+        if episodes == module.evaluation_episodes and module.eval_env is not None:
+            return self.planned
         if episodes not in self._of_episodes:
             module = self._parts.evaluation_module(episodes)
             self._of_episodes[episodes] = Evaluation(module, self._compiler)

@@ -316,6 +316,8 @@ def test_one_compilation_of_each_function_per_run(tiny, monkeypatch):
     assert traces["outer"] == 1 and trainer.compiler.count == 3  # init, outer, evaluate
     trainer.run(1)
     assert traces["outer"] == 1 and trainer.compiler.count == 3
+    trainer.evaluate(trainer.config.evaluation_episodes)
+    assert trainer.compiler.count == 3
     assert trainer.compiler.seconds > 0
 
 
