@@ -50,9 +50,8 @@ def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun 
         _resume_files(run, files, restored)
         return restored
     run.begin(start.progress)
-    if run.config.restore_checkpoint is not None:
-        # "auto": a run interrupted before its first checkpoint may have left rows
-        files.logger.restore({})
+    if run.config.restore_checkpoint is not None:  # "auto"
+        files.begin(run.plan)
     return None
 
 

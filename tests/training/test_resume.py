@@ -433,6 +433,24 @@ def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monk
     assert rows(run) == rows(tmp_path / "whole")
 
 
+def test_a_run_cut_before_its_first_checkpoint_may_start_again_as_a_longer_one(
+    make, tmp_path, monkeypatch
+):
+    run = tmp_path / "run"
+    broken = make(run)
+    monkeypatch.setattr(broken, "_save", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        broken.run(0)
+    broken.close()
+    length = {"num_checkpoints": 5, "epochs_per_checkpoint": 2}
+    longer = make(run, restore_checkpoint="auto", callbacks=[StopAt(1)], **length)
+    longer.run(0)
+    longer.close()
+    again = make.again(run)
+    assert again.plan == longer.plan
+    assert again.plan.total_steps == 160 > broken.plan.total_steps
+
+
 def test_a_run_cut_after_step_zero(make, tmp_path):
     class Crash(Callback):
         def on_iteration_end(self, trainer, iteration, metrics):
@@ -526,6 +544,8 @@ def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
 
 @pytest.mark.fast
 def test_nothing_to_resume(tmp_path):
-    with pytest.raises(RunDirectoryError, match=r"not a run directory: it has no config\.yaml"):
+    with pytest.raises(
+        RunDirectoryError, match="does not contain a run; pass the run_dir of a training run"
+    ):
         reopen(tmp_path)
     assert list(pathlib.Path(tmp_path).iterdir()) == []
