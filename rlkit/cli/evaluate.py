@@ -11,9 +11,8 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
-from rlkit.cli.running import read_settings
 from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import Seed
+from rlkit.training.run_config import Seed, read_settings
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy

@@ -6,8 +6,9 @@ from typing import Any
 
 from rlkit import validation
 from rlkit.cli import flags, own_env
-from rlkit.cli.running import pin_threads, read_settings, train_to_end
+from rlkit.cli.running import pin_threads, train_to_end
 from rlkit.training.config import PositiveInt
+from rlkit.training.run_config import read_settings
 
 COMMAND = "rlkit resume"
 

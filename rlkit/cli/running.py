@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rlkit.cli import own_env
 from rlkit.cli.report import report
-from rlkit.errors import ConfigError, RunDirectoryError, require
+from rlkit.errors import RunDirectoryError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files import run_directory
 
@@ -114,22 +114,3 @@ class StopSignals:
         os.write(
             2, message.encode()
         )  # print is not reentrant: the signal may interrupt another print
-
-
-def read_settings(run_dir: str) -> dict[str, Any]:
-    """The unchecked settings in a run's config.yaml. Imports no JAX.
-
-    Raises `ConfigError` if there is no run.
-    """
-    from rlkit.training.run_config import read_yaml
-
-    path = os.path.join(run_dir, "config.yaml")
-    require(
-        os.path.isfile(path),
-        f"{run_dir} does not contain a run",
-        "pass a directory with a config.yaml, as created by `rlkit train`",
-    )
-    settings = read_yaml(path)
-    if not isinstance(settings, dict):
-        raise ConfigError(f"{path} contains no settings; restore the file that `rlkit train` wrote")
-    return settings

@@ -8,7 +8,7 @@ from rlkit import validation
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, RunDirectoryError, require
+from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files.checkpointer import Which
@@ -52,12 +52,6 @@ def reopen(
     memory from now on; None: as before. All other settings stay as they were. Raises `RlkitError`
     if there is nothing to resume.
     """
-    require(
-        os.path.isfile(os.path.join(run_dir, "config.yaml")),
-        f"{os.fspath(run_dir)} is not a run directory: it has no config.yaml",
-        "give a directory that rlkit train wrote",
-        RunDirectoryError,
-    )
     config = read_config(run_dir)
     settings = dataclasses.replace(
         config.trainer,

@@ -23,13 +23,10 @@ from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
 from rlkit.training.files.checkpointer import Checkpointer, Which
-from rlkit.training.files.run_description import (
-    read_settings,
-    registered_agent,
-    registered_env,
-)
+from rlkit.training.files.run_description import registered_agent, registered_env
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
+from rlkit.training.run_config import read_settings
 from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import Key, PolicyState, PyTree
 
@@ -134,7 +131,7 @@ def load_policy(
     the policy, not the optimiser, the environments or the replay memory. With several seeds,
     `seed_index` chooses one; None: the one with the highest return in the last evaluation before
     the checkpoint. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
-    cannot rebuild. Raises `CheckpointError` or `ConfigError`.
+    cannot rebuild. Raises `RunDirectoryError`, `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
     remake = None

@@ -13,7 +13,7 @@ from annotated_types import Ge, Lt
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, RunDirectoryError, require
 from rlkit.training.config import PositiveInt, TrainerConfig
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
@@ -160,6 +160,25 @@ def read_yaml(path: str | pathlib.Path) -> Any:
         raise ConfigError(
             f"cannot read {path}: {error}; pass a YAML file such as a run's config.yaml"
         ) from None
+
+
+def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
+    """The unchecked settings in a run's `config.yaml`. Raises `RunDirectoryError` without one."""
+    path = os.path.join(run_dir, "config.yaml")
+    require(
+        os.path.isfile(path),
+        f"{os.fspath(run_dir)} does not contain a run",
+        "pass the run_dir of a training run, a directory with a config.yaml",
+        RunDirectoryError,
+    )
+    settings = read_yaml(path)
+    require(
+        isinstance(settings, dict) and "trainer" in settings,
+        f"{path} contains no settings of a run",
+        "restore the file that the run wrote",
+        RunDirectoryError,
+    )
+    return settings
 
 
 def preset_names() -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.cli.main import main
-from rlkit.errors import CheckpointError, ConfigError
+from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.core.evaluator import EVALUATION_SEED
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -119,7 +119,9 @@ def test_errors(run, tmp_path):
         load_policy(path, seed_index=2)
     with pytest.raises(CheckpointError, match=r"no step 9; its steps are: 0, 1, 2, 3"):
         load_policy(path, 9)
-    with pytest.raises(CheckpointError, match=r"not a run directory: it has no config\.yaml"):
+    with pytest.raises(
+        RunDirectoryError, match="does not contain a run; pass the run_dir of a training run"
+    ):
         load_policy(tmp_path)
 
 

@@ -156,24 +156,12 @@ def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
-    """The contents of a run directory's `config.yaml`; raises `CheckpointError` without one."""
-    path = os.path.join(run_dir, "config.yaml")
-    values = run_config.read_yaml(path) if os.path.isfile(path) else None
-    if not isinstance(values, dict) or "trainer" not in values:
-        raise CheckpointError(
-            f"{os.fspath(run_dir)} is not a run directory: it has no config.yaml; give the"
-            " directory that a run wrote"
-        )
-    return values
-
-
 def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
     """The config of a run directory.
 
     Raises `CheckpointError` if it has parts that no registry can rebuild.
     """
-    settings = read_settings(run_dir)
+    settings = run_config.read_settings(run_dir)
     custom = settings.get("custom")
     if custom:
         raise CheckpointError(
