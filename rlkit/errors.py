@@ -55,9 +55,10 @@ def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = C
 
 
 def require_positive_integer(name: str, value: object, *, example: int, none: str = "") -> None:
-    """Raises `ConfigError` unless `value` is a positive integer, or None if `none` says what for.
+    """Raises `ConfigError` unless `value` is a positive integer.
 
-    `name` is the argument's, in messages after its owner's: "TimeLimit max_episode_steps".
+    `name` is that of the argument, perhaps after its owner's: "TimeLimit max_episode_steps".
+    None is allowed as well if `none` says what it means.
     """
     is_positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     require(

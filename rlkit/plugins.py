@@ -22,8 +22,9 @@ def entry_points(group: str) -> dict[str, list[EntryPoint]]:
 
 @functools.lru_cache(maxsize=16)
 def scan(group: str, search_path: tuple[tuple[str, int | None], ...]) -> tuple[EntryPoint, ...]:
-    """Reads the metadata of every installed package, which takes milliseconds; `search_path` says
-    where they are and when packages were last installed there.
+    """The entry points of `group` from the metadata of every installed package, in milliseconds.
+
+    `search_path` says where they are and when packages were last installed there.
     """
     return tuple(importlib.metadata.entry_points(group=group))
 

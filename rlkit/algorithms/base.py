@@ -62,9 +62,16 @@ class Algorithm:
     check: Callable[[Any, EnvAdapter], None] | None = None
     learns_through_carry: bool = False
 
+    def __post_init__(self) -> None:
+        require(
+            hasattr(self.batch_builder, "replay_buffer"),
+            f"{type(self.batch_builder).__name__} does not say which replay buffer it draws from",
+            "give it replay_buffer = None if it is on-policy",
+        )
+
     @property
     def replay_buffer(self) -> ReplayBuffer | None:
-        """That of the batch builder; None for on-policy algorithms."""
+        """The replay buffer of the batch builder; None for on-policy algorithms."""
         return self.batch_builder.replay_buffer
 
     def env_steps_per_iteration(self, env: EnvAdapter) -> int:

@@ -1,4 +1,4 @@
-"""Minibatches of a rollout, with advantages by GAE."""
+"""Minibatches of a rollout: for PPO and A2C with advantages by GAE; parts of it for other ones."""
 
 import dataclasses
 from typing import Any

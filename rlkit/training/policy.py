@@ -16,7 +16,7 @@ from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import CheckpointError, ConfigError, require
+from rlkit.errors import CheckpointError, ConfigError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
@@ -83,6 +83,7 @@ class Policy:
         Returns `return`, `length`, `sampled_return` and `sampled_length`, all [episodes]. `seed`
         chooses the episodes; None: always the same ones, but not those that training evaluated on.
         """
+        require_positive_integer("episodes", episodes, example=16)
         require(
             num_envs is None or self.make_env is not None,
             "num_envs can be chosen only for environments from a registry",
@@ -206,11 +207,7 @@ def play_episodes(
     deterministic: bool,
 ) -> dict[str, Any]:
     """Plays whole episodes in the environment of `evaluator`, as in `Trainer.rollout`."""
-    require(
-        isinstance(num_episodes, int) and num_episodes >= 1,
-        f"num_episodes must be positive, got {num_episodes!r}",
-        "pass 1 or more",
-    )
+    require_positive_integer("num_episodes", num_episodes, example=16)
     with contextlib.closing(make_player(evaluator, compiler)) as player:
         return player.record(policy, key, num_episodes, deterministic=deterministic)
 

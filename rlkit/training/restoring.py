@@ -188,7 +188,7 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
 def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
     """Resumes the run's own files as they were at the checkpoint; sets damaged steps aside."""
     if run.plan.total_steps > restored.metadata.plan.total_steps:
-        files.extend(run.plan)
+        files.record_length(run.plan)
     for step in restored.damaged:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)

@@ -329,3 +329,11 @@ def test_an_agent_for_other_spaces_is_refused(make_env, env_actions, agent):
 def test_an_agent_without_values_is_refused(make_env):
     with pytest.raises(ConfigError, match="ppo needs an agent with `policy_and_value`"):
         check_compatible(ppo(TINY), object(), make_env())
+
+
+@pytest.mark.fast
+def test_a_batch_builder_says_which_replay_buffer_it_draws_from():
+    algorithm = ppo(TINY)
+    assert algorithm.replay_buffer is None
+    with pytest.raises(ConfigError, match="give it replay_buffer = None if it is on-policy"):
+        dataclasses.replace(algorithm, batch_builder=object())

@@ -2,7 +2,7 @@
 each option appears once. All combinations are in the full matrix (`make test-all`).
 
 For what the parts around an algorithm do: command line, checkpoints, the loop on the host. What an
-algorithm computes (laws, probes, losses) is tested by default for each of them.
+algorithm computes (laws, losses, most probes) is tested by default for each of them.
 """
 
 from collections.abc import Iterable

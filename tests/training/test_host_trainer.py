@@ -575,7 +575,6 @@ def test_evaluation_averages_what_was_reported(tiny):
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [in_full(signal.SIGTERM), signal.SIGKILL])
-@pytest.mark.full
 def test_no_orphans_when_the_run_is_killed(tmp_path, number):
     """Workers of an asynchronous environment end with the process that trains."""
     program = """

@@ -123,6 +123,8 @@ def test_errors(run, tmp_path):
         RunDirectoryError, match="does not contain a run; pass the run_dir of a training run"
     ):
         load_policy(tmp_path)
+    with pytest.raises(ConfigError, match="episodes must be a positive integer, got 0"):
+        load_policy(path).evaluate(episodes=0)
 
 
 @pytest.mark.fast

@@ -434,7 +434,7 @@ def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
     module = dataclasses.replace(
         tiny.module(), env=env, agent=agent, algorithm=tiny.algorithm("dqn", batch_size=32)
     )
-    program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
+    program = DeviceProgram(module, compiler=Compiler(1), num_iterations=1)
     state = program.init(key)
     params = state.learner.params
     filled = program.refill(jax.tree.map(lambda x: x.copy(), without_replay(state)))
@@ -452,7 +452,7 @@ def test_targets_are_renewed_while_it_is_filled(tiny, key):
     module = dataclasses.replace(
         tiny.module(), env=env, agent=tiny.agent(env, "dqn"), algorithm=algorithm
     )
-    program = DeviceProgram(module, compiler=Compiler(1), epochs=1)
+    program = DeviceProgram(module, compiler=Compiler(1), num_iterations=1)
     state = without_replay(program.init(key))
     moved = jax.tree.map(lambda x: x + 1.0, state.learner.params)
     filled = program.refill(state.replace(learner=state.learner.replace(params=moved)))

@@ -286,7 +286,7 @@ def test_rollout_plays_whole_episodes(tiny):
         )
         assert not played["reward"][i, length:].any()
     assert tree_digest(trainer.state) == before
-    with pytest.raises(ConfigError, match="num_episodes must be positive"):
+    with pytest.raises(ConfigError, match="num_episodes must be a positive integer"):
         trainer.rollout(0, jax.random.key(1))
 
 

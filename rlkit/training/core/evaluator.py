@@ -10,7 +10,7 @@ from jax import Array
 
 from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import require
+from rlkit.errors import require, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.types import Key, Obs, PolicyState, PyTree
@@ -133,11 +133,7 @@ def make_evaluator(
 
     Raises `ConfigError` if there is none.
     """
-    require(
-        isinstance(num_episodes, int) and num_episodes >= 1,
-        f"the number of evaluation episodes must be positive, got {num_episodes!r}",
-        "pass at least 1",
-    )
+    require_positive_integer("the number of evaluation episodes", num_episodes, example=16)
     limit = max_steps if max_steps is not None else env.max_episode_steps
     require(
         limit is not None,

@@ -95,19 +95,19 @@ class RunFiles:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
         if _length(stored) != _length(self.description):
-            self.extend(plan)
+            self.record_length(plan)
 
-    def extend(self, plan: Plan) -> None:
-        """Records in `config.yaml` that the run continues to the end of `plan`."""
+    def record_length(self, plan: Plan) -> None:
+        """Records in `config.yaml` that the run trains to the end of `plan`."""
         if self.run_directory is None:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
-        longer = {
+        length = {
             "total_steps": plan.total_steps,
             "num_checkpoints": None,
             "epochs_per_checkpoint": plan.epochs_per_checkpoint,
         }
-        stored = stored | {"trainer": stored["trainer"] | longer}
+        stored = stored | {"trainer": stored["trainer"] | length}
         self.run_directory.write_text(
             self.run_directory.config_file.name, yaml.safe_dump(stored, sort_keys=False)
         )

@@ -110,9 +110,9 @@ class HostCollector:
         except EnvFailedError as error:
             if len(self.groups) == 1:
                 raise
-            number = self.groups.index(group)
+            which = ("first", "second")[self.groups.index(group)]
             raise EnvFailedError(
-                f'in group {number} of 0 and 1 (overlap="acting"), {error}'
+                f'in the {which} half of the environments (overlap="acting"), {error}'
             ) from error
         if self._is_recurrent:
             done = split_seeds(done, self._num_seeds)

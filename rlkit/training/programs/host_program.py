@@ -78,8 +78,8 @@ class HostProgram:
             return ts
         prefill_keys = self.functions.prefill_keys(keys.prefill)
         for index in range(num_rollouts):
-            own = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
-            ts = ts.replace(local=ts.local.replace(key=own))
+            rollout_key = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
+            ts = ts.replace(local=ts.local.replace(key=rollout_key))
             ts = self._absorb_rollout(ts, self.functions.act_randomly)
         return ts
 

@@ -418,8 +418,8 @@ adapter.reset(jax.random.key(0))
 """
 
 
-@pytest.mark.parametrize("context", [in_full("forkserver"), "spawn"])
 @pytest.mark.full
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
 def test_a_script_without_a_main_guard_gets_one_error(context, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(GUARDLESS.format(context=context))
