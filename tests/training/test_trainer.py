@@ -261,7 +261,7 @@ def test_evaluation_changes_nothing(tiny):
     compiled = trainer.compiler.count
     trainer.evaluate(episodes=5)
     assert trainer.compiler.count == compiled
-    with pytest.raises(ConfigError, match="must be positive"):
+    with pytest.raises(ConfigError, match="evaluation episodes must be a positive integer"):
         trainer.evaluate(episodes=0)
 
 

@@ -190,5 +190,5 @@ def test_no_limit_is_an_error(tiny):
 @pytest.mark.fast
 @pytest.mark.parametrize("episodes", [0, -1, 2.0])
 def test_a_number_of_episodes_is_positive(episodes):
-    with pytest.raises(ConfigError, match="must be positive"):
+    with pytest.raises(ConfigError, match="evaluation episodes must be a positive integer"):
         make_evaluator(vectorize(Echo(), 2), Mirror(), num_episodes=episodes)
