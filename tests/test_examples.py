@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from script_process import ScriptProcess
-from tiers import by_default
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -59,8 +58,9 @@ def scripts():
         yield process
 
 
+@pytest.mark.full  # README.md, much like them, runs by default
 @pytest.mark.process
-@pytest.mark.parametrize("example", by_default(["own_environment.py"], CASES))
+@pytest.mark.parametrize("example", CASES)
 def test_example_runs(example, scripts, tmp_path):
     arguments, promised = CASES[example]
     done = scripts.run(EXAMPLES / example, *arguments, directory=tmp_path)

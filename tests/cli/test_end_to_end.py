@@ -232,7 +232,8 @@ def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
 HOST = {"gymnasium": "gymnasium/CartPole-v1", "envpool": "envpool/CartPole-v1"}
 
 
-@pytest.mark.parametrize("suite", ["gymnasium", pytest.param("envpool", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("suite", ["gymnasium", "envpool"])
 def test_environments_on_the_host(suite, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     length = ["--total-steps", "2048", "--num-checkpoints", "2", "--evaluation-episodes", "2"]

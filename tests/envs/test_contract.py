@@ -49,8 +49,9 @@ WRAPPED = {
 # Eager and single runs compile op by op, which is slow for the large games: the laws that need them
 # run on these rows.
 SMALL = ("CartPole-v1", "Pendulum-v1", "Catch-bsuite", "DeepSea-bsuite", "FrozenLake-misc")
-# Breakout stands for the games of MinAtar, which take seconds to compile.
-LARGE = [f"gymnax/{game}-MinAtar" for game in ("Asterix", "Freeway", "Seaquest", "SpaceInvaders")]
+# The other environments of Gymnax behind the same adapter, only in the full matrix; Breakout stands
+# for images.
+DEFAULT_GYMNAX = (*SMALL, "Acrobot-v1", "Breakout-MinAtar", "FourRooms-misc")
 
 ROWS = {
     **{
@@ -104,8 +105,12 @@ def run(request, counted):
     return run_of(request.param, counted)
 
 
+def is_default(name):
+    return name.removeprefix("gymnax/") in DEFAULT_GYMNAX or not name.startswith("gymnax/")
+
+
 every_row = pytest.mark.parametrize(
-    "run", [in_full(name) if name in LARGE else name for name in ROWS], indirect=True
+    "run", [name if is_default(name) else in_full(name) for name in ROWS], indirect=True
 )
 eager_rows = pytest.mark.parametrize(
     "run", [name for name in SMALL_ROWS if name not in SLOW_EAGERLY], indirect=True

@@ -11,7 +11,10 @@ from rlkit.xla_cpu.conditional_update import renewed_if
 pytestmark = pytest.mark.fast
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "compiled",
+    [pytest.param(False, id="eager", marks=pytest.mark.full), pytest.param(True, id="jit")],
+)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_is_the_one_chosen_afterwards(name, compiled):
     optimizer = OPTIMIZERS[name]

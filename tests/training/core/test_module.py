@@ -98,6 +98,7 @@ def test_vmap_over_seeds_is_a_loop_over_seeds(fitted, module):
         assert_trees_close(row(found["train"], i), metrics["train"], 1e-5)
 
 
+@pytest.mark.full
 def test_vmap_over_hyperparameters_is_separate_fits(tiny):
     env = tiny.env()
 

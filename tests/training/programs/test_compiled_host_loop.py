@@ -321,7 +321,8 @@ def test_an_interrupt_while_the_program_computes(tiny, watched):
         assert watched.steps - trainer.env_steps in (0, 1)
 
 
-@pytest.mark.parametrize("overlap", [in_full("none"), "update"])
+@pytest.mark.full
+@pytest.mark.parametrize("overlap", OVERLAPS)
 def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypatch, overlap):
     """Several: the update is waited for all the same, and nothing is lost."""
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:
@@ -436,6 +437,7 @@ def test_what_is_no_array_like_those_before_is_refused(counter_step, change, mes
         step_format.leaves(counter_step.replace(**change))
 
 
+@pytest.mark.full
 def test_one_reward_and_one_flag_for_all_environments_will_do(tiny):
     env = Own(
         GymnasiumAdapter(HostCounter, 1),

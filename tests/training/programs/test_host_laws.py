@@ -127,6 +127,7 @@ def test_host_equals_jitted(name, tiny):
         )
 
 
+@pytest.mark.full
 def test_outer_iterations_agree(tiny, key):
     """Several iterations on, with averages over them and sums of episodes."""
     device, host = programs(twins(tiny, "ppo"))
