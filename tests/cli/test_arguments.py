@@ -148,7 +148,7 @@ MISTAKES = {
         "EvaluateFlags.episodes",
     ),
     "plot nothing": (["plot"], "no run to plot"),
-    "plot an absent run": (["plot", "runs/absent"], "cannot read records"),
+    "plot an absent run": (["plot", "runs/absent"], "runs/absent does not contain a run"),
     "plot over a file": (
         ["plot", "runs/absent", "--output", "/dev/null"],
         "/dev/null already exists; add --overwrite",

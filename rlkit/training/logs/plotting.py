@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rlkit.errors import ConfigError, did_you_mean, require
+from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
 from rlkit.training.logs.loggers import human_count
 from rlkit.training.logs.records import Record, read_records
 
@@ -47,8 +47,8 @@ def learning_curve(
     """Plots `metric` of each run over steps or time, averaged over seeds; returns the PNG's path.
 
     A single run also shows each seed as a thin line; several runs (or more than 10 seeds) show the
-    standard error of the mean as a band. Raises `ConfigError` if there is nothing to plot or the
-    file cannot be written.
+    standard error of the mean as a band. Raises `RunDirectoryError` for a directory without a run,
+    `ConfigError` if there is nothing to plot or the file cannot be written.
     """
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
@@ -66,6 +66,12 @@ def learning_curve(
 
 
 def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
+    require(
+        (directory / "metrics.jsonl").is_file(),
+        f"{directory} does not contain a run",
+        "pass the run_dir of a training run, a directory with a metrics.jsonl",
+        RunDirectoryError,
+    )
     records = read_records(directory / "metrics.jsonl")
     matching = [record for record in records if metric in record.metrics]
     if not matching:
