@@ -50,8 +50,10 @@ def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun 
         _resume_files(run, files, restored)
         return restored
     run.begin(start.progress)
-    if run.config.restore_checkpoint is not None:  # "auto"
-        files.begin(run.plan)
+    if run.config.restore_checkpoint is not None:
+        # "auto": a run interrupted before its first checkpoint may have left rows and a length
+        files.logger.restore({})
+        files.record_length(run.plan)
     return None
 
 
@@ -187,8 +189,7 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
 
 def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
     """Resumes the run's own files as they were at the checkpoint; sets damaged steps aside."""
-    if run.plan.total_steps > restored.metadata.plan.total_steps:
-        files.record_length(run.plan)
+    files.record_length(run.plan)
     for step in restored.damaged:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)

@@ -19,6 +19,7 @@ from rlkit.training.logs.loggers import Logger, LoggerConfig, as_logger, make_lo
 from rlkit.training.logs.records import read_records
 
 Path = str | os.PathLike[str]
+LENGTH = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")  # settings of a Trainer
 
 
 class RunFiles:
@@ -85,23 +86,16 @@ class RunFiles:
             CheckpointerConfig(directory=str(directory), save_replay=own.save_replay)
         )
 
-    def begin(self, plan: Plan) -> None:
-        """Begins a run where one may have been interrupted before its first checkpoint.
-
-        Such a run leaves rows, which are dropped, and settings, which may say another length.
-        """
-        self.logger.restore({})
-        if self.run_directory is None:
-            return
-        stored: Any = run_config.read_yaml(self.run_directory.config_file)
-        if _length(stored) != _length(self.description):
-            self.record_length(plan)
-
     def record_length(self, plan: Plan) -> None:
-        """Records in `config.yaml` that the run trains to the end of `plan`."""
+        """Records in `config.yaml` that the run trains to the end of `plan`.
+
+        Leaves the file alone if the run's own settings of its length are those that it holds.
+        """
         if self.run_directory is None:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
+        if all(stored["trainer"].get(name) == self.description["trainer"][name] for name in LENGTH):
+            return
         length = {
             "total_steps": plan.total_steps,
             "num_checkpoints": None,
@@ -208,12 +202,6 @@ def open_checkpoints(path: Path) -> Checkpointer:
     inner = os.path.join(path, "checkpoints")
     directory = inner if os.path.isdir(inner) else os.fspath(path)
     return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
-
-
-def _length(description: dict[str, Any]) -> list[Any]:
-    """What a run's settings say of how long it trains."""
-    names = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")
-    return [description["trainer"].get(name) for name in names]
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:
