@@ -23,6 +23,7 @@ EnvState = PyTree
 Memory = PyTree
 Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
+Counters = tuple[StepCounter, StepCounter]  # (environment steps, updates)
 
 
 class TimeStep(struct.PyTreeNode, kw_only=True):

@@ -25,6 +25,7 @@ from rlkit.training.logs.metrics import (
     train_records,
 )
 from rlkit.training.logs.records import Kind, Record
+from rlkit.training.programs.protocol import Results
 from rlkit.training.run import Run
 from rlkit.training.run_progress import RunProgress
 from rlkit.types import PyTree, TrainState
@@ -47,7 +48,7 @@ class Pending:
     """An outer iteration that the device may still be working on."""
 
     iteration: int
-    results: Any  # (metrics, counters), None before the first outer iteration
+    results: Results | None  # None before the first outer iteration
     evaluation: Any  # None: not evaluated
     state: PyTree  # a copy that no later call donates; None: not needed
     is_saved: bool  # whether its checkpoint is due
@@ -75,7 +76,7 @@ class Reporter:
 
     def queue(
         self,
-        results: Any,
+        results: Results | None,
         evaluate: Callable[[PyTree], dict[str, Any]],
         checkpointer: Checkpointer | None,
     ) -> Pending:

@@ -17,10 +17,18 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.metrics import reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
-from rlkit.ops.counters import StepCounter
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.evaluator import Evaluator, make_evaluator
-from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
+from rlkit.types import (
+    Counters,
+    EpisodeStats,
+    Key,
+    Metrics,
+    PolicyState,
+    PyTree,
+    Rollout,
+    TrainState,
+)
 from rlkit.xla_cpu.loops import pack_counters, packed_scan
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packed, Packing
 
@@ -153,7 +161,7 @@ class RLModule:
         """Fills the memory of a state saved without its replay memory, see `Algorithm.refill`."""
         return self.algorithm.refill(self.agent, self.env, ts)
 
-    def counters(self, ts: TrainState) -> tuple[StepCounter, StepCounter]:
+    def counters(self, ts: TrainState) -> Counters:
         """(environment steps, updates) so far."""
         return ts.learner.env_steps, ts.learner.updates
 

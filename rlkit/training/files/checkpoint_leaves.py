@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import CheckpointError, require
+from rlkit.types import PyTree
 
-PyTree = Any
 _require = functools.partial(require, error=CheckpointError)
 
 

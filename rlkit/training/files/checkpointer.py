@@ -39,8 +39,8 @@ from rlkit.training.files.checkpoint_leaves import (
     leaf_name,
     rebuild,
 )
+from rlkit.types import PyTree
 
-PyTree = Any
 Which = int | Literal["latest", "best"]
 Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)

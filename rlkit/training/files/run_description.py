@@ -172,7 +172,9 @@ def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
     return run_config.from_dict(settings)
 
 
-def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+def registered_env(
+    run_dir: str | os.PathLike[str], settings: dict[str, Any]
+) -> tuple[str, int, dict[str, Any]]:
     """(id, number, arguments) of the run's environments.
 
     Raises `CheckpointError` if no registry can rebuild them.
@@ -185,7 +187,7 @@ def registered_env(run_dir: Any, settings: dict[str, Any]) -> tuple[str, int, di
     return env_id, settings["num_envs"], arguments
 
 
-def registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
+def registered_agent(run_dir: str | os.PathLike[str], settings: dict[str, Any]) -> tuple[str, Any]:
     """(name, config) of the run's agent.
 
     Raises `CheckpointError` if no registry can rebuild it.
@@ -199,7 +201,7 @@ def registered_agent(run_dir: Any, settings: dict[str, Any]) -> tuple[str, Any]:
     return name, from_dict(agent_entry(name).config, network)
 
 
-def _require_known(run_dir: Any, settings: dict[str, Any], part: str) -> None:
+def _require_known(run_dir: str | os.PathLike[str], settings: dict[str, Any], part: str) -> None:
     custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
     if custom:
         raise CheckpointError(

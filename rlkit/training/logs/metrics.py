@@ -9,6 +9,7 @@ import numpy as np
 from rlkit.errors import NonFiniteError, require
 from rlkit.ops.counters import StepCounter
 from rlkit.training.logs.records import Record
+from rlkit.types import Counters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str |
     return found if shares.max() > 0 else None
 
 
-def exact_counts(counters: Any) -> tuple[int, int] | None:
+def exact_counts(counters: Counters | None) -> tuple[int, int] | None:
     """(environment steps, updates) of the first seed as integers; None without counters."""
     if counters is None:
         return None

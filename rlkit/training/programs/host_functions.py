@@ -17,6 +17,7 @@ from rlkit.training.core.module import RLModule
 from rlkit.types import (
     Action,
     Carry,
+    Counters,
     Key,
     LearnerState,
     LocalState,
@@ -127,7 +128,7 @@ class SeedFunctions:
         local: LocalState,
         rollout: Rollout,
         behaviour: PolicyState | None,
-    ) -> tuple[LearnerState, LocalState, Packed, Any]:
+    ) -> tuple[LearnerState, LocalState, Packed, Counters]:
         """One update from a rollout [T, N, ...].
 
         `behaviour` collected the rollout (None: the current policy); `local` is bare. Also returns

@@ -14,12 +14,13 @@ from rlkit.training.config import Overlap
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.host_collector import HostCollector
 from rlkit.training.programs.host_functions import bare, compile_host_functions, with_obs_and_carry
+from rlkit.training.programs.protocol import Results
 from rlkit.training.programs.schedules import step_callbacks
 from rlkit.training.programs.schedules.base import HostParts, Schedule
 from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
 from rlkit.training.programs.schedules.overlapped import Overlapped
 from rlkit.training.programs.schedules.sequential import Sequential
-from rlkit.types import Key, Metrics, TrainState
+from rlkit.types import Key, TrainState
 
 
 class HostProgram:
@@ -106,14 +107,14 @@ class HostProgram:
             ts = self._absorb_rollout(ts, self.functions.act)
         return ts
 
-    def outer(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
+    def outer(self, ts: TrainState) -> tuple[TrainState, Results]:
         """An outer iteration, with metrics as in `outer_iteration`; donates the state.
 
         If it fails midway, `unfinished` holds (state, iterations) after the last finished update.
         """
         return self._run(self.outer_schedule, ts, self._num_iterations)
 
-    def single(self, ts: TrainState) -> tuple[TrainState, tuple[Metrics, Any]]:
+    def single(self, ts: TrainState) -> tuple[TrainState, Results]:
         """The same with one iteration."""
         return self._run(self.single_schedule, ts, 1)
 
@@ -128,7 +129,7 @@ class HostProgram:
 
     def _run(
         self, schedule: Schedule, ts: TrainState, num_iterations: int
-    ) -> tuple[TrainState, tuple[Metrics, Any]]:
+    ) -> tuple[TrainState, Results]:
         self.unfinished = None
         try:
             ts, result = schedule.run(ts, num_iterations)

@@ -1,7 +1,6 @@
 """A run compiled as a whole: environments, acting and learning."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,8 @@ from rlkit.training.core.module import (
     iteration,
     outer_iteration,
 )
-from rlkit.types import Key, PyTree
+from rlkit.training.programs.protocol import Results
+from rlkit.types import Counters, Key, Metrics, PyTree
 
 
 class DeviceProgram:
@@ -26,12 +26,12 @@ class DeviceProgram:
     def __init__(self, module: Module, *, compiler: Compiler, num_iterations: int):
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
-        counters = getattr(module, "counters", None)
+        counters: Callable[[PyTree], Counters] | None = getattr(module, "counters", None)
 
         def step(
-            function: Callable[[PyTree], tuple[PyTree, Any]],
-        ) -> Callable[[PyTree], tuple[PyTree, Any]]:
-            def with_counters(ts: PyTree) -> tuple[PyTree, Any]:
+            function: Callable[[PyTree], tuple[PyTree, Metrics]],
+        ) -> Callable[[PyTree], tuple[PyTree, Results]]:
+            def with_counters(ts: PyTree) -> tuple[PyTree, Results]:
                 ts, metrics = function(ts)
                 return ts, (metrics, counters(ts) if counters else None)
 

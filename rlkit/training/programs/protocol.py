@@ -1,8 +1,10 @@
 """What the Trainer calls, for any environment."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
-from rlkit.types import Key, PyTree
+from rlkit.types import Counters, Key, Metrics, PyTree
+
+Results = tuple[Metrics, Counters | None]  # of iterations; None: the module counts nothing
 
 
 class Program(Protocol):
@@ -33,11 +35,11 @@ class Program(Protocol):
         """A state restored without its replay memory, with a new one filled by its policy."""
         ...
 
-    def outer(self, ts: PyTree, /) -> tuple[PyTree, Any]:
+    def outer(self, ts: PyTree, /) -> tuple[PyTree, Results]:
         """(state, (metrics, counters)) after an outer iteration."""
         ...
 
-    def single(self, ts: PyTree, /) -> tuple[PyTree, Any]:
+    def single(self, ts: PyTree, /) -> tuple[PyTree, Results]:
         """The same after one iteration."""
         ...
 

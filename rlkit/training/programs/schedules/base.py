@@ -11,7 +11,7 @@ from jax import Array
 
 from rlkit.training.programs.host_collector import HostCollector
 from rlkit.training.programs.host_functions import HostFunctions, bare, with_obs_and_carry
-from rlkit.types import PolicyState, Rollout, TrainState
+from rlkit.types import Counters, PolicyState, Rollout, TrainState
 from rlkit.xla_cpu.packing import Packed
 
 
@@ -19,7 +19,7 @@ class IterationResult(NamedTuple):
     """What iterations return besides the state."""
 
     metrics: Packed  # of one iteration; vectors of several have a leading axis K
-    counters: Any  # (environment steps, updates) after the last one
+    counters: Counters  # after the last one
 
 
 class LoopState(struct.PyTreeNode, kw_only=True):

@@ -18,7 +18,7 @@ from rlkit.training.programs.schedules.overlapped import first_rollout, update_w
 from rlkit.training.programs.schedules.sequential import update_then_collect
 from rlkit.training.programs.schedules.step_callbacks import TracedParts
 from rlkit.training.programs.schedules.step_exchange import StepExchange, StepFormat
-from rlkit.types import Carry, LearnerState, LocalState, Obs, TrainState
+from rlkit.types import Carry, Counters, LearnerState, LocalState, Obs, TrainState
 from rlkit.xla_cpu.packing import Packed
 
 
@@ -29,7 +29,7 @@ class LoopResult(struct.PyTreeNode, kw_only=True):
     local: LocalState  # bare
     carry: Carry
     metrics: Packed  # vectors [K, (S,) ...]
-    counters: Any
+    counters: Counters
     iterations: Array  # [] int32: how many finished
 
 
