@@ -119,6 +119,7 @@ def test_different_keys_give_different_results(fitted):
     )
 
 
+@pytest.mark.parametrize("module", representative(NAMES), indirect=True)
 def test_evaluation_changes_nothing(module, fitted, quick_jit):
     """A function of the state alone: repeated it gives the same, and the state stays as it was, bit
     for bit.

@@ -305,6 +305,7 @@ def test_lbfgs_in_a_group_and_over_devices_searches_the_common_loss():
     np.testing.assert_array_equal(learner.params["b"], [PARAMS["b"]] * 2)
 
 
+@pytest.mark.full
 def test_one_update_of_ppo_with_lbfgs(make_env, make_agent, one_iteration, key):
     env = make_env()
     algorithm = ppo(

@@ -176,6 +176,7 @@ def test_a_deterministic_run_resumes_with_pinned_threads(trained):
     assert "finished" in out
 
 
+@pytest.mark.full
 def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
     process = start(
         *TRAIN,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiers import in_full
 from tiny_command import TINY
 
 from rlkit.cli.main import main
@@ -257,7 +256,8 @@ def test_the_import_by_gymnasium_is_refused(walks, capsys, tmp_path, monkeypatch
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("vectorization", ["sync", in_full("async")])
+@pytest.mark.full
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_training_on_a_class_of_gymnasium(vectorization, walks, tmp_path, capsys):
     """In a process of its own, like a user: workers import it from the current directory."""
     env = "my_package.walks:Walk5"

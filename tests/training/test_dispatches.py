@@ -93,7 +93,7 @@ def test_a_checkpoint_is_one_more_call(tiny, count, monkeypatch, tmp_path, num_s
     assert found == {"outer": OUTER, "evaluate": 1 + OUTER, "copy": 1 + OUTER}
 
 
-@pytest.mark.parametrize(("overlap", "acted"), [("none", 1), ("acting", 2), ("update", 1)])
+@pytest.mark.parametrize(("overlap", "acted"), [("none", 1), ("acting", 2), in_full(("update", 1))])
 def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(
     tiny, count, overlap, acted
 ):
@@ -109,10 +109,9 @@ def test_on_the_host_an_iteration_is_a_call_for_each_step_and_one_to_learn(
     assert found == expected | ({"copy_policy": iterations} if overlap == "update" else {})
 
 
-@pytest.mark.parametrize(
-    ("overlap", "num_seeds"),
-    by_default([("update", 2)], [("none", 1), ("none", 2), ("update", 1), ("update", 2)]),
-)
+@pytest.mark.full
+@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("overlap", ["none", "update"])
 def test_on_the_host_single_steps_off_policy_are_one_call_but_for_the_first(
     tiny, count, overlap, num_seeds
 ):

@@ -573,8 +573,9 @@ def test_evaluation_averages_what_was_reported(tiny):
 # A real process
 
 
+@pytest.mark.full
 @pytest.mark.process
-@pytest.mark.parametrize("number", [in_full(signal.SIGTERM), signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_orphans_when_the_run_is_killed(tmp_path, number):
     """Workers of an asynchronous environment end with the process that trains."""
     program = """

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from gymnasium import spaces
+from tiers import in_full
 
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirectoryError
@@ -329,7 +330,7 @@ def test_a_bounded_number_of_iterations_in_flight(tiny, max_queued):
     assert [call[1] for call in diary.calls if call[0] == "iteration"] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("max_queued", [1, 2])
+@pytest.mark.parametrize("max_queued", [in_full(1), 2])
 def test_a_stop_ends_one_outer_iteration_late_at_most_and_saves(tiny, tmp_path, max_queued):
     diary = Diary({2: lambda trainer: trainer.request_stop("enough")})
     with tiny.trainer(
