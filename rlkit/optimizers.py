@@ -9,6 +9,7 @@ import optax
 from jax import Array
 
 from rlkit.errors import UnknownNameError, did_you_mean
+from rlkit.types import PyTree
 from rlkit.xla_cpu.packing import pack_small_arrays
 
 SCHEDULES: dict[str, Callable[[Array], Array]] = {
@@ -59,11 +60,13 @@ def scale_by_progress(
             f"unknown schedule {schedule!r}; {did_you_mean(schedule, SCHEDULES)}"
         )
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> PyTree:
         del params
         return LearningRateState(jnp.asarray(learning_rate, jnp.float32))
 
-    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(
+        updates: PyTree, state: PyTree, params: PyTree = None, **extra: Any
+    ) -> tuple[PyTree, PyTree]:
         del state, params
         rate = jnp.asarray(learning_rate, jnp.float32) * SCHEDULES[schedule](extra["progress"])
         return jax.tree.map(lambda u: -rate * u, updates), LearningRateState(rate)
@@ -105,7 +108,7 @@ def optimizer_of(config: Any) -> Elementwise:
     )
 
 
-def current_learning_rate(opt_state: Any) -> Array | None:
+def current_learning_rate(opt_state: PyTree) -> Array | None:
     """The learning rate in the optimiser state (ours, or `optax.inject_hyperparams`), if any."""
     rates = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
     return jnp.asarray(rates[0][1]) if rates else None

@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from rlkit.errors import ConfigError, RlkitError, UnknownNameError, did_you_mean, require
@@ -89,7 +90,7 @@ def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: typ
     return row
 
 
-def summaries(rows: dict[str, Any], group: str) -> dict[str, str]:
+def summaries(rows: Mapping[str, Any], group: str) -> dict[str, str]:
     """Names and summaries of all rows; for packages, which are not loaded, the package's name."""
     others = {name: f"of {package(claims[0])}" for name, claims in entry_points(group).items()}
     return others | {name: row.summary for name, row in rows.items()}

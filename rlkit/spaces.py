@@ -1,5 +1,6 @@
 """Checks, shapes and dtypes of gymnasium spaces, and sampling with JAX keys."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,8 +10,9 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.errors import SpaceError
+from rlkit.types import PyTree
 
-Space = spaces.Space[Any]
+Space = spaces.Space
 ACTION_SPACES = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
 
 
@@ -59,7 +61,7 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
         )
 
 
-def map_space(function: Any, space: Space) -> Any:
+def map_space(function: Callable[[Any], PyTree], space: Space) -> PyTree:
     """Maps `function` over the leaf spaces, in the pytree structure of an observation."""
     if isinstance(space, spaces.Dict):
         return {name: map_space(function, part) for name, part in space.spaces.items()}
@@ -73,17 +75,17 @@ def leaves(space: Space) -> list[Space]:
     return jax.tree.leaves(map_space(lambda leaf: leaf, space))
 
 
-def example(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
+def example(space: Space, batch_shape: tuple[int, ...] = ()) -> PyTree:
     """Zeros with the shape of elements of `space`, in JAX's dtypes."""
     return map_space(lambda leaf: jnp.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)
 
 
-def abstract(space: Space, batch_shape: tuple[int, ...] = ()) -> Any:
+def abstract(space: Space, batch_shape: tuple[int, ...] = ()) -> PyTree:
     """Shapes and dtypes of `example`, without computing anything."""
     return jax.eval_shape(lambda: example(space, batch_shape))
 
 
-def jax_dtype(space: Space) -> np.dtype[Any]:
+def jax_dtype(space: Space) -> np.dtype:
     """The dtype of the elements of `space` on the device: 64-bit dtypes become 32-bit."""
     return jax.dtypes.canonicalize_dtype(space.dtype or np.float32)
 
@@ -93,7 +95,7 @@ def is_image(space: Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3
 
 
-def bounds(space: Space) -> tuple[Any, Any]:
+def bounds(space: Space) -> tuple[PyTree, PyTree]:
     """Lowest and highest element of a leaf space, inclusive."""
     if isinstance(space, spaces.Box):
         return space.low, space.high

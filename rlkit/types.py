@@ -23,6 +23,7 @@ EnvState = PyTree
 Memory = PyTree
 Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
+Measurements = dict[str, Any]  # by name: arrays [E] over episodes, or dicts of arrays
 Counters = tuple[StepCounter, StepCounter]  # (environment steps, updates)
 
 

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from rlkit.errors import ConfigError, did_you_mean
 
 C = TypeVar("C")
+PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and dicts, by name
 
 
 def validate(config: C) -> C:
@@ -42,7 +43,7 @@ def validate(config: C) -> C:
     return config
 
 
-def from_dict(kind: type[C], values: Any) -> C:
+def from_dict(kind: type[C], values: object) -> C:
     """Builds a config of type `kind` from plain data (as read from YAML or JSON).
 
     Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and out-of-range
@@ -69,17 +70,17 @@ def from_dict(kind: type[C], values: Any) -> C:
         ) from None
 
 
-def to_dict(config: Any) -> dict[str, Any]:
+def to_dict(config: Any) -> PlainData:
     """The config as JSON data: `from_dict(type(config), to_dict(config)) == config`."""
     return json.loads(json.dumps(dataclasses.asdict(config), default=_plain_scalar))
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Whether `value` is a NumPy or JAX array or a tracer; imports neither library."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-def is_numpy(value: Any) -> bool:
+def is_numpy(value: object) -> bool:
     """Whether `value` is a NumPy array or scalar, whose limits can be checked (unlike a tracer)."""
     return is_array(value) and type(value).__module__ == "numpy"
 
@@ -98,7 +99,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     )
 
 
-def _from_plain(owner: str, name: str, annotation: Any, value: Any) -> Any:
+def _from_plain(owner: str, name: str, annotation: object, value: object) -> Any:
     nested = [
         kind
         for kind in (annotation, *typing.get_args(annotation))

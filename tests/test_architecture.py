@@ -63,6 +63,9 @@ NO_JAX = (
     "rlkit.algorithms.configs",
     "rlkit.agents.configs",
     "rlkit.cli.main",
+    "rlkit.cli.train",
+    "rlkit.cli.evaluate",
+    "rlkit.cli.resume",
 )
 
 

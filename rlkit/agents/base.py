@@ -4,7 +4,7 @@ Agents know nothing of losses and environments.
 """
 
 import inspect
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from jax import Array
 
@@ -24,7 +24,7 @@ class Agent(Protocol):
     """
 
     @property
-    def spec(self) -> tuple[str, Any] | None:
+    def spec(self) -> tuple[str, object] | None:
         """(registry name, config) to rebuild it, or None if it is not in the registry."""
         ...
 

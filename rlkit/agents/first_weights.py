@@ -38,7 +38,7 @@ class DescribedParam(nnx.Param):
     A module that sets a whole value itself keeps that value.
     """
 
-    def set_value(self, value: Any, **index: Any) -> None:
+    def set_value(self, value: object, **index: Any) -> None:
         if self.has_metadata("first_weights"):
             self.del_metadata("first_weights")
         super().set_value(value, **index)

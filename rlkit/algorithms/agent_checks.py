@@ -1,7 +1,5 @@
 """Checks that an agent has the methods that losses call, and no carry that goes untrained."""
 
-from typing import Any
-
 import jax
 import numpy as np
 from jax import Array
@@ -11,7 +9,7 @@ from rlkit.agents.base import Agent, methods_of
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
-from rlkit.types import Action, Key, Obs
+from rlkit.types import Action, Key, Obs, PyTree
 
 
 def check_family(name: str, given: object, family: type, agent: str) -> None:
@@ -42,7 +40,7 @@ def check_carry(algorithm: Algorithm, agent: Agent, num_envs: int) -> None:
     )
 
 
-def abstract_actions(agent: Agent, env: EnvAdapter) -> Any:
+def abstract_actions(agent: Agent, env: EnvAdapter) -> PyTree:
     """Shapes and dtypes of the first actions [N, ...], without computing anything.
 
     Raises whatever the agent raises on these observations.
@@ -56,7 +54,7 @@ def abstract_actions(agent: Agent, env: EnvAdapter) -> Any:
     return jax.eval_shape(act, abstract_key(), obs, np.float32(0.0))
 
 
-def abstract_key() -> Any:
+def abstract_key() -> PyTree:
     """A key to trace with; a key itself would make JAX choose its backend."""
     return jax.eval_shape(jax.random.key, 0)
 

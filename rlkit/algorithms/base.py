@@ -57,9 +57,9 @@ class Algorithm:
     updater: Updater
     normalize_observations: bool = False
     normalize_rewards: bool = False
-    spec: tuple[str, Any] | None = None
+    spec: tuple[str, object] | None = None
     custom: tuple[str, ...] = ()
-    check: Callable[[Any, EnvAdapter], None] | None = None
+    check: Callable[[Agent, EnvAdapter], None] | None = None
     learns_through_carry: bool = False
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from jax import Array
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, PyTree, Rollout
 
-ProcessBatch = Callable[[Any], Any]
+ProcessBatch = Callable[[PyTree], PyTree]
 
 
 class BatchBuilder(Protocol):
@@ -40,7 +40,7 @@ class BatchBuilder(Protocol):
         """A plan of all batches of the iteration; the key is consumed."""
         ...
 
-    def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> Any:
+    def gather(self, dataset: PyTree, plan: PyTree, axis_name: str | None = None) -> PyTree:
         """The batch for one row of `Plan.batches`, leaves [M, ...]."""
         ...
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -103,8 +102,8 @@ class Collector:
         return keys[0], keys[1:].reshape(self.num_steps, 2)
 
     def _scan(
-        self, step: Callable[[Any, Any], tuple[Any, Any]], start: PyTree, rows: PyTree
-    ) -> tuple[Any, Any]:
+        self, step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], start: PyTree, rows: PyTree
+    ) -> tuple[PyTree, PyTree]:
         """`step` over the rows of a rollout.
 
         A single row needs no loop, which would copy its inputs and outputs.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.agents.base import Agent
 from rlkit.algorithms.loss_output import ERROR, split_loss
 from rlkit.algorithms.parameter_groups import Group, group_names, replace_group, select_group
 from rlkit.algorithms.update_interval import check_every
@@ -18,7 +19,7 @@ from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 from rlkit.xla_cpu.conditional_update import renewed_if
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing, global_norm
 
-LossFn = Callable[[Any, Params, Params, Any, Key], Any]
+LossFn = Callable[[Any, Params, Params, PyTree, Key], PyTree]
 """A loss: (agent, params, target_params, batch, key) -> loss, (loss, metrics) or a dict.
 
 The dict is {"loss": loss, **metrics}. Loss and metrics are scalars, except for the metric
@@ -53,10 +54,10 @@ class GradientStep:
 
     def descend(
         self,
-        agent: Any,
+        agent: Agent,
         learner: LearnerState,
         opt_state: PyTree,
-        batch: Any,
+        batch: PyTree,
         key: Key,
         axis_name: str | None = None,
     ) -> tuple[PyTree, PyTree, Metrics]:
@@ -112,7 +113,7 @@ class GradientStep:
             "return the same structure",
         )
 
-        def like(path: Any, x: Any, given: Array) -> Array:
+        def like(path: jax.tree_util.KeyPath, x: PyTree, given: Array) -> Array:
             require(
                 jnp.shape(x) in ((), given.shape),
                 f"process_gradients returned shape {jnp.shape(x)} for the gradient of"

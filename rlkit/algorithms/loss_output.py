@@ -1,19 +1,17 @@
 """The forms in which a loss may return what it computes."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import Array
 
 from rlkit.errors import ConfigError, require
-from rlkit.types import Metrics
+from rlkit.types import Metrics, PyTree
 from rlkit.validation import is_array
 
 ERROR = "td_error"
 """The metric that holds the error of each transition [M], for prioritised replay; never logged."""
 
 
-def split_loss(output: Any) -> tuple[Array, Metrics]:
+def split_loss(output: PyTree) -> tuple[Array, Metrics]:
     """(loss, metrics) from any form that a `LossFn` may return. Raises `ConfigError` for others."""
     if isinstance(output, dict):
         if "loss" not in output:
@@ -68,5 +66,5 @@ def split_loss(output: Any) -> tuple[Array, Metrics]:
     return jnp.asarray(loss), metrics
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) or is_array(value)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
@@ -44,7 +45,7 @@ def reduce_metrics(stacked: Packed) -> Metrics:
     return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
 
 
-def _sum(x: Any) -> Any:
+def _sum(x: Array | np.ndarray) -> Array | np.ndarray:
     if isinstance(x, np.ndarray) and x.dtype.kind == "f":
         return x.sum(0, dtype=np.float64).astype(
             x.dtype
@@ -52,7 +53,7 @@ def _sum(x: Any) -> Any:
     return x.sum(0)
 
 
-def _mean_of_known(x: Any) -> Any:
+def _mean_of_known(x: Array | np.ndarray) -> Array | np.ndarray:
     library: Any = np if isinstance(x, np.ndarray) else jnp
     known = ~library.isnan(x)
     mean = library.mean(

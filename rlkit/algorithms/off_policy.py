@@ -45,7 +45,7 @@ def off_policy(
     (see `agents/base.py`); `agent` names one to suggest in place of an agent that does not fit.
     """
 
-    def check_parts(given: Any, env: EnvAdapter) -> None:
+    def check_parts(given: Agent, env: EnvAdapter) -> None:
         check_family(name, given, needs, agent)
         if check is not None:
             check(given, env)
@@ -147,7 +147,7 @@ def check_values(agent: QAgent, env: EnvAdapter) -> None:
     )
 
 
-def _works(function: Callable[[], Any]) -> bool:
+def _works(function: Callable[[], object]) -> bool:
     try:
         function()
     except Exception:

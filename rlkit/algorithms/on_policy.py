@@ -6,7 +6,7 @@ They differ in loss, targets and passes over a rollout.
 from collections.abc import Callable
 from typing import Any
 
-from rlkit.agents.base import ActorCriticAgent
+from rlkit.agents.base import ActorCriticAgent, Agent
 from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builder import BatchBuilder
@@ -36,7 +36,7 @@ def on_policy(
     `needs` and `agent` are as for `off_policy`.
     """
 
-    def check_parts(given: Any, env: EnvAdapter) -> None:
+    def check_parts(given: Agent, env: EnvAdapter) -> None:
         check_family(name, given, needs, agent)
         if not isinstance(config, A2CConfig):
             check_minibatches(config, env.num_envs)

@@ -1,7 +1,6 @@
 """Minibatches of a rollout: for PPO and A2C with advantages by GAE; parts of it for other ones."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ class Minibatches:
         )
         return orders.reshape(self.num_epochs * self.num_minibatches, -1)
 
-    def gather(self, dataset: PyTree, plan: Array) -> Any:
+    def gather(self, dataset: PyTree, plan: Array) -> PyTree:
         """The batch of samples at the indices `plan` [M]."""
         return dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
 
@@ -114,7 +113,7 @@ class OnPolicyBatchBuilder:
         """See `Minibatches`."""
         return Plan(batches=self.minibatches.draw(dataset, key))
 
-    def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> Any:
+    def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> PyTree:
         """The batch of samples at the indices `plan` [M]."""
         batch = self.minibatches.gather(dataset, plan)
         if self.normalize_advantages:

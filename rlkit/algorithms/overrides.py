@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import optax
 
@@ -23,7 +22,7 @@ class Overrides:
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
     def step(
-        self, config: Any, loss: LossFn, *, group: Group = None, every: int = 1
+        self, config: object, loss: LossFn, *, group: Group = None, every: int = 1
     ) -> GradientStep:
         """The gradient step of an algorithm with this config, except for what is overridden."""
         return GradientStep(

@@ -20,7 +20,7 @@ TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
 class Section:
     """A part of a transition, and its place in a packed one; packing is lossless."""
 
-    structure: Any
+    structure: Any  # of type `PyTreeDef`
     leaves: tuple[tuple[tuple[int, ...], np.dtype], ...]  # (shape, dtype)
     start: tuple[int, int]  # in (words, singles)
     size: tuple[int, int]

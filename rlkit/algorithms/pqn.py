@@ -9,7 +9,6 @@ and exploration belong to the agent, see `NormalizedQNetworkConfig`.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import optax
@@ -141,7 +140,7 @@ class QLambdaBatchBuilder:
         """See `Minibatches`."""
         return Plan(batches=self.minibatches.draw(dataset, key))
 
-    def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> Any:
+    def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> PyTree:
         """The batch of samples at the indices `plan` [M]."""
         batch = self.minibatches.gather(dataset, plan)
         return self.process_batch(batch) if self.process_batch else batch

@@ -112,7 +112,7 @@ def list_algorithms() -> dict[str, str]:
     return plugins.summaries(ALGORITHMS, ENTRY_POINT_GROUP)
 
 
-def make_algorithm(name: str, config: Any = None) -> "Algorithm":
+def make_algorithm(name: str, config: object = None) -> "Algorithm":
     """The algorithm `name` with its config, None: the defaults. Raises `ConfigError`."""
     entry = algorithm_entry(name)
     if config is not None and not isinstance(config, entry.config):

@@ -2,17 +2,17 @@
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import Plan, ProcessBatch, keys_of_updates
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.ops.running_stats import RunningStats, normalize
-from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, Rollout
+from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, PyTree, Rollout
 
 MAX_DENOMINATOR = 1000
 
@@ -44,7 +44,7 @@ class ReplayBatchBuilder:
 
     def ingest(
         self,
-        agent: Any,
+        agent: Agent,
         learner: LearnerState,
         memory: Memory,
         rollout: Rollout,
@@ -82,7 +82,7 @@ class ReplayBatchBuilder:
         keys = keys_of_updates(key, dataset.num_updates)
         return Plan(batches=keys, is_due=dataset.is_due)
 
-    def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> Any:
+    def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> PyTree:
         """A `Replayed` [M, ...]."""
         batch = self.replay_buffer.sample(dataset.memory, plan, dataset.progress)
         batch = batch.replace(

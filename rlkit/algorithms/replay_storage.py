@@ -8,7 +8,6 @@ read from.
 """
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from jax import Array
 
 from rlkit.algorithms.packed_transition import TRUNCATED, Layout, Section, of_flags, to_flags
 from rlkit.errors import require
-from rlkit.types import Rollout, Transition
+from rlkit.types import PyTree, Rollout, Transition
 
 
 class Ring(struct.PyTreeNode, kw_only=True):
@@ -129,7 +128,7 @@ class Ring(struct.PyTreeNode, kw_only=True):
         """How many rows newer than the oldest one a row is."""
         return (row - self.head + self.size) % self.num_rows
 
-    def read(self, row: Array, env: Array, *sections: Section) -> list[Any]:
+    def read(self, row: Array, env: Array, *sections: Section) -> list[PyTree]:
         """Adjacent sections, in order, of the transitions in rows and columns [...].
 
         Each has leaves [..., *shape].

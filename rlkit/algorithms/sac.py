@@ -10,14 +10,13 @@ initial weights (see `soft_actor_critic`).
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from rlkit.agents.base import SoftActorCriticAgent
+from rlkit.agents.base import Agent, SoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
@@ -68,7 +67,7 @@ def soft_off_policy(
     *,
     needs: type,
     agent: str,
-    check: Callable[[Any, EnvAdapter], None] | None = None,
+    check: Callable[[Agent, EnvAdapter], None] | None = None,
 ) -> Algorithm:
     """The `off_policy` algorithm for critics, actor and, if learned, temperature.
 

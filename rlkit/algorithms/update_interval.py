@@ -1,7 +1,6 @@
 """Work that is only done in every n-th update of a run."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax import Array
@@ -44,7 +43,7 @@ def compute_if(
     return jax.lax.cond(is_due, computed, lambda: not_due(shapes))
 
 
-def check_every(name: str, every: Any) -> None:
+def check_every(name: str, every: object) -> None:
     """Raises `ConfigError` for an interval that cannot be counted."""
     require(
         isinstance(every, int) and not isinstance(every, bool) and 1 <= every <= MAX_EVERY,

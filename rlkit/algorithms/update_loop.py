@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 from jax import Array
@@ -16,7 +15,7 @@ from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers import Elementwise
-from rlkit.types import Key, LearnerState, Memory, Metrics, Params
+from rlkit.types import Key, LearnerState, Memory, Metrics, Params, PyTree
 from rlkit.xla_cpu.loops import pack_parameters, packed_scan
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
 
@@ -30,7 +29,7 @@ class UpdateLoop:
     agent: Agent
     batch_builder: BatchBuilder
     updater: Updater
-    dataset: Any
+    dataset: PyTree
     axis_name: str | None = None
 
     def run(
@@ -100,7 +99,7 @@ class UpdateLoop:
         return dataclasses.replace(self, updater=updater), packing
 
 
-def errors_of(batch: Any, error: Array | None) -> Array:
+def errors_of(batch: PyTree, error: Array | None) -> Array:
     """The errors [M] of a sampled batch, for prioritised replay.
 
     Raises `ConfigError` if they are missing.
@@ -124,10 +123,10 @@ def errors_of(batch: Any, error: Array | None) -> Array:
     return error
 
 
-def _change_params(change: Callable[[Any], Any], state: UpdateState) -> UpdateState:
+def _change_params(change: Callable[[Params], Params], state: UpdateState) -> UpdateState:
     learner, memory = state
     return learner.replace(params=change(learner.params)), memory
 
 
-def _first(planned: Any) -> Any:
+def _first(planned: PyTree) -> PyTree:
     return jax.tree.map(lambda x: x[0], planned)

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit.agents.base import Agent
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.loss_output import ERROR
 from rlkit.algorithms.metrics import as_floats, not_measured
@@ -55,9 +55,9 @@ class Updater:
 
     def step(
         self,
-        agent: Any,
+        agent: Agent,
         learner: LearnerState,
-        batch: Any,
+        batch: PyTree,
         key: Key,
         axis_name: str | None = None,
     ) -> tuple[LearnerState, Metrics, Array | None]:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from annotated_types import Ge
@@ -16,6 +16,7 @@ from rlkit.training.run_config import Seed, read_settings
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
+    from rlkit.types import Measurements
 
 COMMAND = "rlkit evaluate"
 
@@ -65,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
+def _as_table(policy: "Policy", result: "Measurements") -> str:
     lines = [
         (
             f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps;"
@@ -77,7 +78,7 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
         lines.append(
             f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}"
         )
-    done_info: dict[str, Any] = result.get("done_info", {})
+    done_info = result.get("done_info", {})
     lines += (
         ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
     )
@@ -89,7 +90,7 @@ def _as_table(policy: "Policy", result: dict[str, Any]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _as_json(policy: "Policy", result: dict[str, Any]) -> str:
+def _as_json(policy: "Policy", result: "Measurements") -> str:
     episodes = {
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }

@@ -7,12 +7,12 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
 from rlkit.errors import ConfigError, did_you_mean, require
-from rlkit.validation import field_annotations
+from rlkit.validation import PlainData, field_annotations
 
 F = TypeVar("F")
 
@@ -81,7 +81,7 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def json_object(flag: str, text: str) -> dict[str, Any]:
+def json_object(flag: str, text: str) -> PlainData:
     """Parses the JSON object given for `flag`. Raises `ConfigError` for anything else."""
     try:
         parsed = json.loads(text)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rlkit.envs.registry import check_id, is_class_id, register_env
 from rlkit.errors import ConfigError, did_you_mean, require
+from rlkit.validation import PlainData
 
 
 def check_typed(env_id: str) -> None:
@@ -23,7 +24,7 @@ def check_typed(env_id: str) -> None:
         check_id(env_id)
 
 
-def check_run(env_id: Any, *, typed: str | None, run_dir: str) -> None:
+def check_run(env_id: object, *, typed: str | None, run_dir: str) -> None:
     """Raises unless the user typed the run's `env_id`, or did not need to."""
     if typed is not None:
         require(
@@ -50,12 +51,12 @@ def register(env_id: str | None) -> None:
     register_env(env_id, _find(_import(module), name), overwrite=True)
 
 
-def flag(env_id: Any) -> str:
+def flag(env_id: object) -> str:
     """The flag (after a space) that `resume` and `evaluate` need for a run trained on `env_id`."""
     return f" --env {env_id}" if is_class_id(env_id) else ""
 
 
-def id_in(settings: dict[str, Any]) -> Any:
+def id_in(settings: PlainData) -> Any:
     """The environment id in the unchecked settings of a run."""
     env = settings.get("env")
     if isinstance(env, dict):
@@ -109,5 +110,5 @@ def _find(module: Any, name: str) -> Any:
     return value
 
 
-def _is_maker(value: Any) -> bool:
+def _is_maker(value: object) -> bool:
     return inspect.isclass(value) or inspect.isfunction(value)

@@ -3,14 +3,17 @@
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlkit.training.logs.loggers import human_seconds
 
+if TYPE_CHECKING:
+    from rlkit.types import Measurements
 
-def report(history: Sequence[dict[str, Any]], run_dir: str, env_flag: str = "") -> str:
+
+def report(history: Sequence["Measurements"], run_dir: str, env_flag: str = "") -> str:
     """The last evaluation, the speed, and the next commands to run.
 
     `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the

@@ -2,13 +2,16 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import pin_threads, train_to_end
 from rlkit.training.config import PositiveInt
 from rlkit.training.run_config import read_settings
+
+if TYPE_CHECKING:
+    from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit resume"
 
@@ -46,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir, env=chosen.env)
 
 
-def _reopen(chosen: ResumeFlags) -> Any:
+def _reopen(chosen: ResumeFlags) -> "Trainer":
     from rlkit.training.from_config import reopen
 
     return reopen(chosen.run_dir, total_steps=chosen.total_steps, save_replay=chosen.save_replay)

@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
@@ -19,6 +19,9 @@ from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.run_config import EnvConfig, RunConfig
+
+if TYPE_CHECKING:
+    from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit train"
 
@@ -130,7 +133,7 @@ def _check_sizes(config: RunConfig) -> None:
     )
 
 
-def _build(config: RunConfig) -> Any:
+def _build(config: RunConfig) -> "Trainer":
     from rlkit.training.from_config import build
 
     return build(config)

@@ -7,6 +7,10 @@ from jax import Array
 from rlkit.spaces import Space
 from rlkit.types import EnvState, Key, Obs, PyTree, TimeStep
 
+EnvSpec = tuple[str, dict[str, Any]]  # (registry id, keyword arguments)
+# (state, observation, reward, terminated, truncated, info), of one environment
+JaxStep = tuple[EnvState, Obs, Array, Array, Array, dict[str, Array]]
+
 
 @runtime_checkable
 class EnvAdapter(Protocol):
@@ -43,8 +47,8 @@ class EnvAdapter(Protocol):
         ...
 
     @property
-    def spec(self) -> tuple[str, dict[str, Any]] | None:
-        """(registry id, keyword arguments) for `make_env` to rebuild it; `None` without an id."""
+    def spec(self) -> EnvSpec | None:
+        """What `make_env` needs to rebuild it; `None` without an id."""
         ...
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
@@ -85,17 +89,15 @@ class JaxEnv(Protocol):
         """Discrete, MultiDiscrete or a floating-point Box."""
         ...
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode: (state, observation). Consumes the key."""
         ...
 
-    def step(
-        self, key: Key, state: Any, action: Array
-    ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step: (state, observation, reward, terminated, truncated, info). Consumes the key."""
         ...
 
 
-def traced_params(env: Any) -> PyTree:
+def traced_params(env: object) -> PyTree:
     """The `params` of an environment that has `replace_params`, otherwise `()`."""
     return getattr(env, "params", ()) if callable(getattr(env, "replace_params", None)) else ()

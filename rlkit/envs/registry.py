@@ -26,14 +26,14 @@ from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, requir
 if TYPE_CHECKING:
     import gymnasium
 
-    from rlkit.envs.base import EnvAdapter, JaxEnv
+    from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv
 
 ENTRY_POINT_GROUP = "rlkit.envs"
 CLASS_ID = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*"
 )  # module:Class ids that the command line registered
 
-Factory = Callable[..., "JaxEnv | gymnasium.Env[Any, Any] | EnvAdapter"]
+Factory = Callable[..., "JaxEnv | gymnasium.Env | EnvAdapter"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ _registered: dict[str, _Entry] = {}
 
 
 def make_env(
-    env: "str | Factory | JaxEnv | gymnasium.Env[Any, Any]", num_envs: int, **kwargs: Any
+    env: "str | Factory | JaxEnv | gymnasium.Env", num_envs: int, **kwargs: Any
 ) -> "EnvAdapter":
     """`num_envs` copies of `env` that step together and reset themselves.
 
@@ -186,7 +186,7 @@ def _build(
     num_envs: int,
     kwargs: dict[str, Any],
     *,
-    spec: tuple[str, dict[str, Any]] | None,
+    spec: "EnvSpec | None",
 ) -> "EnvAdapter":
     """`name` is used in messages. `spec` is `None` without an id."""
     import gymnasium
@@ -252,7 +252,7 @@ def _build_on_host(
     entry: _Entry,
     num_envs: int,
     kwargs: dict[str, Any],
-    spec: tuple[str, dict[str, Any]] | None,
+    spec: "EnvSpec | None",
 ) -> "EnvAdapter":
     """Copies of the `gymnasium.Env` that `entry.factory` creates."""
     from rlkit.envs.host.gymnasium import GymnasiumAdapter

@@ -124,7 +124,7 @@ def _is_gymnasium(name: str) -> bool:
     return True
 
 
-def _only_raises(entry_point: Any) -> bool:
+def _only_raises(entry_point: object) -> bool:
     """Whether it is one of gymnasium's entries for removed versions, such as `HalfCheetah-v2`."""
     return inspect.isfunction(entry_point) and entry_point.__module__ == "gymnasium.envs"
 

@@ -1,13 +1,15 @@
 """Selects rows of batches."""
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+Tree = TypeVar("Tree")
 
-def where_rows(condition: Array, yes: Any, no: Any) -> Any:
+
+def where_rows(condition: Array, yes: Tree, no: Tree) -> Tree:
     """`jnp.where` for rows of trees [N, ...]: `yes` where `condition` [N] holds, else `no`."""
 
     def chosen(yes: Array, no: Array) -> Array:

@@ -1,12 +1,14 @@
 """Strongly typed arrays."""
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 
+Tree = TypeVar("Tree")
 
-def strong_types(tree: Any) -> Any:
+
+def strong_types(tree: Tree) -> Tree:
     """Every leaf as a strongly typed array, so that fresh and stepped states have equal types.
 
     With weak types among them a jitted step would compile twice.

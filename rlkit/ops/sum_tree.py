@@ -7,7 +7,6 @@ not lost to rounding.
 """
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +66,6 @@ def _group(level: Array, index: Array) -> Array:
     return level.reshape(-1, FAN_OUT)[index]
 
 
-def _partial_sums(siblings: Array) -> list[Any]:
+def _partial_sums(siblings: Array) -> list[Array]:
     """Cumulative sums over the last axis, as FAN_OUT arrays [...] that never decrease."""
     return list(itertools.accumulate(siblings[..., i] for i in range(FAN_OUT)))

@@ -1,11 +1,13 @@
 """Callbacks: user code between outer iterations, on the host."""
 
-from typing import Any, Protocol
+import os
+from typing import Protocol
 
 from tqdm import tqdm
 
 from rlkit.training.config import Plan, TrainerConfig
-from rlkit.types import PyTree
+from rlkit.types import Measurements, PyTree
+from rlkit.validation import PlainData
 
 
 class RunView(Protocol):
@@ -27,7 +29,7 @@ class RunView(Protocol):
         ...
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Measurements]:
         """The evaluations of the outer iterations reported so far."""
         ...
 
@@ -54,15 +56,17 @@ class RunView(Protocol):
         """Ends the run after the outer iteration in progress."""
         ...
 
-    def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
+    def evaluate(self, episodes: int | None = None) -> Measurements:
         """See `Trainer.evaluate`."""
         ...
 
-    def save_checkpoint(self, path: Any = None, *, evaluation_score: float | None = None) -> int:
+    def save_checkpoint(
+        self, path: str | os.PathLike[str] | None = None, *, evaluation_score: float | None = None
+    ) -> int:
         """See `Trainer.save_checkpoint`."""
         ...
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> PlainData:
         """See `Trainer.summary`."""
         ...
 
@@ -78,13 +82,13 @@ class Callback:
     def on_run_start(self, trainer: RunView) -> None:
         """Before the first outer iteration of a `run`."""
 
-    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, Any]) -> None:
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """After outer iteration `iteration` (from 1).
 
         `metrics` are those of its training record, without prefix.
         """
 
-    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: dict[str, Any]) -> None:
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
         """After an evaluation; `evaluation` as in `trainer.history`."""
 
     def on_checkpoint(self, trainer: RunView, iteration: int) -> None:
@@ -111,12 +115,12 @@ class ProgressBar(Callback):
             smoothing=0.1,
         )
 
-    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, Any]) -> None:
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """Moves the bar."""
         if self._bar is not None:
             self._bar.update(trainer.steps_at(iteration) - self._bar.n)
 
-    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: dict[str, Any]) -> None:
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
         """Shows the mean evaluation return."""
         if self._bar is not None and "return" in evaluation:
             self._bar.set_postfix(eval_return=f"{evaluation['return'].mean():.1f}", refresh=False)

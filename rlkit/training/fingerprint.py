@@ -4,11 +4,11 @@ import functools
 import importlib.metadata
 import os
 import platform
-from typing import Any
 
 import jax
 
 from rlkit.training.compile.parallel_seeds import cores
+from rlkit.validation import PlainData
 
 PACKAGES = (
     "rlkit",
@@ -29,7 +29,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 
-def fingerprint() -> dict[str, Any]:
+def fingerprint() -> PlainData:
     """What must agree for a resumed run to be bit-identical."""
     device = jax.devices()[0]
     return {

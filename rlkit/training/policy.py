@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,8 @@ from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings
 from rlkit.training.run_progress import CheckpointMetadata
-from rlkit.types import Key, PolicyState, PyTree
+from rlkit.types import Action, Key, Measurements, PolicyState, PyTree
+from rlkit.validation import PlainData
 
 # Differs from training's: the best checkpoint was also lucky on those episodes.
 FRESH_EVALUATION_SEED = 2_000_003
@@ -77,7 +77,7 @@ class Policy:
 
     def evaluate(
         self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None
-    ) -> dict[str, Any]:
+    ) -> Measurements:
         """Plays episodes in the environment of the run.
 
         Returns `return`, `length`, `sampled_return` and `sampled_length`, all [episodes]. `seed`
@@ -106,7 +106,9 @@ class Policy:
             player = make_player(evaluator, Compiler(num_seeds=1))
             return jax.device_get(player.evaluate(self.state))
 
-    def _act_batch(self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool) -> Any:
+    def _act_batch(
+        self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool
+    ) -> Action:
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
         require(
             not jax.tree.leaves(carry),
@@ -177,7 +179,7 @@ def _require_seed(seed_index: int | None, num_seeds: int) -> None:
 
 
 def _target(
-    agent: Agent, env: EnvAdapter, directory: str, metadata: dict[str, Any]
+    agent: Agent, env: EnvAdapter, directory: str, metadata: PlainData
 ) -> dict[str, PyTree]:
     """Shapes and dtypes of the policy in a checkpoint with this metadata."""
     read = CheckpointMetadata.from_metadata(metadata, directory)
@@ -205,7 +207,7 @@ def play_episodes(
     compiler: Compiler,
     *,
     deterministic: bool,
-) -> dict[str, Any]:
+) -> dict[str, PyTree]:
     """Plays whole episodes in the environment of `evaluator`, as in `Trainer.rollout`."""
     require_positive_integer("num_episodes", num_episodes, example=16)
     with contextlib.closing(make_player(evaluator, compiler)) as player:

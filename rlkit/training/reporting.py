@@ -3,7 +3,6 @@
 import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,6 +16,7 @@ from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
 from rlkit.training.logs.loggers import Logger
 from rlkit.training.logs.metrics import (
+    HostMetrics,
     Moment,
     check_finite,
     eval_records,
@@ -28,9 +28,10 @@ from rlkit.training.logs.records import Kind, Record
 from rlkit.training.programs.protocol import Results
 from rlkit.training.run import Run
 from rlkit.training.run_progress import RunProgress
-from rlkit.types import PyTree, TrainState
+from rlkit.types import Measurements, PyTree, TrainState
+from rlkit.validation import PlainData
 
-EvalFn = Callable[[Any], str | dict[str, float] | None]
+EvalFn = Callable[[PyTree], str | dict[str, float] | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,9 +39,9 @@ class Finished:
     """The results of an outer iteration, on the host."""
 
     iteration: int
-    metrics: dict[str, Any] | None  # None before the first outer iteration
+    metrics: HostMetrics | None  # None before the first outer iteration
     counts: tuple[int, int] | None  # (environment steps, updates), None: the module counts nothing
-    evaluation: dict[str, Any] | None  # None: not evaluated
+    evaluation: Measurements | None  # None: not evaluated
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Pending:
 
     iteration: int
     results: Results | None  # None before the first outer iteration
-    evaluation: Any  # None: not evaluated
+    evaluation: Measurements | None  # None: not evaluated
     state: PyTree  # a copy that no later call donates; None: not needed
     is_saved: bool  # whether its checkpoint is due
 
@@ -77,7 +78,7 @@ class Reporter:
     def queue(
         self,
         results: Results | None,
-        evaluate: Callable[[PyTree], dict[str, Any]],
+        evaluate: Callable[[PyTree], Measurements],
         checkpointer: Checkpointer | None,
     ) -> Pending:
         """Starts evaluating and copying the current state, if these are due.
@@ -105,7 +106,7 @@ class Reporter:
         """Logs a sentence."""
         self._log_text("event", text, self.run.now())
 
-    def outer_iteration(self, pending: Pending) -> dict[str, Any] | None:
+    def outer_iteration(self, pending: Pending) -> Measurements | None:
         """Waits for an outer iteration and logs it; returns its evaluation.
 
         Raises `NonFiniteError` if it learned nothing, see `check_finite`.
@@ -149,7 +150,7 @@ class Reporter:
         if error is None and first is not None:
             raise first
 
-    def _training(self, iteration: int, metrics: dict[str, Any], moment: Moment) -> None:
+    def _training(self, iteration: int, metrics: HostMetrics, moment: Moment) -> None:
         run, num_seeds = self.run, self.run.config.num_seeds
         speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
@@ -163,7 +164,7 @@ class Reporter:
         means = {name.removeprefix("train/"): x for name, x in records[-1].metrics.items()}
         self.call("on_iteration_end", iteration, means)
 
-    def _evaluation(self, pending: Pending, evaluation: dict[str, Any], moment: Moment) -> None:
+    def _evaluation(self, pending: Pending, evaluation: Measurements, moment: Moment) -> None:
         num_seeds = self.run.config.num_seeds
         self.run.progress = _with_returns(self.run.progress, evaluation, num_seeds)
         extra = None if self.eval_fn is None else self.eval_fn(pending.state)
@@ -212,7 +213,7 @@ def memory_announcements(run: Run) -> list[str]:
     return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
 
 
-def _with_returns(progress: RunProgress, evaluation: dict[str, Any], num_seeds: int) -> RunProgress:
+def _with_returns(progress: RunProgress, evaluation: Measurements, num_seeds: int) -> RunProgress:
     returns = seed_returns(evaluation, num_seeds)
     return dataclasses.replace(
         progress,
@@ -221,7 +222,7 @@ def _with_returns(progress: RunProgress, evaluation: dict[str, Any], num_seeds: 
     )
 
 
-def summary(run: Run, stop_reason: str | None) -> dict[str, Any]:
+def summary(run: Run, stop_reason: str | None) -> PlainData:
     """The contents of `summary.json`."""
     progress, num_seeds = run.progress, run.config.num_seeds
     returns = None if progress.seed_returns is None else list(progress.seed_returns)

@@ -1,7 +1,6 @@
 """What a run restores from a checkpoint: state, progress and plan; and when it must not."""
 
 import dataclasses
-from typing import Any
 
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
@@ -10,8 +9,9 @@ from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint
 from rlkit.training.run import Run, RunStart
-from rlkit.training.run_progress import CheckpointMetadata, Parent, RunProgress
+from rlkit.training.run_progress import CheckpointMetadata, KeyData, Parent, RunProgress
 from rlkit.types import PyTree
+from rlkit.validation import PlainData
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restor
     """Reads a checkpoint of a state like `shape`; without a replay memory if it was left out."""
     directory = str(checkpointer.directory)
 
-    def items(metadata: dict[str, Any]) -> dict[str, PyTree]:
+    def items(metadata: PlainData) -> dict[str, PyTree]:
         whole = CheckpointMetadata.from_metadata(metadata, directory).replay
         saved = to_items(shape if whole else without_replay(shape))
         return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
@@ -137,7 +137,7 @@ def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restor
 
 
 def _require_same_run(
-    restored: RestoredRun, checkpointer: Checkpointer, keys: list[Any] | None
+    restored: RestoredRun, checkpointer: Checkpointer, keys: KeyData | None
 ) -> None:
     """Raises `RlkitError` unless the run started from `keys` (None: any) may continue from there.
 

@@ -16,13 +16,13 @@ from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.replay_size import check_replay, device_memory
-from rlkit.training.logs.metrics import Moment, exact_counts
+from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.programs.factory import make_program
-from rlkit.training.programs.protocol import Program
+from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.run_clock import RunClock
 from rlkit.training.run_parts import RunParts
 from rlkit.training.run_progress import RunProgress
-from rlkit.types import Key, PyTree
+from rlkit.types import Key, Measurements, PyTree
 from rlkit.xla_cpu.process import start_run
 
 
@@ -57,7 +57,7 @@ class Run:
         """Forgets all earlier training, and continues from `progress`."""
         self.progress = progress
         self.state = None
-        self.history: list[dict[str, Any]] = []  # evaluations by outer iteration
+        self.history: list[Measurements] = []  # evaluations by outer iteration
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
 
@@ -152,13 +152,13 @@ class Run:
         """Makes the state before training, from the keys of all seeds."""
         self.state = self.program.init(keys)
 
-    def outer_iteration(self) -> Any:
+    def outer_iteration(self) -> Results:
         """Runs an outer iteration; returns (metrics, counters)."""
         results = self._advance(self.program.outer)
         self.progress = self.progress.after_outer_iteration(self.plan)
         return results
 
-    def single_iteration(self) -> Any:
+    def single_iteration(self) -> Results:
         """Runs an iteration outside the plan; returns (metrics, counters)."""
         results = self._advance(self.program.single)
         self.progress = self.progress.after_steps(self.plan.env_steps_per_iteration)
@@ -183,7 +183,7 @@ class Run:
             last = self.steps_at(self.plan.num_checkpoints)
             self.state = self.parts.module.with_horizon(self.state, last)
 
-    def fetch(self, results: Any) -> dict[str, np.ndarray]:
+    def fetch(self, results: Results) -> HostMetrics:
         """The metrics of training outside `Trainer.run`; counts its updates."""
         metrics, counters = jax.device_get(results)
         counts = exact_counts(counters)

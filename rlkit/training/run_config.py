@@ -15,6 +15,7 @@ from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import ConfigError, RunDirectoryError, require
 from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.validation import PlainData
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 
@@ -27,7 +28,7 @@ class EnvConfig:
     """Registry id, such as gymnax/CartPole-v1."""
     num_envs: PositiveInt = 4
     """Number of parallel environments."""
-    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    arguments: PlainData = dataclasses.field(default_factory=dict)
     """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}}."""
 
 
@@ -68,12 +69,12 @@ class RunConfig:
             )
 
 
-def to_dict(config: RunConfig) -> dict[str, Any]:
+def to_dict(config: RunConfig) -> PlainData:
     """The config as plain data."""
     return validation.to_dict(config)
 
 
-def from_dict(values: Any) -> RunConfig:
+def from_dict(values: object) -> RunConfig:
     """Builds a config from plain data, as from `to_dict`; missing fields take their defaults.
 
     Raises `ConfigError` for invalid data.
@@ -162,7 +163,7 @@ def read_yaml(path: str | pathlib.Path) -> Any:
         ) from None
 
 
-def read_settings(run_dir: str | os.PathLike[str]) -> dict[str, Any]:
+def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     """The unchecked settings in a run's `config.yaml`. Raises `RunDirectoryError` without one."""
     path = os.path.join(run_dir, "config.yaml")
     require(
@@ -224,10 +225,10 @@ def _parse_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def hparams_to_dict(config: Any, prefix: str = "") -> dict[str, Any]:
+def hparams_to_dict(config: Any, prefix: str = "") -> PlainData:
     """Settings as a flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a dataclass or dicts."""
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
-    flat: dict[str, Any] = {}
+    flat: PlainData = {}
     for name, value in values.items():
         flat |= (
             hparams_to_dict(value, f"{prefix}{name}.")

@@ -1,7 +1,6 @@
 """`RunParts`: what a Trainer trains, from environments, agent and algorithm, or from a module."""
 
 import dataclasses
-from typing import Any
 
 import gymnasium
 
@@ -15,8 +14,7 @@ from rlkit.training.core.module import Module, RLModule
 from rlkit.training.programs.env_groups import num_at_once, remake
 from rlkit.validation import validate
 
-GymnasiumEnv = gymnasium.Env[Any, Any]
-EnvSource = EnvAdapter | GymnasiumEnv | type[GymnasiumEnv]
+EnvSource = EnvAdapter | gymnasium.Env | type[gymnasium.Env]
 
 DEFAULT_NUM_ENVS = 4  # made from a gymnasium.Env class; also the default of EnvConfig
 DEFAULT_EVAL_ENVS = 8  # on the host, if training uses fewer

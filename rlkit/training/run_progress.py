@@ -4,12 +4,14 @@ import dataclasses
 import functools
 import json
 import os
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from rlkit.errors import CheckpointError
 from rlkit.training.config import Plan
+from rlkit.validation import PlainData
+
+KeyData = list[int] | list[list[int]]  # of one key, or of one per seed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,14 +43,14 @@ class RunProgress:
     """Seconds spent in `Trainer.run`, excluding a call that is still running."""
     seed: int | None
     """The seed that the run was started from; None: it was started from a key."""
-    keys: list[Any] | None
+    keys: KeyData | None
     """The data of the keys that the run was started from; None: there were none."""
     parent: Parent | None
     """The checkpoint the run continued from; None: it started from scratch."""
 
     @classmethod
     def start(
-        cls, plan: Plan, *, seed: int | None = None, keys: list[Any] | None = None
+        cls, plan: Plan, *, seed: int | None = None, keys: KeyData | None = None
     ) -> "RunProgress":
         """The progress of a run that has not trained yet."""
         return cls(
@@ -91,20 +93,20 @@ class CheckpointMetadata:
     plan: Plan
     num_seeds: int
     normalize_observations: bool  # whether the policy holds observation statistics
-    logger: dict[str, Any]  # see `Logger.state`
-    description: dict[str, Any]  # the run as plain data, see `describe`
-    fingerprint: dict[str, Any]  # what must agree for a resumed run to be bit-identical
+    logger: PlainData  # see `Logger.state`
+    description: PlainData  # the run as plain data, see `describe`
+    fingerprint: PlainData  # what must agree for a resumed run to be bit-identical
     versions: dict[str, str]
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
-    def to_metadata(self) -> dict[str, Any]:
+    def to_metadata(self) -> PlainData:
         """Plain data for `Checkpointer.save`."""
         fields = dataclasses.asdict(self)
         return fields.pop("progress") | fields
 
     @classmethod
     def from_metadata(
-        cls, metadata: dict[str, Any], directory: str | os.PathLike[str]
+        cls, metadata: PlainData, directory: str | os.PathLike[str]
     ) -> "CheckpointMetadata":
         """The inverse of `to_metadata`, for a checkpoint in `directory`; ignores unknown fields.
 

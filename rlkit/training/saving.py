@@ -1,7 +1,6 @@
 """What a run saves in a checkpoint: its state and `CheckpointMetadata`; see `restoring`."""
 
 import dataclasses
-from typing import Any
 
 from rlkit.training.files.checkpoint_items import to_items, without_replay
 from rlkit.training.files.checkpointer import Checkpointer
@@ -10,6 +9,7 @@ from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.run import Run
 from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import PyTree, TrainState
+from rlkit.validation import PlainData
 
 
 def save(
@@ -20,7 +20,7 @@ def save(
     state: PyTree,
     *,
     score: float | None,
-    description: dict[str, Any],
+    description: PlainData,
 ) -> None:
     """Saves `state`, which is that of `run` after `iteration` outer iterations.
 

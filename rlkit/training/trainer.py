@@ -36,7 +36,8 @@ from rlkit.training.run import Run
 from rlkit.training.run_config import hparams_to_dict
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
-from rlkit.types import Key, PyTree
+from rlkit.types import Key, Measurements, PyTree
+from rlkit.validation import PlainData
 
 
 class Trainer:
@@ -170,7 +171,7 @@ class Trainer:
         if self.state is None:
             self._run.begin(start.progress)
 
-    def run(self, key: Key | int | None = None) -> list[dict[str, Any]]:
+    def run(self, key: Key | int | None = None) -> list[Measurements]:
         """Trains to the end of the plan; returns the evaluations of this call's outer iterations.
 
         With a key (or seed), calls `init(key)` first; without, continues from the current state. An
@@ -210,12 +211,14 @@ class Trainer:
         self._refill()
         return self._run.fetch(self._run.outer_iteration())
 
-    def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
+    def evaluate(self, episodes: int | None = None) -> Measurements:
         """Evaluates the current policy over `episodes` episodes (None: as configured)."""
         self._run.require_state()
         return jax.device_get(self._evaluations.of(episodes)(self.state))
 
-    def rollout(self, num_episodes: int, key: Key, *, deterministic: bool = True) -> dict[str, Any]:
+    def rollout(
+        self, num_episodes: int, key: Key, *, deterministic: bool = True
+    ) -> dict[str, PyTree]:
         """Plays whole episodes with the current policy.
 
         Returns obs, action, reward, terminated, truncated [E, L, ...] and length [E]. L is the
@@ -288,7 +291,7 @@ class Trainer:
         return self._run.program
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Measurements]:
         """The evaluations of all outer iterations of this run that this trainer reported."""
         return self._run.history
 
@@ -323,21 +326,21 @@ class Trainer:
         """
         self.stop_reason = reason
 
-    def hparams(self) -> dict[str, Any]:
+    def hparams(self) -> PlainData:
         """All settings as one flat dict of plain values, for loggers."""
         return hparams_to_dict(self.description())
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> PlainData:
         """The run as plain data: a `RunConfig` if every part comes from a registry.
 
         Otherwise its parts as readable data.
         """
         return self._description(self.seed)
 
-    def _description(self, seed: int | None) -> dict[str, Any]:
+    def _description(self, seed: int | None) -> PlainData:
         return describe(self.module, self._run.parts.eval_env, self.config, seed)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> PlainData:
         """The contents of `summary.json`."""
         return summary(self._run, self.stop_reason)
 
@@ -424,7 +427,7 @@ class Trainer:
         ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
         self._reporter.wind_down([*ends, files.flush], error)
 
-    def _open(self, description: dict[str, Any] | None = None) -> RunFiles:
+    def _open(self, description: PlainData | None = None) -> RunFiles:
         if self._files is None:
             self._files = self._open_files(self.config, description or self.description())
         return self._files

@@ -1,17 +1,15 @@
 """A new state if it is valid, else the old one: chosen where the new one is made."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import Literal
+from jax.extend.core import Literal, Var
 
 from rlkit.errors import require
+from rlkit.xla_cpu.packing import PyTree
 from rlkit.xla_cpu.switch import may_be_on
-
-PyTree = Any
 
 
 def renewed_if(
@@ -44,12 +42,12 @@ def renewed_if(
         if not isinstance(variable, Literal)
         and (variable.aval.shape, variable.aval.dtype) == (x.shape, x.dtype)
     }
-    computed: dict[Any, Any] = dict(
+    computed: dict[Var, Array] = dict(
         zip([*jaxpr.constvars, *jaxpr.invars], [*traced.consts, *old_leaves], strict=True)
     )
     chosen = dict(computed)
 
-    def read(values: dict[Any, Any], variable: Any) -> Any:
+    def read(values: dict[Var, Array], variable: Var | Literal) -> Array:
         return variable.val if isinstance(variable, Literal) else values[variable]
 
     for equation in jaxpr.eqns:  # as JAX evaluates them, except for the choice
@@ -66,13 +64,14 @@ def renewed_if(
             computed[variable] = x
             chosen[variable] = jnp.where(valid, x, olds[variable]) if variable in olds else x
 
-    def choice(variable: Any, x: Array) -> Array:
-        is_made = not isinstance(variable, Literal) and chosen[variable] is not computed[variable]
-        return (
-            chosen[variable]
-            if is_made and olds[variable] is x
-            else jnp.where(valid, read(computed, variable), x)
-        )
+    def choice(variable: Var | Literal, x: Array) -> Array:
+        if (
+            not isinstance(variable, Literal)
+            and olds.get(variable) is x
+            and chosen[variable] is not computed[variable]
+        ):
+            return chosen[variable]
+        return jnp.where(valid, read(computed, variable), x)
 
     state = [choice(variable, x) for variable, x in zip(state_variables, old_leaves, strict=True)]
     return jax.tree.unflatten(

@@ -1,16 +1,19 @@
 """Loops that carry few arrays: on a CPU, each array costs a copy in every step."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 
 from rlkit.xla_cpu.matmul import computes_little
-from rlkit.xla_cpu.packing import LONGEST_SMALL, NO_PACKING, NoPacking, Packed, Packing
+from rlkit.xla_cpu.packing import LONGEST_SMALL, NO_PACKING, NoPacking, Packed, Packing, PyTree
 from rlkit.xla_cpu.switch import may_be_on
 
-PyTree = Any
 SMALL_COUNTER = 16  # numbers
+
+State = TypeVar("State")  # any pytree, and so are the others
+PackedState = TypeVar("PackedState")
+Input = TypeVar("Input")
 
 
 def pack_parameters(params: PyTree, batch: PyTree) -> Packing | NoPacking:
@@ -43,15 +46,15 @@ def _packs(params: PyTree, rows: int) -> bool:
 
 
 def packed_scan(
-    step: Callable[[Any, Any], tuple[Any, Any]],
-    state: Any,
-    inputs: PyTree,
-    pack: Callable[[Any], Any],
-    unpack: Callable[[Any], Any],
-) -> tuple[Any, Packed]:
+    step: Callable[[State, Input], tuple[State, PyTree]],
+    state: State,
+    inputs: Input,
+    pack: Callable[[State], PackedState],
+    unpack: Callable[[PackedState], State],
+) -> tuple[State, Packed]:
     """`jax.lax.scan` that carries `pack(state)` from step to step and stacks outputs as vectors."""
 
-    def packed_step(packed: Any, x: Any) -> tuple[Any, Packed]:
+    def packed_step(packed: PackedState, x: Input) -> tuple[PackedState, Packed]:
         state, output = step(unpack(packed), x)
         return pack(state), Packed.of(output)
 

@@ -1,13 +1,13 @@
 """Matrix products on a CPU: which are small, and a faster weight gradient for narrow layers."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
+from rlkit.xla_cpu.packing import PyTree
 from rlkit.xla_cpu.switch import may_be_on
 
 NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in benchmarks/notes.md
@@ -15,7 +15,7 @@ SMALL = 64  # the larger of them
 SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 
 
-def computes_little(params: Any, rows: int) -> bool:
+def computes_little(params: PyTree, rows: int) -> bool:
     """Whether a batch of `rows` rows only takes small matrix products with these parameters.
 
     `params` is a pytree of arrays. False if one has more than two axes, as in a convolution. Mapped
@@ -48,7 +48,9 @@ def _matmul(x: Array, weights: Array) -> Array:
     return x @ weights
 
 
-def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
+def _matmul_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Array | SymbolicZero, Array | SymbolicZero]
+) -> tuple[Array, Array]:
     """The JVP of `x @ weights`, written so that JAX transposes it to the product we want.
 
     That is the part by the weights. At least one tangent is not zero: JAX does not call it
@@ -56,6 +58,7 @@ def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tupl
     """
     (x, weights), (dx, dweights) = primals, tangents
     if isinstance(dweights, SymbolicZero):
+        assert not isinstance(dx, SymbolicZero)
         change = dx @ weights
     else:
         change = (

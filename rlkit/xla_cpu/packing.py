@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import struct
 from jax import Array
@@ -53,7 +54,7 @@ class Packing:
         ]
         return vectors + [x for x, _, joins in pairs if not joins]
 
-    def unpack(self, packed: Any) -> PyTree:
+    def unpack(self, packed: PyTree) -> PyTree:
         """The tree back."""
         vectors, others = (
             dict(zip(self._dtypes, packed, strict=False)),
@@ -61,7 +62,7 @@ class Packing:
         )
         used = dict.fromkeys(self._dtypes, 0)
 
-        def take(leaf: jax.ShapeDtypeStruct, joins: bool) -> Any:
+        def take(leaf: jax.ShapeDtypeStruct, joins: bool) -> Array | np.ndarray:
             if not joins:
                 return next(others)
             vector, start = vectors[leaf.dtype], used[leaf.dtype]

@@ -28,7 +28,7 @@ PARITY = np.uint32(0x1BD11BDA)
 ITERATIONS = 5  # of four rounds each
 
 
-def lower(traced: Any) -> Any:
+def lower(traced: jax.stages.Traced) -> jax.stages.Lowered:
     """`traced.lower()` of a `jax.stages.Traced`, with rlkit's hash if the trick is on.
 
     Other programs of the process keep JAX's hash. So does this one if JAX has no lowering rules for

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from jax.extend.core import jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 from rlkit.xla_cpu.matmul import SMALL_PRODUCT
 from rlkit.xla_cpu.switch import is_on
@@ -14,7 +14,7 @@ ON_ONE_THREAD: dict[str, str | bool] = {
 }
 
 
-def compiler_options(jaxpr: Any) -> dict[str, str | bool]:
+def compiler_options(jaxpr: ClosedJaxpr | Jaxpr) -> dict[str, str | bool]:
     """Recommended XLA options for the program of a (closed) jaxpr.
 
     Pass them to `lower(...).compile(compiler_options=...)`. On a CPU, XLA runs independent parts of

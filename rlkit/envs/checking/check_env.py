@@ -134,7 +134,7 @@ def check_env(
     return report
 
 
-def _build(env: Any, arguments: dict[str, Any]) -> Any:
+def _build(env: object, arguments: dict[str, Any]) -> Any:
     """The object to check, or a `Finding` if the environment's own code fails to build it."""
     maker: Any = env
     is_function = callable(env) and not hasattr(env, "step")
@@ -177,7 +177,7 @@ def _build(env: Any, arguments: dict[str, Any]) -> Any:
         return Finding("error", failure.what, fix)
 
 
-def _name(env: Any) -> str:
+def _name(env: object) -> str:
     """The id if there is one, otherwise the class name."""
     if isinstance(env, str):
         return env
@@ -309,7 +309,7 @@ def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding
 
 
 def _adapter_shapes(
-    env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: Any
+    env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: object
 ) -> Iterator[Finding]:
     name, wanted = type(env).__name__, abstract(env.observation_space, (env.num_envs,))
     if not isinstance(step, TimeStep):
@@ -351,5 +351,5 @@ def _steps(num_steps: int, limit: int | None) -> int:
     return max(num_steps, limit + 1) if limit is not None and limit <= LONGEST_LIMIT else num_steps
 
 
-def _attributes(env: Any) -> dict[str, str]:
+def _attributes(env: object) -> dict[str, str]:
     return {name: repr(value) for name, value in getattr(env, "__dict__", {}).items()}

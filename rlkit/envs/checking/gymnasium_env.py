@@ -31,7 +31,7 @@ LIMIT = (
 
 
 def host_findings(
-    env: gymnasium.Env, name: str, num_steps: int, seed: int, *, pickled: Any = None
+    env: gymnasium.Env, name: str, num_steps: int, seed: int, *, pickled: object = None
 ) -> tuple[list[Finding], dict[str, float]]:
     """Returns (findings, measurements) of one environment, and closes it.
 
@@ -48,7 +48,7 @@ def host_findings(
 
 
 def _findings(
-    env: gymnasium.Env, name: str, num_steps: int, seed: int, pickled: Any
+    env: gymnasium.Env, name: str, num_steps: int, seed: int, pickled: object
 ) -> tuple[list[Finding], dict[str, float]]:
     """Each stage runs only if the previous ones found no errors."""
     findings = [*space_findings(env, name), *_signature_findings(env, name)]

@@ -128,7 +128,7 @@ class EnvRollout:
             for key, finding in findings
         )
 
-    def _remember(self, obs: Any) -> None:
+    def _remember(self, obs: object) -> None:
         self._returned = []
         for path, space, value in leaves(self.env.observation_space, obs):
             if isinstance(value, np.ndarray):

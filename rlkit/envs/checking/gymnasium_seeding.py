@@ -162,5 +162,5 @@ def _generators() -> tuple[Any, Any]:
     return (bytes(state["state"]["key"]), state["state"]["pos"]), random.getstate()
 
 
-def _arrays(env: gymnasium.Env, obs: Any) -> list[np.ndarray]:
+def _arrays(env: gymnasium.Env, obs: object) -> list[np.ndarray]:
     return [np.array(value) for _, _, value in leaves(env.observation_space, obs)]

@@ -44,7 +44,7 @@ def reset_problems(name: str, space: Space, result: Any) -> Problems:
     )
 
 
-def step_problems(name: str, space: Space, result: Any, moment: str) -> Problems:
+def step_problems(name: str, space: Space, result: object, moment: str) -> Problems:
     """Mistakes in what `step` returned; `moment` names the step."""
     if not (isinstance(result, tuple) and len(result) == 5):
         old = isinstance(result, tuple) and len(result) == 4
@@ -72,7 +72,7 @@ def step_problems(name: str, space: Space, result: Any, moment: str) -> Problems
         yield "info", Finding("error", what, "return {} if there is nothing to say")
 
 
-def is_pair(result: Any) -> bool:
+def is_pair(result: object) -> bool:
     """Whether it is a pair (observation, info)."""
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
 
@@ -108,7 +108,7 @@ def _reward_problems(name: str, reward: Any, moment: str) -> Problems:
         yield "reward finite", Finding("error", f"{label} is {float(reward)} ({moment})", fix, why)
 
 
-def _flag_problems(name: str, flag: str, value: Any, moment: str) -> Problems:
+def _flag_problems(name: str, flag: str, value: object, moment: str) -> Problems:
     if isinstance(value, (bool, np.bool_)):
         return
     harmless = _is_scalar(value, "biu")
@@ -121,7 +121,7 @@ def _is_scalar(value: Any, kinds: str) -> bool:
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
 
 
-def obs_problems(label: str, space: Space, obs: Any, moment: str) -> Problems:
+def obs_problems(label: str, space: Space, obs: object, moment: str) -> Problems:
     """Mistakes in one observation or a part of it."""
     if isinstance(space, spaces.Dict):
         yield from _dict_problems(label, space, obs, moment)
@@ -143,7 +143,7 @@ def leaves(space: Space, obs: Any, path: str = "") -> Iterator[tuple[str, Space,
         yield path, space, obs
 
 
-def _dict_problems(label: str, space: spaces.Dict, obs: Any, moment: str) -> Problems:
+def _dict_problems(label: str, space: spaces.Dict, obs: object, moment: str) -> Problems:
     if not isinstance(obs, Mapping):
         what = f"{label} is of type {type(obs).__name__}, but its space is a Dict ({moment})"
         yield (
@@ -165,7 +165,7 @@ def _dict_problems(label: str, space: spaces.Dict, obs: Any, moment: str) -> Pro
             yield from obs_problems(f"{label}[{name!r}]", part, obs[name], moment)
 
 
-def _tuple_problems(label: str, space: spaces.Tuple, obs: Any, moment: str) -> Problems:
+def _tuple_problems(label: str, space: spaces.Tuple, obs: object, moment: str) -> Problems:
     if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
         got = f"{len(obs)} values" if isinstance(obs, tuple) else f"of type {type(obs).__name__}"
         what = f"{label} is {got}, but its space is a Tuple of {len(space.spaces)} ({moment})"
@@ -178,7 +178,7 @@ def _tuple_problems(label: str, space: spaces.Tuple, obs: Any, moment: str) -> P
             yield from obs_problems(f"{label}[{index}]", part, obs[index], moment)
 
 
-def _leaf_problems(label: str, space: Space, value: Any, moment: str) -> Problems:
+def _leaf_problems(label: str, space: Space, value: object, moment: str) -> Problems:
     try:
         array = np.asarray(value)
     except ValueError:  # a ragged list
@@ -269,5 +269,5 @@ def _range_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
         )
 
 
-def _in(space: Space, value: Any) -> bool:
+def _in(space: Space, value: object) -> bool:
     return not any(finding.severity == "error" for _, finding in obs_problems("", space, value, ""))

@@ -218,7 +218,7 @@ class BatchRollout:
                 "return arrays [num_envs, ...] of these dtypes",
             )
 
-    def _shape_findings(self, step: Any) -> Iterator[Finding]:
+    def _shape_findings(self, step: object) -> Iterator[Finding]:
         if not isinstance(step, TimeStep):
             what = f"{self.name}.step returned {type(step).__name__}"
             yield Finding("error", what, "return (state, TimeStep(...))")

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from rlkit.envs.jittable.contract import Finding
 from rlkit.envs.jittable.vectorized import cast_like
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space, bounds, map_space, sample
-from rlkit.types import Key, PyTree
+from rlkit.types import EnvState, Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
     auto_reset = getattr(env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
 
-    def body(carry: tuple[Any, Any, Array], x: tuple[Key, Array]) -> tuple[Any, Any]:
+    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
         step_key, reset_key = jax.random.split(x[0])
         result, again = env.step(step_key, state, x[1]), env.step(step_key, state, x[1])
@@ -87,7 +86,7 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRoll
     actions = _actions(env.action_space, action_key, num_steps * env.num_envs)
     actions = actions.reshape(num_steps, env.num_envs, *actions.shape[1:])
 
-    def body(carry: tuple[Any, Any, Array], x: tuple[Key, Array]) -> tuple[Any, Any]:
+    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
         state, step = env.step(x[0], state, x[1])
         row = (step.next_obs, first_obs, step.reward, step.terminated, step.truncated)

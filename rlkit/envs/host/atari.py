@@ -34,7 +34,7 @@ def make_atari(
     noop_max: int = 30,
     terminal_on_life_loss: bool = False,
     **kwargs: Any,
-) -> gymnasium.Env[Any, Any]:
+) -> gymnasium.Env:
     """One Atari game, `ALE/<Game>-v5`: uint8 [screen_size, screen_size, frame_stack], newest last.
 
     Frames are grayscale. A step repeats its action for `frame_skip` frames and returns the
@@ -115,7 +115,7 @@ def _check_names(ale: Any, env_id: str, kwargs: dict[str, Any]) -> None:
         )
 
 
-def _check_count(name: str, value: Any, *, least: int) -> None:
+def _check_count(name: str, value: object, *, least: int) -> None:
     require(
         isinstance(value, int) and value >= least,
         f"{name} must be an integer >= {least}, got {value!r}",

@@ -1,10 +1,11 @@
 """Shared by all host adapters: their protocol and state, seeds from keys, and NaN checks."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import numpy as np
 from flax import struct
+from jax.typing import ArrayLike
 
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvContractError, EnvFailedError, require
@@ -34,7 +35,7 @@ class HostAdapter(EnvAdapter, Protocol):
         """
         ...
 
-    def step_async(self, action: Any) -> None:
+    def step_async(self, action: ArrayLike) -> None:
         """Starts a step of every environment; `action` is [N, ...]."""
         ...
 

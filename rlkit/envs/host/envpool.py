@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from jax.typing import ArrayLike
 
+from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.base import (
     HostState,
     check_finite,
@@ -71,7 +73,7 @@ class EnvPoolAdapter:
         env_id: str,
         num_envs: int,
         *,
-        spec: tuple[str, dict[str, Any]] | None = None,
+        spec: EnvSpec | None = None,
         max_episode_steps: int | None = None,
         rescale_actions: bool = False,
         num_threads: int | None = None,
@@ -141,7 +143,9 @@ class EnvPoolAdapter:
         self._resets += 1
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
-    def step(self, key: Key | None, state: HostState, action: Any) -> tuple[HostState, TimeStep]:
+    def step(
+        self, key: Key | None, state: HostState, action: ArrayLike
+    ) -> tuple[HostState, TimeStep]:
         """Steps every environment, resets included; `key` is ignored.
 
         Raises `EnvContractError` for a state from before the last `reset`, `ConfigError` for
@@ -152,7 +156,7 @@ class EnvPoolAdapter:
         self.step_async(action)
         return state, self.step_wait()
 
-    def step_async(self, action: Any) -> None:
+    def step_async(self, action: ArrayLike) -> None:
         """Starts a step of every environment in EnvPool's threads; `action` is [N, ...]."""
         if self._pool is None or self._stepping:
             missing = (

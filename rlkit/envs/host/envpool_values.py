@@ -28,7 +28,7 @@ def ignore_precision_warnings() -> Iterator[None]:
         yield
 
 
-def convert(space: Any) -> Any:
+def convert(space: object) -> Any:
     """`space` with 32-bit Boxes, images [H, W, C], and infinite bounds for unbounded dimensions.
 
     EnvPool's unbounded float spaces often range from the smallest POSITIVE number to the largest
@@ -59,7 +59,7 @@ def _is_channels_first(space: Space) -> bool:
     )
 
 
-def observation(space: Space, raw: Any) -> Obs:
+def observation(space: Space, raw: Obs) -> Obs:
     """Converts observations [N, ...] of EnvPool's `space` to those of `convert(space)`."""
     if isinstance(space, spaces.Dict):
         return {name: observation(part, raw[name]) for name, part in space.spaces.items()}
@@ -82,7 +82,7 @@ def rescaled(space: Space) -> spaces.Box:
     return spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
 
-def action_range(space: Space) -> tuple[Any, Any]:
+def action_range(space: Space) -> tuple[np.ndarray | np.integer, np.ndarray | np.integer]:
     """Per dimension of a Discrete or MultiDiscrete space: lowest action, number of actions."""
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.nvec

@@ -14,7 +14,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
+from jax.typing import ArrayLike
 
+from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.base import (
     HostState,
     check_finite,
@@ -34,13 +36,13 @@ from rlkit.errors import (
     require_positive_integer,
 )
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
-from rlkit.types import Key, Obs, TimeStep
+from rlkit.types import Key, Obs, PyTree, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
 # The adapter that owns each environment passed as an object: two adapters stepping the same one
 # would mix their episodes.
-_owners: weakref.WeakKeyDictionary[gymnasium.Env[Any, Any], object] = weakref.WeakKeyDictionary()
+_owners: weakref.WeakKeyDictionary[gymnasium.Env, object] = weakref.WeakKeyDictionary()
 EXTRAS = {
     "mujoco": "mujoco",
     "box2d": "box2d",
@@ -81,15 +83,10 @@ class GymnasiumAdapter:
 
     def __init__(
         self,
-        env: (
-            str
-            | type[gymnasium.Env[Any, Any]]
-            | Callable[..., gymnasium.Env[Any, Any]]
-            | gymnasium.Env[Any, Any]
-        ),
+        env: (str | type[gymnasium.Env] | Callable[..., gymnasium.Env] | gymnasium.Env),
         num_envs: int,
         *,
-        spec: tuple[str, dict[str, Any]] | None = None,
+        spec: EnvSpec | None = None,
         vectorization: str = "sync",
         context: str = "forkserver",
         step_timeout: float | None = 300.0,
@@ -135,7 +132,7 @@ class GymnasiumAdapter:
         self._token = object()
 
     @property
-    def instance(self) -> gymnasium.Env[Any, Any] | None:
+    def instance(self) -> gymnasium.Env | None:
         """The innermost environment, if an object was passed."""
         return self.recipe.env.unwrapped if self.recipe.is_instance else None
 
@@ -153,18 +150,20 @@ class GymnasiumAdapter:
             if self._run is None:
                 self._start()
             assert self._run is not None
-            obs = _cast(self._run.reset(env_seeds), self._dtypes)
+            obs = _cast(self._run.reset([*env_seeds]), self._dtypes)
             check_finite(obs, np.zeros(self.num_envs, np.float32))
         self._resets += 1
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
-    def step(self, key: Key | None, state: HostState, action: Any) -> tuple[HostState, TimeStep]:
+    def step(
+        self, key: Key | None, state: HostState, action: ArrayLike
+    ) -> tuple[HostState, TimeStep]:
         """Steps every environment; those whose episode ends start a new one. `key` is ignored."""
         check_state(state, self._resets)
         self.step_async(action)
         return state, self.step_wait()
 
-    def step_async(self, action: Any) -> None:
+    def step_async(self, action: ArrayLike) -> None:
         """Starts a step of every environment; `action` is [N, ...], clipped to the Box's bounds."""
         if self._run is None or self._pending:
             fix = "call step_wait first" if self._pending else "call reset first"
@@ -237,7 +236,12 @@ class GymnasiumAdapter:
         self._stop(graceful=True)
 
     def _time_step(
-        self, buffers: Any, reward: Any, terminated: Any, truncated: Any, infos: dict[str, Any]
+        self,
+        buffers: Obs,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        infos: dict[str, Any],
     ) -> TimeStep:
         """Copies the vector environment's buffers into a `TimeStep` and checks them."""
         obs = next_obs = _cast(buffers, self._dtypes)
@@ -324,7 +328,7 @@ class GymnasiumAdapter:
                 f" {error}); create such objects inside the function, or use vectorization='sync'"
             ) from error
 
-    def _valid_action(self, action: Any) -> np.ndarray:
+    def _valid_action(self, action: ArrayLike) -> np.ndarray:
         """`action` as a new array in the action space's dtype, clipped to the bounds of a Box."""
         space = self.action_space
         action = np.array(action, dtype=space.dtype)
@@ -338,7 +342,7 @@ class GymnasiumAdapter:
         return action
 
 
-def _cast(obs: Any, dtypes: Any) -> Any:
+def _cast(obs: Obs, dtypes: PyTree) -> Obs:
     """A copy of observations [N, ...] in `dtypes` (a dict, a tuple or a dtype)."""
     if isinstance(dtypes, dict):
         return {name: _cast(obs[name], dtype) for name, dtype in dtypes.items()}
@@ -347,7 +351,7 @@ def _cast(obs: Any, dtypes: Any) -> Any:
     return obs.astype(dtypes)
 
 
-def _put(batch: Any, index: int, obs: Any) -> None:
+def _put(batch: Obs, index: int, obs: Obs) -> None:
     """Writes one observation into row `index` of a batch."""
     if isinstance(batch, dict):
         for name, part in batch.items():
@@ -403,7 +407,7 @@ def _check_settings(
     )
 
 
-def _resolve(env: Any) -> Any:
+def _resolve(env: object) -> Any:
     """What a recipe stores for `env`: the registered spec for an id, anything else unchanged."""
     if isinstance(env, str) and not env.startswith(ATARI):
         require(
@@ -491,9 +495,9 @@ def _check_arguments(name: str, recipe: Recipe) -> None:
         ) from error
 
 
-def time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+def time_limit(env: gymnasium.Env) -> int | None:
     """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
-    limits: list[Any] = [env.spec.max_episode_steps if env.spec is not None else None]
+    limits: list[int | None] = [env.spec.max_episode_steps if env.spec is not None else None]
     if env.has_wrapper_attr("max_episode_steps"):
         limits.append(env.get_wrapper_attr("max_episode_steps"))
     layer = env

@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import gymnasium
@@ -45,9 +46,9 @@ class InProcessEnvs:
         self._vector = SyncVectorEnv(factories, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         self._pulse = pulse
         self._watchdog = Watchdog(pulse, step_timeout)
-        self._action: Any = None
+        self._action: np.ndarray | None = None
 
-    def reset(self, seeds: list[Any]) -> Any:
+    def reset(self, seeds: list[int | None]) -> Any:
         """Resets all environments and returns their first observations."""
         with self._watched("reset"):
             return self._vector.reset(seed=seeds)[0]
@@ -109,7 +110,7 @@ class WorkerEnvs:
         self._vector = _start(factories, context, step_timeout)
         self._index = {pipe.fileno(): index for index, pipe in enumerate(self._vector.parent_pipes)}
 
-    def reset(self, seeds: list[Any]) -> Any:
+    def reset(self, seeds: list[int | None]) -> Any:
         """Resets all environments and returns their first observations."""
         with self._convert_errors("reset"):
             self._vector.reset_async(seed=seeds)
@@ -247,7 +248,7 @@ class Watchdog:
                 )
 
 
-def close(env: Any, index: int) -> None:
+def close(env: gymnasium.Env, index: int) -> None:
     """Closes an environment; exceptions become warnings, since nothing is lost."""
     try:
         env.close()
@@ -387,14 +388,14 @@ def _stop(vector: AsyncVectorEnv, *, graceful: bool) -> None:
     vector.processes, vector.parent_pipes = [], []
 
 
-def _join(processes: Sequence[Any]) -> None:
+def _join(processes: Sequence[BaseProcess]) -> None:
     """Waits until all processes are gone, at most `JOIN_SECONDS`."""
     deadline = time.monotonic() + JOIN_SECONDS
     for process in processes:
         process.join(max(0.0, deadline - time.monotonic()))
 
 
-def _exit_codes(processes: Sequence[Any]) -> list[int | None]:
+def _exit_codes(processes: Sequence[BaseProcess]) -> list[int | None]:
     """The exit code of each process, `None` if it runs; waits up to a second for one to end."""
     processes = [process for process in processes if process.pid is not None]
     going = multiprocessing.connection.wait(

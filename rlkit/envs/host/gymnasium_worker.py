@@ -38,7 +38,7 @@ class Recipe:
         """Whether `env` is an environment object, which the user has to close."""
         return isinstance(self.env, gymnasium.Env)
 
-    def build(self) -> gymnasium.Env[Any, Any]:
+    def build(self) -> gymnasium.Env:
         """A new environment, or the object itself. Raises `EnvContractError` and its own errors."""
         kwargs = (
             dict(self.kwargs)
@@ -67,7 +67,7 @@ class Recipe:
         return env
 
 
-def check_is_env(env: Any) -> None:
+def check_is_env(env: object) -> None:
     """Raises `EnvContractError` unless `env` is a `gymnasium.Env` with spaces, reset and step."""
     kind = type(env).__name__
     if not isinstance(env, gymnasium.Env):
@@ -89,7 +89,7 @@ def check_is_env(env: Any) -> None:
             )
 
 
-def check_rescalable(space: gymnasium.Space[Any]) -> None:
+def check_rescalable(space: gymnasium.Space) -> None:
     """Raises `ConfigError` unless `space` is a Box with finite bounds, as rescaling needs."""
     box = isinstance(space, gymnasium.spaces.Box)
     require(
@@ -154,8 +154,8 @@ class Guard:
         self,
         recipe: Recipe,
         index: int,
-        observation_space: Any,
-        action_space: Any,
+        observation_space: gymnasium.Space,
+        action_space: gymnasium.Space,
         pulse: Pulse,
         *,
         in_worker: bool = False,
@@ -170,7 +170,7 @@ class Guard:
         self._steps = 0
         # shared memory broadcasts what does not fit; in one process Gymnasium raises
         self._checks_always = in_worker
-        self._env: gymnasium.Env[Any, Any] | None = None
+        self._env: gymnasium.Env | None = None
         self._env_step: Callable[[Any], Any] = lambda action: None
 
     def reset(
@@ -223,7 +223,7 @@ class Guard:
         """WorkerEnvs look up `render` here."""
         return getattr(self, name)
 
-    def _built(self) -> gymnasium.Env[Any, Any]:
+    def _built(self) -> gymnasium.Env:
         if self._env is None:
             env = self._recipe.build()
             for name in ("observation_space", "action_space"):
@@ -235,7 +235,7 @@ class Guard:
             self._env, self._env_step = env, env.step
         return self._env
 
-    def _raised(self, phase: str, error: Exception, action: Any = None) -> EnvRaised:
+    def _raised(self, phase: str, error: Exception, action: object = None) -> EnvRaised:
         self._pulse.phase = ""
         text = "".join(traceback.format_exception(error))
         shown = repr(action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action)
@@ -252,8 +252,8 @@ class GuardFactory:
 
     recipe: Recipe
     index: int
-    observation_space: Any
-    action_space: Any
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
     parent: int  # process id of the adapter's process
     pulse: Pulse | None = None  # None: create one
 
@@ -299,7 +299,7 @@ def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def check_observation(space: gymnasium.Space[Any], obs: Any, path: str = "observation") -> None:
+def check_observation(space: gymnasium.Space, obs: object, path: str = "observation") -> None:
     """Raises `EnvContractError` if an observation's structure, shapes or dtypes do not fit `space`.
 
     Vector environments silently broadcast, reshape and round what does not fit.

@@ -276,11 +276,11 @@ def fits(space: Space, tree: PyTree) -> bool:
     ]
 
 
-def _count(value: Any) -> str:
+def _count(value: object) -> str:
     return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
-def _tuple_fix(step: Any) -> str:
+def _tuple_fix(step: object) -> str:
     known = {
         4: "this is the old Gym order (obs, reward, done, info)",
         5: "this is the Gymnasium order (no state) or that of Gymnax's step_env (no truncated)",

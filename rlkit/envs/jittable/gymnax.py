@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlkit.envs.base import JaxStep
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
-from rlkit.types import Key, Obs, PyTree
+from rlkit.types import EnvState, Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +41,12 @@ class GymnaxEnv:
         """The same environment with other parameters."""
         return dataclasses.replace(self, params=params)
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
         obs, state = self.env.reset_env(key, self.params)
         return strong_types(state), cast_obs(obs, self.observation_space)
 
-    def step(
-        self, key: Key, state: Any, action: Array
-    ) -> tuple[Any, Obs, Array, Array, Array, dict[str, Array]]:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step, without reset unless `auto_reset`. Consumes the key."""
         if self.auto_reset:
             obs, new_state, reward, terminated, truncated, info = self.env.step(

@@ -12,11 +12,12 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.envs.base import JaxStep
 from rlkit.envs.jittable.vectorized import cast_obs
-from rlkit.envs.jittable.wrappers import Step, Wrapper, as_box, check_wrapped
+from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_observation_space, leaves
-from rlkit.types import Key, Obs, PyTree
+from rlkit.types import EnvState, Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +53,12 @@ class FlattenObservation(ObservationWrapper):
         low, high = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
         return spaces.Box(low, high, dtype=np.float32)
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
         return state, self._flatten(obs)
 
-    def step(self, key: Key, state: Any, action: Array) -> Step:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step. Consumes the key."""
         return _map_obs(self._flatten, self.env.step(key, state, action))
 
@@ -109,7 +110,7 @@ class FrameStack(ObservationWrapper):
         frames = self._repeat(obs)
         return FrameStackState(env=state, frames=frames), frames
 
-    def step(self, key: Key, state: FrameStackState, action: Array) -> Step:
+    def step(self, key: Key, state: FrameStackState, action: Array) -> JaxStep:
         """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         if self.auto_reset:
@@ -182,19 +183,19 @@ class CastObservation(ObservationWrapper):
             lambda leaf: _cast_box(leaf, _dtype(self.dtype)), self.env.observation_space
         )
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
         state, obs = self.env.reset(key)
         return state, cast_obs(obs, self.observation_space)
 
-    def step(self, key: Key, state: Any, action: Array) -> Step:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step. Consumes the key."""
         return _map_obs(
             lambda obs: cast_obs(obs, self.observation_space), self.env.step(key, state, action)
         )
 
 
-def _map_obs(function: Callable[[Obs], Obs], step: Step) -> Step:
+def _map_obs(function: Callable[[Obs], Obs], step: JaxStep) -> JaxStep:
     state, obs, reward, terminated, truncated, info = step
     if "final_observation" in info:
         info = {**info, "final_observation": function(info["final_observation"])}
@@ -223,7 +224,7 @@ def _flat_bounds(space: Space) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(size, np.float32), np.ones(size, np.float32)
 
 
-def _dtype(dtype: Any) -> np.dtype[Any]:
+def _dtype(dtype: Any) -> np.dtype:
     try:
         parsed = np.dtype(dtype)
     except TypeError:
@@ -237,7 +238,7 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
-def _cast_box(space: Space, dtype: np.dtype[Any]) -> Space:
+def _cast_box(space: Space, dtype: np.dtype) -> Space:
     if not isinstance(space, spaces.Box):
         return space
     with np.errstate(over="ignore"):

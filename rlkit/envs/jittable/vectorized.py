@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
+from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
 from rlkit.errors import EnvContractError, require_positive_integer
 from rlkit.ops.rows import where_rows
@@ -37,7 +36,7 @@ class VectorizedEnv:
     observation_space: Space
     action_space: Space
     max_episode_steps: int | None
-    spec: tuple[str, dict[str, Any]] | None = None
+    spec: EnvSpec | None = None
     is_jittable: bool = True
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
@@ -115,9 +114,7 @@ class VectorizedEnv:
         return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
 
 
-def vectorize(
-    env: JaxEnv, num_envs: int, *, spec: tuple[str, dict[str, Any]] | None = None
-) -> VectorizedEnv:
+def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> VectorizedEnv:
     """Batches a single JAX environment: `num_envs` copies that reset themselves.
 
     Raises `EnvContractError` or `SpaceError` before anything compiles if `env` breaks the `JaxEnv`

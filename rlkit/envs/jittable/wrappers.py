@@ -7,7 +7,7 @@ resets.
 
 import dataclasses
 import functools
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,12 +15,11 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.base import EnvAdapter, JaxEnv, traced_params
+from rlkit.envs.base import EnvAdapter, JaxEnv, JaxStep, traced_params
 from rlkit.errors import EnvContractError, SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import Key, Obs, PyTree
+from rlkit.types import EnvState, Key, Obs, PyTree
 
-Step = tuple[Any, Obs, Array, Array, Array, dict[str, Array]]
 W = TypeVar("W", bound="Wrapper")
 
 
@@ -91,7 +90,7 @@ class TimeLimit(Wrapper):
         state, obs = self.env.reset(key)
         return TimeLimitState(env=state, time=jnp.int32(0)), obs
 
-    def step(self, key: Key, state: TimeLimitState, action: Array) -> Step:
+    def step(self, key: Key, state: TimeLimitState, action: Array) -> JaxStep:
         """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         time = state.time + 1
@@ -146,11 +145,11 @@ class RescaleAction(Wrapper):
         box = as_box(self.env.action_space)
         return spaces.Box(self.low, self.high, box.shape, box.dtype.type)
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
         return self.env.reset(key)
 
-    def step(self, key: Key, state: Any, action: Array) -> Step:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step with an action in [low, high]. Consumes the key."""
         box = as_box(self.env.action_space)
         share = (action - self.low) / (self.high - self.low)

@@ -1,7 +1,6 @@
 """Probes with continuous, multi-discrete and dict spaces, and `Counter`, which is exact."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +9,10 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.envs.probes.value_probes import UNIT, OneObservation, Step, end
+from rlkit.envs.base import JaxStep
+from rlkit.envs.probes.value_probes import UNIT, OneObservation, end
 from rlkit.errors import require
-from rlkit.types import Key, Obs
+from rlkit.types import EnvState, Key, Obs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ContinuousAction(OneObservation):
             "pass target=0.5",
         )
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, -jnp.square(action[0] - self.target))
 
@@ -52,7 +52,7 @@ class MultiDiscreteAction(OneObservation):
     action_space = spaces.MultiDiscrete([2, 3])
     best_return = 1.0
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, jnp.mean(action == jnp.array([1, 2]), dtype=jnp.float32))
 
@@ -76,7 +76,7 @@ class DictObservation:
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
-    def reset(self, key: Key) -> tuple[Any, Obs]:
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """One of four observations; consumes the key."""
         sign_key, flag_key = jax.random.split(key)
         obs = {
@@ -85,7 +85,7 @@ class DictObservation:
         }
         return obs, obs
 
-    def step(self, key: Key, state: Any, action: Array) -> Step:
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """Ends the episode."""
         right = (state["sign"][0] > 0) ^ (state["flag"] == 1)
         return end(state, state, jnp.where(right == (action == 1), 1.0, -1.0))
@@ -148,7 +148,7 @@ class Counter:
         state = CounterState(time=jnp.int32(0), total=jnp.int32(0))
         return state, jnp.zeros(2, jnp.int32)
 
-    def step(self, key: Key, state: CounterState, action: Array) -> Step:
+    def step(self, key: Key, state: CounterState, action: Array) -> JaxStep:
         """Adds the action."""
         state = CounterState(time=state.time + 1, total=state.total + action.astype(jnp.int32))
         obs = jnp.stack([state.time, state.total])

@@ -10,7 +10,6 @@ if actions do not matter) and `best_return` (undiscounted, per episode).
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +17,15 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.envs.base import JaxStep
 from rlkit.errors import require
-from rlkit.types import Key, Obs
+from rlkit.types import EnvState, Key, Obs
 
-Step = tuple[Any, Obs, Array, Array, Array, dict[str, Array]]
 YES, NO = np.True_, np.False_
 UNIT = spaces.Box(-1.0, 1.0, (1,), np.float32)
 
 
-def end(state: Any, obs: Obs, reward: Array) -> Step:
+def end(state: EnvState, obs: Obs, reward: Array) -> JaxStep:
     """The last step of a one-step episode."""
     return state, obs, jnp.float32(reward), jnp.bool_(YES), jnp.bool_(NO), {}
 
@@ -67,7 +66,7 @@ class ValueOnly(OneObservation):
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, jnp.float32(1.0))
 
@@ -86,7 +85,7 @@ class ValueByObservation(RandomSign):
     action_space = spaces.Discrete(2)
     best_return = 0.0
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, state[0])
 
@@ -110,7 +109,7 @@ class Discounting:
         """Starts at time 0; ignores the key."""
         return jnp.int32(0), jnp.zeros((1,))
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode after the second step."""
         ended = state == 1
         return state + 1, jnp.ones((1,)), ended.astype(jnp.float32), ended, jnp.bool_(NO), {}
@@ -134,7 +133,7 @@ class ActionChoice(OneObservation):
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, jnp.where(action == 1, 1.0, -1.0))
 
@@ -158,7 +157,7 @@ class ObservationDependentAction(RandomSign):
     action_space = spaces.Discrete(2)
     best_return = 1.0
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Ends the episode."""
         return end(state, state, jnp.where((state[0] > 0) == (action == 1), 1.0, -1.0))
 
@@ -199,7 +198,7 @@ class TimeLimitProbe:
         """Starts at time 0; ignores the key."""
         return jnp.int32(0), jnp.zeros((1,))
 
-    def step(self, key: Key, state: Array, action: Array) -> Step:
+    def step(self, key: Key, state: Array, action: Array) -> JaxStep:
         """Truncates at the limit."""
         time = state + 1
         return (

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from functools import partial
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,11 @@ from rlkit.training.compile.parallel_seeds import ParallelSeeds
 from rlkit.types import Key
 from rlkit.xla_cpu import threefry
 from rlkit.xla_cpu.xla_options import compiler_options
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Argument = TypeVar("Argument")
+Axes = int | None | tuple[int | None, ...]  # of each argument or result; None: it has no such axis
 
 
 class Compiler:
@@ -33,12 +38,12 @@ class Compiler:
 
     def __call__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, Result],
         *,
         donate: Sequence[int] = (),
-        axes: Any = 0,
-        out_axes: Any = 0,
-    ) -> "Compiled":
+        axes: Axes = 0,
+        out_axes: Axes = 0,
+    ) -> "Compiled[P, Result]":
         """`function`, compiled on first call; the arguments in `donate` are donated.
 
         `axes` and `out_axes` give the position of S in each argument and result.
@@ -49,8 +54,8 @@ class Compiler:
         return Compiled(self, mapped, tuple(donate))
 
     def parallel_seeds(
-        self, function: Callable[[Any], Any], *, donate: bool = False
-    ) -> "Compiled | ParallelSeeds":
+        self, function: Callable[[Argument], Result], *, donate: bool = False
+    ) -> "Compiled[[Argument], Result] | ParallelSeeds[Argument, Result]":
         """A long-running `function` of one argument, computed for groups of seeds in parallel.
 
         `donate` says whether the argument is donated.
@@ -110,27 +115,27 @@ class Compiler:
         return key
 
 
-class Compiled:
+class Compiled(Generic[P, Result]):
     """A function compiled ahead of time for its first arguments; `executable` is None before."""
 
     def __init__(
-        self, compiler: Compiler, function: Callable[..., Any], donate: tuple[int, ...] = ()
+        self, compiler: Compiler, function: Callable[P, Result], donate: tuple[int, ...] = ()
     ):
         self.function = function
         self._compiler = compiler
         self._donate = donate
         self.executable: Any = None
 
-    def __call__(self, *arguments: Any) -> Any:
-        self.compile(*arguments)
-        return self.executable(*arguments)
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
+        self.compile(*arguments, **named)
+        return self.executable(*arguments, **named)
 
-    def compile(self, *arguments: Any) -> None:
+    def compile(self, *arguments: P.args, **named: P.kwargs) -> None:
         """Compiles for arguments of these shapes, unless already compiled; computes nothing."""
         if self.executable is not None:
             return
         start = time.perf_counter()
-        traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments)
+        traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments, **named)
         self.executable = threefry.lower(traced).compile(
             compiler_options=compiler_options(traced.jaxpr) or None
         )

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,9 @@ from rlkit.xla_cpu.switch import is_on
 # of the memory: the replay memories of all seeds are split into groups and joined again, and
 # meanwhile exist twice
 SHARE = 0.25
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 def num_groups(num_seeds: int, *, replay_bytes: int = 0, memory: int | None = None) -> int:
@@ -39,7 +42,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class ParallelSeeds:
+class ParallelSeeds(Generic[Argument, Result]):
     """A function of one argument for all seeds [S, ...], computed for groups of them in parallel.
 
     All groups have the same size, so they share one executable. If S is not divisible, the last two
@@ -57,7 +60,7 @@ class ParallelSeeds:
     def __init__(
         self,
         compiled: Callable[..., Any],
-        function: Callable[..., Any],
+        function: Callable[[Argument], Result],
         threads: Callable[[], list[futures.ThreadPoolExecutor]],
         *,
         num_seeds: int,
@@ -67,7 +70,7 @@ class ParallelSeeds:
         size = math.ceil(num_seeds / groups)
         shared = groups * size - num_seeds  # seeds in both of the last two groups
 
-        def part(argument: PyTree, start: Any) -> PyTree:
+        def part(argument: PyTree, start: int) -> PyTree:
             return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, size), argument)
 
         def join(*found: PyTree) -> PyTree:
@@ -79,7 +82,7 @@ class ParallelSeeds:
         self._donate = donate
         self._threads = threads
 
-    def __call__(self, argument: PyTree) -> PyTree:
+    def __call__(self, argument: Argument) -> Result:
         parts = [self._part(argument, start) for start in self._starts]
         self.function.compile(parts[0])
         if self._donate:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
-from rlkit.types import Key, Obs, PolicyState, PyTree
+from rlkit.types import Key, Measurements, Obs, PolicyState, PyTree
 
 # Independent of the training seed, so that all seeds face the same episodes.
 EVALUATION_SEED = 1_000_003
@@ -38,7 +37,7 @@ class Evaluator:
     max_steps: int
     seed: int = EVALUATION_SEED
 
-    def __call__(self, policy: PolicyState) -> dict[str, Any]:
+    def __call__(self, policy: PolicyState) -> Measurements:
         """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E].
 
         If the environment reports anything, `done_info` has the averages of what the environment
@@ -57,7 +56,7 @@ class Evaluator:
             **info,
         }
 
-    def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
+    def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, PyTree]:
         """`return`, `length` and, as `done_info`, the last `info`, all [E]. Consumes the key."""
         rounds = math.ceil(self.num_episodes / self.env.num_envs)
         played = jax.lax.map(
@@ -65,7 +64,7 @@ class Evaluator:
         )
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[: self.num_episodes], played)
 
-    def _round(self, policy: PolicyState, key: Key, deterministic: bool) -> dict[str, Any]:
+    def _round(self, policy: PolicyState, key: Key, deterministic: bool) -> dict[str, PyTree]:
         reset_key, step_key = jax.random.split(key)
         env_state, obs = self.env.reset(reset_key)
         num_envs = self.env.num_envs
@@ -73,7 +72,7 @@ class Evaluator:
         def act(obs: Obs, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
             return choose(self.agent, policy, obs, carry, key, deterministic=deterministic)
 
-        def step(state: dict[str, Any]) -> dict[str, Any]:
+        def step(state: dict[str, PyTree]) -> dict[str, PyTree]:
             act_key, env_key = jax.random.split(jax.random.fold_in(step_key, state["time"]))
             action, carry = act(state["obs"], state["carry"], act_key)
             env_state, timestep = self.env.step(env_key, state["env_state"], action)

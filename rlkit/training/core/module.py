@@ -23,6 +23,7 @@ from rlkit.types import (
     Counters,
     EpisodeStats,
     Key,
+    Measurements,
     Metrics,
     PolicyState,
     PyTree,
@@ -54,7 +55,7 @@ class Module(Protocol):
         """Learns from the batch."""
         ...
 
-    def eval_callback(self, ts: PyTree) -> dict[str, Any]:
+    def eval_callback(self, ts: PyTree) -> Measurements:
         """Measurements between outer iterations by name, or {}; the logs average arrays."""
         ...
 
@@ -153,7 +154,7 @@ class RLModule:
             "sum/episodes": episodes.count,
         }
 
-    def eval_callback(self, ts: TrainState) -> dict[str, Any]:
+    def eval_callback(self, ts: TrainState) -> Measurements:
         """Evaluates the current policy (see `Evaluator`); {} without `eval_env`."""
         return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
 
@@ -174,16 +175,16 @@ class RLModule:
 class Iterates(Protocol):
     """The part of a `Module` that an iteration needs."""
 
-    def get_batch(self, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+    def get_batch(self, ts: PyTree, i: Any) -> tuple[PyTree, PyTree]:
+        """See `Module`; on the host, `i` is an int."""
+        ...
+
+    def training_step(self, i: Any, ts: PyTree, batch: PyTree) -> tuple[PyTree, PyTree]:
         """See `Module`."""
         ...
 
-    def training_step(self, i: Any, ts: PyTree, batch: Any) -> tuple[PyTree, Any]:
-        """See `Module`."""
-        ...
 
-
-def iteration(module: Iterates, ts: PyTree, i: Any) -> tuple[PyTree, Any]:
+def iteration(module: Iterates, ts: PyTree, i: Array | int) -> tuple[PyTree, PyTree]:
     """Collects, then updates: in a compiled program, or step by step on the host."""
     ts, batch = module.get_batch(ts, i)
     return module.training_step(i, ts, batch)
@@ -238,7 +239,7 @@ def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:
     )
 
 
-def evaluate(module: Module, ts: PyTree) -> dict[str, Any]:
+def evaluate(module: Module, ts: PyTree) -> Measurements:
     """What the module measures; raises `ConfigError` if it is not a dict."""
     found = module.eval_callback(ts)
     if not isinstance(found, dict):

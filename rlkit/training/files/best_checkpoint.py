@@ -27,7 +27,7 @@ class KeepBest:
 
     scores: Mapping[int, float | None]
 
-    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: object) -> Sequence[bool]:
         """For each of the checkpoints on disk, whether it is the best."""
         best = best_of({info.step: self.scores.get(info.step) for info in checkpoints})
         return [info.step == best for info in checkpoints]

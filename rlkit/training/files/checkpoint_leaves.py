@@ -9,9 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from rlkit.errors import CheckpointError, require
 from rlkit.types import PyTree
+from rlkit.validation import PlainData
 
 _require = functools.partial(require, error=CheckpointError)
 
@@ -32,7 +34,7 @@ def tree_digest(tree: PyTree) -> str:
     return digest.hexdigest()
 
 
-def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], list[np.ndarray]]]:
+def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[PlainData], list[np.ndarray]]]:
     """The leaves of each item on the host, after their descriptions; keys become their data."""
     described = {name: describe_all(tree) for name, tree in items.items()}
     values = {
@@ -46,7 +48,7 @@ def fetch(items: Mapping[str, PyTree]) -> dict[str, tuple[list[dict[str, Any]], 
     }
 
 
-def describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
+def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
     """(description, leaf) of every leaf: path, dtype, shape and key implementation.
 
     Keys are described by their data.
@@ -80,13 +82,13 @@ def describe_all(tree: PyTree) -> list[tuple[dict[str, Any], Any]]:
     return found
 
 
-def _key_implementation(key: Any) -> str:
+def _key_implementation(key: Array) -> str:
     names: list[str] = []  # jax.random.key_impl accepts arrays and tracers, not ShapeDtypeStruct
     jax.eval_shape(lambda traced: names.append(str(jax.random.key_impl(traced))), key)
     return names[0]
 
 
-def rebuild(array: np.ndarray, implementation: str | None, target: Any) -> Any:
+def rebuild(array: np.ndarray, implementation: str | None, target: PyTree) -> PyTree:
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         return array  # a JAX array would lose half of the bits
     value = jnp.array(array)
@@ -104,7 +106,7 @@ def leaf_name(index: int) -> str:
     return f"leaf_{index:05}"
 
 
-def entry_text(entry: dict[str, Any]) -> str:
+def entry_text(entry: PlainData) -> str:
     shape = list(entry["shape"])
     return f"key<{entry['key']}>{shape[:-1]}" if entry["key"] else f"{entry['dtype']}{shape}"
 

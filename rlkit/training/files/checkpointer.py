@@ -40,9 +40,10 @@ from rlkit.training.files.checkpoint_leaves import (
     rebuild,
 )
 from rlkit.types import PyTree
+from rlkit.validation import PlainData
 
 Which = int | Literal["latest", "best"]
-Target = Mapping[str, PyTree] | Callable[[dict[str, Any]], Mapping[str, PyTree]]
+Target = Mapping[str, PyTree] | Callable[[PlainData], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
 _DELETED = "deleted"  # directory that the keep policy moves steps to
@@ -58,7 +59,7 @@ class Restored:
     """The step that was read."""
     items: dict[str, PyTree]
     """The requested items, in the structure of their targets."""
-    metadata: dict[str, Any]
+    metadata: PlainData
     """The metadata given to `save`."""
     score: float | None
     """The score given to `save`."""
@@ -170,7 +171,7 @@ class Checkpointer:
             ]
             for name, pair in fetched.items()
         }
-        entries: dict[str, Any] = {
+        entries: dict[str, ocp.args.CheckpointArgs] = {
             _SIGNATURE: ocp.args.JsonSave(_sealed(signature)),
             _RECORD: ocp.args.JsonSave(record),
         }
@@ -330,7 +331,7 @@ class Checkpointer:
         """
         return best_of({step: record["score"] for step, record in self._records()[0].items()})
 
-    def metadata(self, step: int) -> dict[str, Any]:
+    def metadata(self, step: int) -> PlainData:
         """The metadata that was saved with `step`."""
         self._require_step(step)
         try:
@@ -394,7 +395,7 @@ class Checkpointer:
         has = ", ".join(map(str, steps)) or "none"
         _require(step in steps, f"{self.directory} has no step {step}", f"its steps are: {has}")
 
-    def _records(self) -> tuple[dict[int, dict[str, Any]], list[tuple[int, str]]]:
+    def _records(self) -> tuple[dict[int, PlainData], list[tuple[int, str]]]:
         """The readable records by step, and (step, reason) of unreadable ones, newest first."""
         records, broken = {}, []
         for step in reversed(self.all_steps()):
@@ -404,7 +405,7 @@ class Checkpointer:
                 broken.append((step, str(error)))
         return records, broken
 
-    def _read_json(self, step: int, name: str) -> dict[str, Any]:
+    def _read_json(self, step: int, name: str) -> PlainData:
         try:
             sealed = json.loads((self.directory / str(step) / name / "metadata").read_bytes())
             body = sealed["body"]
@@ -453,7 +454,7 @@ class Checkpointer:
         _require(not lines, problem, "use the settings that it was saved with")
 
     def _read_arrays(
-        self, step: int, name: str, signature: list[dict[str, Any]]
+        self, step: int, name: str, signature: list[PlainData]
     ) -> dict[str, np.ndarray]:
         """The verified leaves of an item by path."""
         # Broadcast scalars give Orbax dtype and shape without taking memory.
@@ -487,7 +488,7 @@ class Checkpointer:
         return arrays
 
 
-def _sealed(body: Any) -> dict[str, Any]:
+def _sealed(body: object) -> PlainData:
     try:
         body = json.loads(json.dumps(body))
     except (TypeError, ValueError) as error:
@@ -497,7 +498,7 @@ def _sealed(body: Any) -> dict[str, Any]:
     return {"body": body, "crc32": _text_crc(body)}
 
 
-def _text_crc(body: Any) -> int:
+def _text_crc(body: object) -> int:
     return zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 

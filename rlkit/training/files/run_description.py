@@ -14,7 +14,7 @@ from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
-from rlkit.validation import from_dict, to_dict
+from rlkit.validation import PlainData, from_dict, to_dict
 
 # Settings that may change when a run is resumed: where it writes, how much it shows, how long it
 # trains.
@@ -36,7 +36,7 @@ MAY_DIFFER = {
 
 def describe(
     module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
-) -> dict[str, Any]:
+) -> PlainData:
     """The run as plain data: a `RunConfig` if every part comes from a registry.
 
     Otherwise its parts as readable data, and under `custom` the names of those built in Python.
@@ -54,7 +54,7 @@ def describe(
     return run_config.to_dict(_config_of(module, config, seed))
 
 
-def _parts(module: RLModule) -> dict[str, Any]:
+def _parts(module: RLModule) -> PlainData:
     return {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
 
 
@@ -70,7 +70,7 @@ def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
     return custom
 
 
-def _has_name(part: str, spec: tuple[str, Any] | None) -> bool:
+def _has_name(part: str, spec: tuple[str, object] | None) -> bool:
     """Whether `spec` can rebuild the part.
 
     It cannot if its name was never registered, or was registered with another config.
@@ -99,7 +99,7 @@ def _config_of(module: RLModule, config: TrainerConfig, seed: int | None) -> run
     )
 
 
-def plain(value: Any, depth: int = 6) -> Any:
+def plain(value: object, depth: int = 6) -> Any:
     """Any object as plain data, to be read and compared.
 
     Numbers and strings stay as they are; objects become type and fields, `depth` levels deep.
@@ -127,7 +127,7 @@ def plain(value: Any, depth: int = 6) -> Any:
     return {"type": type(value).__qualname__, **fields}
 
 
-def require_same_settings(path: str, stored: Any, wanted: dict[str, Any]) -> None:
+def require_same_settings(path: str, stored: object, wanted: PlainData) -> None:
     """Raises `RunDirectoryError` if the settings of the run at `path` differ from `wanted`.
 
     `stored` describes that run; settings in `MAY_DIFFER` may differ.
@@ -146,10 +146,10 @@ def require_same_settings(path: str, stored: Any, wanted: dict[str, Any]) -> Non
         )
 
 
-def _comparable(description: Any, prefix: str = "") -> dict[str, Any]:
+def _comparable(description: object, prefix: str = "") -> PlainData:
     if not isinstance(description, dict):
         return {prefix.rstrip("."): description}
-    flat: dict[str, Any] = {}
+    flat: PlainData = {}
     for name, value in description.items():
         if prefix != "trainer." or name not in MAY_DIFFER:
             flat |= _comparable(value, f"{prefix}{name}.")
@@ -173,8 +173,8 @@ def read_config(run_dir: str | os.PathLike[str]) -> run_config.RunConfig:
 
 
 def registered_env(
-    run_dir: str | os.PathLike[str], settings: dict[str, Any]
-) -> tuple[str, int, dict[str, Any]]:
+    run_dir: str | os.PathLike[str], settings: PlainData
+) -> tuple[str, int, PlainData]:
     """(id, number, arguments) of the run's environments.
 
     Raises `CheckpointError` if no registry can rebuild them.
@@ -187,7 +187,7 @@ def registered_env(
     return env_id, settings["num_envs"], arguments
 
 
-def registered_agent(run_dir: str | os.PathLike[str], settings: dict[str, Any]) -> tuple[str, Any]:
+def registered_agent(run_dir: str | os.PathLike[str], settings: PlainData) -> tuple[str, Any]:
     """(name, config) of the run's agent.
 
     Raises `CheckpointError` if no registry can rebuild it.
@@ -201,7 +201,7 @@ def registered_agent(run_dir: str | os.PathLike[str], settings: dict[str, Any]) 
     return name, from_dict(agent_entry(name).config, network)
 
 
-def _require_known(run_dir: str | os.PathLike[str], settings: dict[str, Any], part: str) -> None:
+def _require_known(run_dir: str | os.PathLike[str], settings: PlainData, part: str) -> None:
     custom = [name for name in settings["custom"] if name.split(".")[0] in (part, "module")]
     if custom:
         raise CheckpointError(

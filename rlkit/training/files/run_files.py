@@ -17,6 +17,7 @@ from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.logs.loggers import Logger, LoggerConfig, as_logger, make_logger
 from rlkit.training.logs.records import read_records
+from rlkit.validation import PlainData
 
 Path = str | os.PathLike[str]
 LENGTH = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")  # settings of a Trainer
@@ -33,7 +34,7 @@ class RunFiles:
     def __init__(
         self,
         config: TrainerConfig,
-        description: dict[str, Any],
+        description: PlainData,
         *,
         logger: Logger | LoggerConfig | Path | None = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
@@ -106,7 +107,7 @@ class RunFiles:
             self.run_directory.config_file.name, yaml.safe_dump(stored, sort_keys=False)
         )
 
-    def write_summary(self, summary: dict[str, Any], *, replace: bool = True) -> None:
+    def write_summary(self, summary: PlainData, *, replace: bool = True) -> None:
         """Writes `summary.json` and `learning_curve.png` if there is a run directory.
 
         Unless `replace`, does nothing if there is a summary already.
@@ -151,7 +152,7 @@ class RunFiles:
         if errors:
             raise errors[0]
 
-    def _open_directory(self, config: TrainerConfig, description: dict[str, Any]) -> RunDirectory:
+    def _open_directory(self, config: TrainerConfig, description: PlainData) -> RunDirectory:
         assert config.run_dir is not None
         if config.restore_checkpoint is None:
             directory = RunDirectory(config.run_dir)

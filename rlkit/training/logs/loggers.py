@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from tqdm import tqdm
 
@@ -14,6 +14,7 @@ from rlkit.errors import ConfigError, RunDirectoryError
 from rlkit.training.config import LoggerConfig
 from rlkit.training.logs.records import Record
 from rlkit.training.logs.wandb_logger import WandbLogger
+from rlkit.validation import PlainData
 
 # Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
@@ -31,15 +32,15 @@ class Logger(Protocol):
         """Logs one record."""
         ...
 
-    def start(self, run_info: dict[str, Any], /) -> None:
+    def start(self, run_info: PlainData, /) -> None:
         """Receives the config as plain data; called once."""
         ...
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> PlainData:
         """Plain JSON data that `restore` needs to continue from here; stored in each checkpoint."""
         ...
 
-    def restore(self, state: dict[str, Any], /) -> None:
+    def restore(self, state: PlainData, /) -> None:
         """Goes back to `state`: rows that an interrupted run logged after it are logged again."""
         ...
 
@@ -71,7 +72,7 @@ class JsonlLogger:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def start(self, run_info: dict[str, Any], /) -> None:
+    def start(self, run_info: PlainData, /) -> None:
         """Does nothing: the run directory stores the config."""
 
     def log(self, record: Record, /) -> None:
@@ -82,11 +83,11 @@ class JsonlLogger:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> PlainData:
         self.flush()
         return {"bytes": os.fstat(self._descriptor).st_size}
 
-    def restore(self, state: dict[str, Any], /) -> None:
+    def restore(self, state: PlainData, /) -> None:
         offset, size = state.get("bytes", 0), os.fstat(self._descriptor).st_size
         if size < offset:
             _warn(
@@ -158,11 +159,11 @@ class ConsoleLogger:
             parts.insert(1, text if record.kind == "text" else f"{record.kind}: {text}")
         tqdm.write(" | ".join(parts))
 
-    def start(self, run_info: dict[str, Any], /) -> None: ...
-    def state(self) -> dict[str, Any]:
+    def start(self, run_info: PlainData, /) -> None: ...
+    def state(self) -> PlainData:
         return {}
 
-    def restore(self, state: dict[str, Any], /) -> None: ...
+    def restore(self, state: PlainData, /) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
@@ -189,18 +190,18 @@ class MultiLogger:
             self.loggers[f"{name}#{same}" if same else name] = logger
         self._reported: set[str] = set()
 
-    def start(self, run_info: dict[str, Any], /) -> None:
+    def start(self, run_info: PlainData, /) -> None:
         self._each(lambda name, logger: logger.start(run_info))
 
     def log(self, record: Record, /) -> None:
         self._each(lambda name, logger: logger.log(record))
 
-    def state(self) -> dict[str, Any]:
-        states: dict[str, Any] = {}
+    def state(self) -> PlainData:
+        states: PlainData = {}
         self._each(lambda name, logger: states.update({name: logger.state()}))
         return states
 
-    def restore(self, state: dict[str, Any], /) -> None:
+    def restore(self, state: PlainData, /) -> None:
         self._each(
             lambda name, logger: (
                 logger.restore(state.get(name, {})) if name in state or not state else None

@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Container
-from typing import Any
 
 import numpy as np
 
 from rlkit.errors import NonFiniteError, require
 from rlkit.ops.counters import StepCounter
-from rlkit.training.logs.records import Record
-from rlkit.types import Counters
+from rlkit.training.logs.records import Kind, Record
+from rlkit.types import Counters, Measurements
+
+HostMetrics = dict[str, np.ndarray]  # arrays [] or, with several seeds, [S]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class Moment:
 
 
 def train_records(
-    metrics: dict[str, Any], moment: Moment, *, num_seeds: int, steps_per_second: float
+    metrics: HostMetrics, moment: Moment, *, num_seeds: int, steps_per_second: float
 ) -> list[Record]:
     """One record; with several seeds, one per seed and their mean.
 
@@ -38,12 +39,12 @@ def train_records(
     return _records("train", moment, rows, mean)
 
 
-def eval_records(evaluation: dict[str, Any], moment: Moment, *, num_seeds: int) -> list[Record]:
+def eval_records(evaluation: Measurements, moment: Moment, *, num_seeds: int) -> list[Record]:
     """Means over the episodes [E] or [S, E] of an evaluation.
 
     Other measurements of a module keep their names.
     """
-    means: dict[str, Any] = {}
+    means: HostMetrics = {}
     for name, value in _flatten(evaluation).items():
         value = np.asarray(value, np.float64)
         over_episodes = (
@@ -67,7 +68,7 @@ EVALUATION_NAMES = {
 }
 
 
-def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | None:
+def seed_returns(evaluation: Measurements, num_seeds: int) -> np.ndarray | None:
     """Mean evaluation return of each seed, [S] ([1] for one seed); None without an evaluation."""
     if "return" not in evaluation:
         return None
@@ -75,7 +76,7 @@ def seed_returns(evaluation: dict[str, Any], num_seeds: int) -> np.ndarray | Non
     return returns.reshape(num_seeds, -1).mean(1)
 
 
-def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
+def score(evaluation: Measurements, num_seeds: int) -> float | None:
     """The score that ranks checkpoints: the mean return over seeds with a finite return."""
     returns = seed_returns(evaluation, num_seeds)
     if returns is None or not np.isfinite(returns).any():
@@ -83,7 +84,7 @@ def score(evaluation: dict[str, Any], num_seeds: int) -> float | None:
     return float(returns[np.isfinite(returns)].mean())
 
 
-def check_finite(iteration: int, metrics: dict[str, Any], updates: int) -> str | None:
+def check_finite(iteration: int, metrics: HostMetrics, updates: int) -> str | None:
     """A warning if an outer iteration skipped updates that were not finite, else None.
 
     Raises `NonFiniteError` if no seed learned anything (seeds are independent: one that diverges
@@ -125,7 +126,7 @@ def exact_counts(counters: Counters | None) -> tuple[int, int] | None:
     return env_steps, updates
 
 
-def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
+def _averages(metrics: HostMetrics) -> HostMetrics:
     """Per-episode averages instead of sums, leaves [] or [S]; NaN if no episode finished."""
     found = {
         name: np.asarray(value, np.float64)
@@ -145,7 +146,7 @@ def _averages(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _per_seed(
-    metrics: dict[str, Any], num_seeds: int, *, optional: Container[str]
+    metrics: HostMetrics, num_seeds: int, *, optional: Container[str]
 ) -> list[dict[str, float]]:
     """One dict of floats per seed, without `optional` metrics that are NaN.
 
@@ -178,7 +179,7 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _records(
-    kind: Any, moment: Moment, rows: list[dict[str, float]], mean: dict[str, float]
+    kind: Kind, moment: Moment, rows: list[dict[str, float]], mean: dict[str, float]
 ) -> list[Record]:
     when = dataclasses.asdict(moment)
     per_seed = (
@@ -189,8 +190,8 @@ def _records(
     return [*per_seed, Record(kind=kind, seed=None, metrics=mean, **when)]
 
 
-def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flatten(tree: Measurements, prefix: str = "") -> Measurements:
+    flat: Measurements = {}
     for name, value in tree.items():
         flat |= (
             _flatten(value, f"{prefix}{name}/")

@@ -21,9 +21,10 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rlkit.errors import ConfigError
+from rlkit.validation import PlainData
 
 Kind = Literal["train", "eval", "text", "event", "error"]
 
@@ -43,7 +44,7 @@ class Record:
 
     def to_json(self) -> str:
         """One line of strict JSON, without newline. Metrics may be anything that `float` takes."""
-        row: dict[str, Any] = {
+        row: PlainData = {
             "kind": self.kind,
             "env_steps": int(self.env_steps),
             "updates": int(self.updates),
@@ -94,7 +95,7 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
     return records
 
 
-def _number_to_json(value: Any) -> float | str | None:
+def _number_to_json(value: float) -> float | str | None:
     number = float(value)
     if math.isfinite(number):
         return number

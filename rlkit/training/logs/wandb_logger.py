@@ -13,6 +13,7 @@ from typing import Any
 
 from rlkit.training.config import LoggerConfig
 from rlkit.training.logs.records import Record
+from rlkit.validation import PlainData
 
 Position = tuple[int, int]  # env_steps, number of rows of that kind and seed at these env_steps
 
@@ -41,7 +42,7 @@ class WandbLogger:
         self._config = config
         self._directory = None if directory is None else Path(directory)
         self._id = secrets.token_hex(4)
-        self._hparams: dict[str, Any] = {}
+        self._hparams: PlainData = {}
         self._run: Any = None
         self._gave_up = False
         self._seen: dict[str, Position] = {}  # rows of this run, in order
@@ -55,7 +56,7 @@ class WandbLogger:
             collections.deque()
         )
 
-    def start(self, run_info: dict[str, Any], /) -> None:
+    def start(self, run_info: PlainData, /) -> None:
         self._hparams = redact(run_info)
 
     def log(self, record: Record, /) -> None:
@@ -67,7 +68,7 @@ class WandbLogger:
             self._backlog.append((stream, position, record))
             self.flush()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> PlainData:
         rows = [*(row[1:] for row in self._unsettled), *self._backlog]
         return {
             "id": self._id,
@@ -77,8 +78,8 @@ class WandbLogger:
             ],
         }
 
-    def restore(self, state: dict[str, Any], /) -> None:
-        known: dict[str, Any] = {}
+    def restore(self, state: PlainData, /) -> None:
+        known: PlainData = {}
         self._attempt(lambda: known.update(self._read_settled()))
         self._id = state.get("id") or known.get("id") or self._id
         self._seen = _positions(state.get("seen", {}))
@@ -155,7 +156,7 @@ class WandbLogger:
             run.define_metric(names, step_metric="env_steps")
         return run
 
-    def _attempt(self, action: Callable[[], Any]) -> None:
+    def _attempt(self, action: Callable[[], object]) -> None:
         try:
             action()
         except Exception as error:  # whatever happens, the records are safe in the JSONL file
@@ -173,7 +174,7 @@ class WandbLogger:
                     fix,
                 )
 
-    def _read_settled(self) -> dict[str, Any]:
+    def _read_settled(self) -> PlainData:
         path = self._directory and self._directory / "wandb_run.json"
         if path is None or not path.exists():
             return {}
@@ -181,7 +182,7 @@ class WandbLogger:
         return {"id": stored["id"], "settled": _positions(stored["settled"])}
 
 
-def redact(value: Any) -> Any:
+def redact(value: object) -> Any:
     """Plain data with the values of tokens, secrets, passwords and API keys masked."""
     if isinstance(value, dict):
         return {
@@ -191,13 +192,13 @@ def redact(value: Any) -> Any:
     return [redact(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _positions(stored: dict[str, Any]) -> dict[str, Position]:
+def _positions(stored: PlainData) -> dict[str, Position]:
     return {stream: (position[0], position[1]) for stream, position in stored.items()}
 
 
-def _wandb_row(record: Record) -> dict[str, Any]:
+def _wandb_row(record: Record) -> PlainData:
     suffix = "" if record.seed is None else f"/seed_{record.seed}"
-    row: dict[str, Any] = {
+    row: PlainData = {
         "env_steps": record.env_steps,
         "updates": record.updates,
         "wall_seconds": record.wall_seconds,

@@ -73,7 +73,7 @@ class EnvGroup:
         """
         return self._buffer.rollout()
 
-    def step(self, action: np.ndarray) -> TimeStep:
+    def step(self, action: Any) -> TimeStep:
         """Takes a step outside any rollout; actions and results are [(S,) N, ...]."""
         action = merge_seeds(action, self._num_seeds)
         timestep = self._step(action)

@@ -1,11 +1,9 @@
 """What is measured between outer iterations."""
 
-from typing import Any
-
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import Module, RLModule, evaluate
 from rlkit.training.programs.players import Player, make_player
-from rlkit.types import PyTree
+from rlkit.types import Measurements, PyTree
 
 
 class Evaluation:
@@ -21,7 +19,7 @@ class Evaluation:
         else:
             self._measure = compiler.parallel_seeds(lambda ts: evaluate(module, ts))
 
-    def __call__(self, ts: PyTree) -> dict[str, Any]:
+    def __call__(self, ts: PyTree) -> Measurements:
         """Measurements by name, arrays [E] ([S, E]) over episodes."""
         return self._measure(ts)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from rlkit import spaces
 from rlkit.algorithms import collectors
-from rlkit.algorithms.collectors import acting, acting_randomly
+from rlkit.algorithms.collectors import Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiled, Compiler
@@ -32,7 +33,10 @@ from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
-Acted = tuple[Action, dict[str, PyTree], Any, Carry]  # actions, extras, next time, carry
+Acted = tuple[Action, dict[str, PyTree], Array, Carry]  # actions, extras, next time, carry
+Act = Compiled[..., Acted]
+# learner, bare local state, metrics, counters
+Learned = tuple[LearnerState, LocalState, Packed, Counters]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +101,7 @@ class SeedFunctions:
         """The policy as `act` takes it: one vector per dtype."""
         return self.packing.pack(policy)
 
-    def act(self, packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+    def act(self, packed: PyTree, keys: Key, time: Array, carry: Carry, obs: Obs) -> Acted:
         """How an env group acts in step `time` ([] int32) of a rollout with keys [T, 2].
 
         Carry, observations and results have leaves [N/G, ...].
@@ -105,7 +109,7 @@ class SeedFunctions:
         explore = acting(self.module.agent, self.packing.unpack(packed))
         return _explore(explore, keys, time, carry, obs)
 
-    def act_randomly(self, packed: PyTree, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+    def act_randomly(self, packed: PyTree, keys: Key, time: Array, carry: Carry, obs: Obs) -> Acted:
         """The same with random actions, for the prefill."""
         explore = acting_randomly(
             self.module.agent,
@@ -115,7 +119,7 @@ class SeedFunctions:
         )
         return _explore(explore, keys, time, carry, obs)
 
-    def restart_carry(self, carry: Carry, done: Any) -> Carry:
+    def restart_carry(self, carry: Carry, done: Array) -> Carry:
         """The recurrent state [N/G, ...], reset where an episode is `done` [N/G]."""
         initial = self.module.agent.initial_carry(self.group_size)
         return collectors.restart_carry(carry, initial, done)
@@ -128,7 +132,7 @@ class SeedFunctions:
         local: LocalState,
         rollout: Rollout,
         behaviour: PolicyState | None,
-    ) -> tuple[LearnerState, LocalState, Packed, Counters]:
+    ) -> Learned:
         """One update from a rollout [T, N, ...].
 
         `behaviour` collected the rollout (None: the current policy); `local` is bare. Also returns
@@ -182,22 +186,22 @@ class HostFunctions:
     With S seeds, leaves have a leading axis S; in rollouts it is the second, [T, S, N, ...].
     """
 
-    split: Compiled
-    prefill_keys: Compiled
-    group_keys: Compiled
-    restart_key: Compiled
-    start: Compiled
-    keys_of_rollout: Compiled
+    split: Compiled[..., InitKeys]
+    prefill_keys: Compiled[..., Key]
+    group_keys: Compiled[..., list[Key]]
+    restart_key: Compiled[..., Key]
+    start: Compiled[..., TrainState]
+    keys_of_rollout: Compiled[..., tuple[Key, list[Key]]]
     pack: Callable[[PolicyState], PyTree]
-    act: Compiled
-    act_randomly: Compiled
-    restart_carry: Compiled
-    learn: Compiled  # donates learner and local state
-    absorb: Compiled  # donates learner and local state
-    cut: Compiled
-    empty: Compiled
-    copy: Compiled
-    copy_policy: Compiled
+    act: Act
+    act_randomly: Act
+    restart_carry: Compiled[..., Carry]
+    learn: Compiled[..., Learned]  # donates learner and local state
+    absorb: Compiled[..., tuple[LearnerState, LocalState]]  # donates learner and local state
+    cut: Compiled[..., LocalState]
+    empty: Compiled[..., LocalState]
+    copy: Compiled[..., PyTree]
+    copy_policy: Compiled[..., PyTree]
 
 
 def compile_host_functions(
@@ -240,7 +244,7 @@ def with_obs_and_carry(local: LocalState, of: LocalState) -> LocalState:
     return local.replace(obs=of.obs, carry=of.carry)
 
 
-def _explore(explore: Any, keys: Key, time: Any, carry: Carry, obs: Obs) -> Acted:
+def _explore(explore: Explore, keys: Key, time: Array, carry: Carry, obs: Obs) -> Acted:
     action, carry, extras = explore(obs, carry, keys[time, 0])
     return action, extras, time + 1, carry
 

@@ -2,19 +2,19 @@
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from jax import Array
 
 from rlkit.errors import EnvFailedError
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
 from rlkit.training.programs.env_groups import remake
 from rlkit.training.programs.seed_axis import merge_seeds, split_seeds
-from rlkit.types import Action, Carry, Key, Obs, PolicyState, PyTree
+from rlkit.types import Action, Carry, Key, Measurements, Obs, PolicyState, PyTree, TimeStep
 
 
 class HostPlayer:
@@ -40,7 +40,7 @@ class HostPlayer:
             for deterministic in (True, False)
         }
 
-    def evaluate(self, policy: PolicyState) -> dict[str, Any]:
+    def evaluate(self, policy: PolicyState) -> Measurements:
         """See `Player`."""
         key, episodes = jax.random.key(self._evaluator.seed), self._evaluator.num_episodes
         best, info = self._play(policy, key, episodes, deterministic=True)
@@ -55,7 +55,7 @@ class HostPlayer:
 
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, *, deterministic: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, PyTree]:
         """See `Player`."""
         played = self._play(
             policy, key, num_episodes, deterministic=deterministic, keep_steps=True
@@ -73,10 +73,10 @@ class HostPlayer:
         obs: Obs,
         carry: Carry,
         key: Key,
-        time: Any,
+        time: Array,
         *,
         deterministic: bool,
-    ) -> tuple[Action, Carry, Any]:
+    ) -> tuple[Action, Carry, Array]:
         """One seed's actions in step `time` ([] int32) for observations [N, ...]; compiled."""
         key, _ = jax.random.split(jax.random.fold_in(key, time))
         action, carry = choose(
@@ -92,7 +92,7 @@ class HostPlayer:
         *,
         deterministic: bool,
         keep_steps: bool = False,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
         """(episode values [(S,) E, ...], averages [(S)] of what `info` reported at their ends)."""
         keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
         try:
@@ -119,7 +119,7 @@ class HostPlayer:
 
     def _round(
         self, policy: PolicyState, key: Key, deterministic: bool, keep_steps: bool
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    ) -> tuple[dict[str, PyTree], dict[str, np.ndarray]]:
         """The first episode of every environment.
 
         Returns (return and length [(S,) N], and steps if `keep_steps`; what `info` reported at the
@@ -162,8 +162,8 @@ class HostPlayer:
         return played, {name: split_seeds(values, seeds) for name, values in info.items()}
 
     def _row(
-        self, obs: PyTree, action: np.ndarray, timestep: Any, playing: np.ndarray
-    ) -> dict[str, Any]:
+        self, obs: PyTree, action: np.ndarray, timestep: TimeStep, playing: np.ndarray
+    ) -> dict[str, PyTree]:
         """One recorded step, zeros where the episode is over."""
         space = self._env.action_space
         row = {

@@ -1,6 +1,7 @@
 """A run with host simulators: acting and updates are compiled, Python steps the environments."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import jax
 from jax import Array
@@ -150,7 +151,8 @@ class HostProgram:
 class Collects(Protocol):
     """What `require_steppable` inspects."""
 
-    collect: Any
+    @property
+    def collect(self) -> Callable[..., object]: ...
 
 
 def require_steppable(collector: Collects) -> None:

@@ -1,16 +1,15 @@
 """Episodes in jittable environments: evaluation and recording, each one compiled program."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from rlkit import spaces
 from rlkit.ops.rows import where_rows
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
-from rlkit.types import Key, PolicyState, PyTree
+from rlkit.types import Key, Measurements, PolicyState, PyTree
 
 
 class DevicePlayer:
@@ -21,17 +20,17 @@ class DevicePlayer:
         self._compiler = compiler
         self._evaluate = compiler.parallel_seeds(evaluator)
 
-    def evaluate(self, policy: PolicyState) -> dict[str, Any]:
+    def evaluate(self, policy: PolicyState) -> Measurements:
         """See `Player`."""
         return self._evaluate(policy)
 
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, *, deterministic: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, PyTree]:
         """See `Player`; compiles on every call."""
         keys = jax.random.split(key, -(-num_episodes // self._evaluator.env.num_envs))
 
-        def play(policy: PolicyState) -> dict[str, Any]:
+        def play(policy: PolicyState) -> dict[str, PyTree]:
             played = jax.lax.map(  # [R, L, N, ...]
                 lambda key: self._round(policy, key, deterministic=deterministic), keys
             )
@@ -50,7 +49,7 @@ class DevicePlayer:
     def close(self) -> None:
         """See `Player`: nothing to free."""
 
-    def _round(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, Any]:
+    def _round(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, PyTree]:
         """Every step of the first episode of each environment, leaves [L, N, ...].
 
         L is the length of the longest possible episode; steps after the end are zeros.
@@ -59,7 +58,7 @@ class DevicePlayer:
         reset_key, step_key = jax.random.split(key)
         env_state, obs = env.reset(reset_key)
 
-        def step(state: PyTree, time: Any) -> tuple[PyTree, dict[str, Any]]:
+        def step(state: PyTree, time: Array) -> tuple[PyTree, dict[str, PyTree]]:
             env_state, obs, carry, playing = state
             act_key, env_key = jax.random.split(jax.random.fold_in(step_key, time))
             action, carry = choose(agent, policy, obs, carry, act_key, deterministic=deterministic)

@@ -1,12 +1,12 @@
 """Whole episodes of a policy, in any environment."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator
 from rlkit.training.programs.host_player import HostPlayer
 from rlkit.training.programs.jittable_player import DevicePlayer
-from rlkit.types import Key, PolicyState
+from rlkit.types import Key, Measurements, PolicyState, PyTree
 
 
 class Player(Protocol):
@@ -15,13 +15,13 @@ class Player(Protocol):
     With several seeds, policies and results have a leading axis S.
     """
 
-    def evaluate(self, policy: PolicyState, /) -> dict[str, Any]:
+    def evaluate(self, policy: PolicyState, /) -> Measurements:
         """What the `Evaluator` returns: arrays [E] over episodes."""
         ...
 
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, /, *, deterministic: bool
-    ) -> dict[str, Any]:
+    ) -> dict[str, PyTree]:
         """Every step of `num_episodes` episodes; the key is consumed.
 
         Returns obs, action, reward, terminated, truncated [E, L, ...], zeros after the end of an

@@ -1,7 +1,5 @@
 """The buffer to which a host rollout is written, step by step."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -59,7 +57,7 @@ class RolloutBuffer:
     ) -> dict[str, PyTree]:
         num_steps, num_envs = self._num_steps, len(action)
 
-        def like(x: Any) -> np.ndarray:
+        def like(x: np.ndarray) -> np.ndarray:
             return np.empty((num_steps, *np.shape(x)), np.result_type(x))
 
         return {

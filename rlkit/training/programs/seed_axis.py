@@ -1,9 +1,8 @@
 """The axis of seeds on the host: S seeds of N environments are S·N environments in one adapter."""
 
-from typing import Any
-
 import jax
 import numpy as np
+from jax import Array
 
 from rlkit.types import PyTree
 
@@ -29,7 +28,7 @@ def join_envs(trees: list[PyTree], num_seeds: int, *, axis: int = 0) -> PyTree:
     """
     axis = axis if num_seeds == 1 else axis + 1
 
-    def join(*leaves: Any) -> np.ndarray:
+    def join(*leaves: np.ndarray) -> np.ndarray:
         arrays = [np.asarray(x) for x in leaves]
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
@@ -41,7 +40,7 @@ def split_envs(tree: PyTree, num_groups: int, num_seeds: int) -> list[PyTree]:
     if num_groups == 1:
         return [tree]
     axis = 0 if num_seeds == 1 else 1
-    parts: list[list[Any]] = [jax.numpy.split(x, num_groups, axis) for x in jax.tree.leaves(tree)]
+    parts: list[list[Array]] = [jax.numpy.split(x, num_groups, axis) for x in jax.tree.leaves(tree)]
     structure = jax.tree.structure(tree)
     return [
         jax.tree.unflatten(structure, [part[index] for part in parts])

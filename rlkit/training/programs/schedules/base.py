@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.training.programs.host_collector import HostCollector
-from rlkit.training.programs.host_functions import HostFunctions, bare, with_obs_and_carry
+from rlkit.training.programs.host_functions import HostFunctions, Learned, bare, with_obs_and_carry
 from rlkit.types import Counters, PolicyState, Rollout, TrainState
 from rlkit.xla_cpu.packing import Packed
 
@@ -72,7 +72,7 @@ class HostParts:
         return update(self.functions.learn, state)
 
 
-def update(learn: Callable[..., Any], state: LoopState) -> tuple[TrainState, IterationResult]:
+def update(learn: Callable[..., Learned], state: LoopState) -> tuple[TrainState, IterationResult]:
     """Calls `learn` (see `SeedFunctions`) on a state, keeping its observations and carry."""
     before = state.ts.local
     learner, local, metrics, counters = learn(

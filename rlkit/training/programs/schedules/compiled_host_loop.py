@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,13 @@ from jax import Array
 
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.core.module import require_same_types
-from rlkit.training.programs.host_functions import bare
+from rlkit.training.programs.host_functions import Learned, bare
 from rlkit.training.programs.schedules.base import HostParts, IterationResult, LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout, update_while_collecting
 from rlkit.training.programs.schedules.sequential import update_then_collect
 from rlkit.training.programs.schedules.step_callbacks import TracedParts
 from rlkit.training.programs.schedules.step_exchange import StepExchange, StepFormat
-from rlkit.types import Carry, Counters, LearnerState, LocalState, Obs, TrainState
+from rlkit.types import Carry, Counters, LearnerState, LocalState, Obs, PyTree, TrainState
 from rlkit.xla_cpu.packing import Packed
 
 
@@ -51,7 +50,7 @@ class CompiledLoop:
         self._num_iterations = num_iterations
         self._is_overlapped = overlapped
         # Traced once, for both the shapes of its metrics and the loop.
-        self.learn: Callable[..., Any] = jax.jit(parts.functions.learn.function, inline=True)
+        self.learn: Callable[..., Learned] = jax.jit(parts.functions.learn.function, inline=True)
         self.exchange = StepExchange()
         self.program = Compiled(compiler, self.compute, donate=(0, 1))
         self.last_finished: tuple[TrainState, int] | None = None
@@ -117,7 +116,7 @@ class CompiledLoop:
     # In the program's thread
 
     def _run_in_thread(
-        self, running: "futures.Future[LoopResult]", arguments: tuple[Any, ...]
+        self, running: "futures.Future[LoopResult]", arguments: tuple[PyTree, ...]
     ) -> None:
         if not running.set_running_or_notify_cancel():
             return
@@ -130,14 +129,14 @@ class CompiledLoop:
 
     # Inside the program
 
-    def compute(self, learner: LearnerState, local: LocalState, *others: Any) -> LoopResult:
+    def compute(self, learner: LearnerState, local: LocalState, *others: PyTree) -> LoopResult:
         """The program: K iterations, fewer if a step is not taken; see `program_arguments`."""
         start = _from_arguments(learner, local, *others)
         metrics, counters = jax.eval_shape(self.learn, learner, local, *others[2:])[2:]
         rows = [jnp.zeros((self._num_iterations, *x.shape), x.dtype) for x in metrics.vectors]
         none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counters)
 
-        def iterate(carried: Any) -> Any:
+        def iterate(carried: PyTree) -> PyTree:
             before, rows, _, index = carried
             state, result = self._iteration(before, index)
             require_same_types(_learned(before), _learned(state))
@@ -171,7 +170,7 @@ class CompiledLoop:
         return update_then_collect(parts, state)
 
 
-def program_arguments(state: LoopState) -> tuple[Any, ...]:
+def program_arguments(state: LoopState) -> tuple[PyTree, ...]:
     """The program's arguments: it donates learner and bare local state, and reads the others."""
     local = state.ts.local
     return (
@@ -185,7 +184,7 @@ def program_arguments(state: LoopState) -> tuple[Any, ...]:
 
 
 def _from_arguments(
-    learner: LearnerState, local: LocalState, obs: Obs, carry: Carry, *others: Any
+    learner: LearnerState, local: LocalState, obs: Obs, carry: Carry, *others: PyTree
 ) -> LoopState:
     rollout, behaviour = others
     ts = TrainState(learner=learner, local=local.replace(obs=obs, carry=carry))

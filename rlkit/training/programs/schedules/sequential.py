@@ -1,6 +1,6 @@
 """Sequential: collect, then update, exactly on-policy."""
 
-from typing import Any
+from jax import Array
 
 from rlkit.training.core.module import iteration
 from rlkit.training.programs.schedules.base import (
@@ -30,13 +30,13 @@ class Sequential:
         self.last_finished = ts, num_iterations
         return ts, stack(results)
 
-    def get_batch(self, ts: TrainState, i: Any) -> tuple[TrainState, LoopState]:
+    def get_batch(self, ts: TrainState, i: Array | int) -> tuple[TrainState, LoopState]:
         """See `Module`: a rollout by the current policy."""
         state = self._parts.collect(ts, ts.learner.policy)
         return state.ts, state
 
     def training_step(
-        self, i: Any, ts: TrainState, batch: LoopState
+        self, i: Array | int, ts: TrainState, batch: LoopState
     ) -> tuple[TrainState, IterationResult]:
         """See `Module`: the update from that rollout; returns before it is computed."""
         return self._parts.update(batch.replace(ts=ts))

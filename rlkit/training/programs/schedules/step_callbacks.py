@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlkit.training.programs.host_functions import HostFunctions
+from rlkit.training.programs.host_functions import HostFunctions, Learned
 from rlkit.training.programs.schedules.base import IterationResult, LoopState, update
 from rlkit.training.programs.schedules.overlapped import Update
 from rlkit.training.programs.schedules.step_exchange import StepExchange, StepResult
@@ -41,7 +41,7 @@ class TracedParts:
     """The parts (see `Parts` and `OverlappedParts`) of an iteration whose rollout is one step."""
 
     functions: HostFunctions
-    learn: Callable[..., Any]  # `SeedFunctions.learn`, mapped over seeds
+    learn: Callable[..., Learned]  # `SeedFunctions.learn`, mapped over seeds
     exchange: StepExchange
     shapes: StepResult
     is_last: Array  # [] bool: no step follows this update

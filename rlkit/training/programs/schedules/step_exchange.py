@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import EnvContractError
-from rlkit.types import Rollout, TimeStep
+from rlkit.types import PyTree, Rollout, TimeStep
 
-StepResult = dict[str, Any]  # the fields of a `TimeStep` except `info`, leaves [(S,) N, ...]
+Buffer = Any  # one of XLA's, which NumPy can view
+StepResult = dict[str, PyTree]  # the fields of a `TimeStep` except `info`, leaves [(S,) N, ...]
 
 
 class StepExchange:
@@ -52,12 +53,12 @@ class StepExchange:
 
     # The program
 
-    def ask(self, context: Any, results: Any, action: Any) -> None:
+    def ask(self, context: object, results: PyTree, action: Buffer) -> None:
         """Takes a step into `results`: a flag (False if there was no step) and a `StepResult`."""
         self._actions.put(np.asarray(action).copy())
         self.receive(context, results)
 
-    def send(self, context: Any, copy: Any, words: Any, action: Any) -> None:
+    def send(self, context: object, copy: Buffer, words: Buffer, action: Buffer) -> None:
         """Hands over actions, whose step `receive` waits for.
 
         Copies `words`, so that whatever reads the copy runs after this call.
@@ -65,7 +66,7 @@ class StepExchange:
         np.asarray(copy)[...] = np.asarray(words)
         self._actions.put(np.asarray(action).copy())
 
-    def receive(self, context: Any, results: Any, *awaited: Any) -> None:
+    def receive(self, context: object, results: PyTree, *awaited: Buffer) -> None:
         """Waits for the step; `awaited` must be computed before."""
         is_taken, step = results
         rows = self._steps.get()
