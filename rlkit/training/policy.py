@@ -21,12 +21,12 @@ from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
+from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import registered_agent, registered_env
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings
-from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import Action, Key, Measurements, PolicyState, PyTree
 from rlkit.validation import PlainData
 

@@ -5,11 +5,12 @@ import dataclasses
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
+from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint
 from rlkit.training.run import Run, RunStart
-from rlkit.training.run_progress import CheckpointMetadata, KeyData, Parent, RunProgress
+from rlkit.training.run_progress import KeyData, Parent, RunProgress
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
 

@@ -3,11 +3,11 @@
 import dataclasses
 
 from rlkit.training.files.checkpoint_items import to_items, without_replay
+from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.run import Run
-from rlkit.training.run_progress import CheckpointMetadata
 from rlkit.types import PyTree, TrainState
 from rlkit.validation import PlainData
 

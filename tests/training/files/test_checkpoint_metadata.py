@@ -7,9 +7,10 @@ import pytest
 
 from rlkit.errors import CheckpointError
 from rlkit.training.config import Plan
+from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.policy import load_policy
-from rlkit.training.run_progress import CheckpointMetadata, Parent, RunProgress
+from rlkit.training.run_progress import Parent, RunProgress
 
 PLAN = Plan(
     num_checkpoints=3, epochs_per_checkpoint=2, env_steps_per_iteration=16, prefill_steps=20
