@@ -30,16 +30,18 @@ class LoggerConfig:
     """Print a line per evaluation."""
     wandb: WandbMode | None = None
     """Also log to Weights & Biases: online, offline or disabled; None: wandb is not imported."""
-    wandb_project: str = "rlkit"
-    """W&B project of the run."""
+    wandb_project: str | None = None
+    """W&B project of the run; None: WANDB_PROJECT, or rlkit."""
     wandb_entity: str | None = None
-    """W&B team or user; None: the account's default."""
+    """W&B team or user; None: WANDB_ENTITY, or the account's default."""
     wandb_name: str | None = None
-    """W&B name of the run; None: the name of the run directory."""
+    """W&B name of the run; None: WANDB_NAME, or the name of the run directory."""
     wandb_group: str | None = None
-    """W&B group of the run."""
+    """W&B group of the run; None: WANDB_RUN_GROUP."""
     wandb_tags: tuple[str, ...] = ()
-    """W&B tags of the run."""
+    """W&B tags of the run; none: WANDB_TAGS."""
+    wandb_notes: str | None = None
+    """W&B notes on the run; None: WANDB_NOTES."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

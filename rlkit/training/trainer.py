@@ -185,7 +185,6 @@ class Trainer:
         self._init_for_run(key)
         files, before = self._open(), len(self.history)
         try:
-            files.logger.start(self.hparams())
             if not self._run.is_complete:
                 self._refill()
             self._log(*announcements(self._run, files.checkpointer))
@@ -434,9 +433,9 @@ class Trainer:
 
     @property
     def _reporter(self) -> Reporter:
-        return Reporter(
-            run=self._run, logger=self._open().logger, call=self._call, eval_fn=self._eval_fn
-        )
+        files = self._open()
+        files.start_logging(self.hparams)
+        return Reporter(run=self._run, logger=files.logger, call=self._call, eval_fn=self._eval_fn)
 
     def _call(self, method: str, *arguments: Any) -> None:
         for callback in self._callbacks:

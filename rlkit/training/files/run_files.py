@@ -41,6 +41,7 @@ class RunFiles:
     ):
         self.run_directory: RunDirectory | None = None
         self.description = description
+        self.is_logging = False
         self._config = config
         closers: list[Callable[[], None]] = []
         self._closers = closers
@@ -62,6 +63,12 @@ class RunFiles:
         except BaseException:
             self.close()
             raise
+
+    def start_logging(self, run_info: Callable[[], PlainData]) -> None:
+        """Tells the logger about the run, unless it knows; must come before the first record."""
+        if not self.is_logging:
+            self.is_logging = True
+            self.logger.start(run_info())
 
     def checkpointer_for(self, step: int) -> Checkpointer:
         """The run's own checkpointer, to save `step` with.

@@ -33,7 +33,7 @@ class Logger(Protocol):
         ...
 
     def start(self, run_info: PlainData, /) -> None:
-        """Receives the config as plain data; called once."""
+        """Receives the config as plain data; called once, before the first `log`."""
         ...
 
     def state(self) -> PlainData:

@@ -35,6 +35,10 @@ class WandbLogger:
     After a closed run no row appears twice; after a killed one, rows of the last minute may (with
     `directory` None, also those logged after the last checkpoint). Metrics of single seeds are
     named `<metric>/seed_<n>`; `failures` counts exceptions.
+
+    What the config leaves open comes from W&B's environment variables. A resumed run stays in the
+    project of its first part and keeps its name, group, tags and notes, whatever these variables
+    are by then.
     """
 
     def __init__(self, config: LoggerConfig, directory: str | os.PathLike[str] | None):
@@ -43,6 +47,7 @@ class WandbLogger:
         self._directory = None if directory is None else Path(directory)
         self._id = secrets.token_hex(4)
         self._hparams: PlainData = {}
+        self._labels: PlainData = {}  # of the run that it continues: project, name, notes, ...
         self._run: Any = None
         self._gave_up = False
         self._seen: dict[str, Position] = {}  # rows of this run, in order
@@ -72,6 +77,7 @@ class WandbLogger:
         rows = [*(row[1:] for row in self._unsettled), *self._backlog]
         return {
             "id": self._id,
+            "labels": self._labels,
             "seen": {stream: list(position) for stream, position in self._seen.items()},
             "rows": [
                 [stream, list(position), record.to_json()] for stream, position, record in rows
@@ -82,8 +88,10 @@ class WandbLogger:
         known: PlainData = {}
         self._attempt(lambda: known.update(self._read_settled()))
         self._id = state.get("id") or known.get("id") or self._id
+        is_known = known.get("id") == self._id
+        self._labels = state.get("labels") or (known.get("labels", {}) if is_known else {})
         self._seen = _positions(state.get("seen", {}))
-        self._settled = known["settled"] if known.get("id") == self._id else {}
+        self._settled = known["settled"] if is_known else {}
         for stream, position, row in state.get("rows", []):
             if tuple(position) > self._settled.get(stream, (-1, 0)):
                 self._backlog.append((stream, (position[0], position[1]), Record.from_json(row)))
@@ -124,26 +132,24 @@ class WandbLogger:
             changed = True
         if self._directory is not None and (changed or not self._settled):
             fresh = self._directory / "wandb_run.json.new"
-            fresh.write_text(json.dumps({"id": self._id, "settled": self._settled}))
+            stored = {"id": self._id, "labels": self._labels, "settled": self._settled}
+            fresh.write_text(json.dumps(stored))
             fresh.replace(self._directory / "wandb_run.json")
 
     def _open(self) -> Any:
         import wandb
 
-        config, directory = self._config, self._directory
+        directory = self._directory
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
+        self._labels = self._chosen_labels()
         run = wandb.init(
             id=self._id,
             resume="allow",
             reinit="create_new",
-            mode=config.wandb,
-            dir=directory,
-            project=config.wandb_project,
-            entity=config.wandb_entity,
-            name=config.wandb_name or (directory.resolve().name if directory else None),
-            group=config.wandb_group,
-            tags=config.wandb_tags,
+            mode=self._config.wandb,
+            dir=None if "WANDB_DIR" in os.environ else directory,
+            **self._labels,
             config=self._hparams,
             allow_val_change=True,
             save_code=False,
@@ -155,6 +161,34 @@ class WandbLogger:
         for names in ("train/*", "eval/*"):
             run.define_metric(names, step_metric="env_steps")
         return run
+
+    def _chosen_labels(self) -> PlainData:
+        """Project, name and so on: of the config, else of the run that this one continues.
+
+        Else of the environment, else a default; None leaves a label to W&B.
+        """
+        config, directory = self._config, self._directory
+        given = {
+            "project": config.wandb_project,
+            "entity": config.wandb_entity,
+            "name": config.wandb_name,
+            "group": config.wandb_group,
+            "tags": list(config.wandb_tags),
+            "notes": config.wandb_notes,
+        }
+        tags = os.environ.get("WANDB_TAGS", "")
+        otherwise = {
+            "project": os.environ.get("WANDB_PROJECT", "rlkit"),
+            "entity": os.environ.get("WANDB_ENTITY"),
+            "name": os.environ.get("WANDB_NAME", directory.resolve().name if directory else None),
+            "group": os.environ.get("WANDB_RUN_GROUP"),
+            "tags": [tag.strip() for tag in tags.split(",") if tag.strip()],
+            "notes": os.environ.get("WANDB_NOTES"),
+        }
+        return {
+            label: value or self._labels.get(label) or otherwise[label] or None
+            for label, value in given.items()
+        }
 
     def _attempt(self, action: Callable[[], object]) -> None:
         try:
@@ -179,7 +213,11 @@ class WandbLogger:
         if path is None or not path.exists():
             return {}
         stored = json.loads(path.read_text())
-        return {"id": stored["id"], "settled": _positions(stored["settled"])}
+        return {
+            "id": stored["id"],
+            "labels": stored["labels"],
+            "settled": _positions(stored["settled"]),
+        }
 
 
 def redact(value: object) -> Any:

@@ -430,5 +430,73 @@ def test_damaged_wandb_file_does_not_stop_a_resume(tmp_path, caplog):
     (tmp_path / "wandb_run.json").write_text("{")
     logger = WandbLogger(LoggerConfig(wandb="offline"), tmp_path)
     logger.restore({"id": "abc", "seen": {"eval": [10, 1]}})
-    assert logger.state() == {"id": "abc", "seen": {"eval": [10, 1]}, "rows": []}
+    assert logger.state() == {
+        "id": "abc",
+        "labels": {},
+        "seen": {"eval": [10, 1]},
+        "rows": [],
+    }
     assert logger.failures == 1 and len(caplog.records) == 1
+
+
+def wandb_labels(path):
+    """What a W&B file says of its run: its labels and its config."""
+    from wandb.proto import wandb_internal_pb2
+
+    labels, config = {}, {}
+    for data in wandb_entries(path.read_bytes()):
+        entry = wandb_internal_pb2.Record()
+        entry.ParseFromString(data)
+        kind = entry.WhichOneof("record_type")
+        update = entry.run.config if kind == "run" else entry.config
+        if kind in ("run", "config"):
+            config |= {item.key: json.loads(item.value_json) for item in update.update if item.key}
+        if kind == "run":
+            labels = {
+                "project": entry.run.project,
+                "name": entry.run.display_name,
+                "group": entry.run.run_group,
+                "tags": list(entry.run.tags),
+                "notes": entry.run.notes,
+            }
+    return labels, config
+
+
+@pytest.mark.process
+def test_wandb_gets_the_settings_of_an_off_policy_run(tiny, tmp_path, quiet_wandb, monkeypatch):
+    """Its replay buffer is announced before it trains, which must not open W&B without them."""
+    for name in ("PROJECT", "NAME", "RUN_GROUP", "TAGS", "NOTES"):
+        monkeypatch.setenv(f"WANDB_{name}", f"my {name.lower()}")
+    settings = {"wandb": "offline", "wandb_name": "given", "console": False}
+    config = {"run_dir": str(tmp_path / "run"), "logger_config": LoggerConfig(**settings)}
+    with tiny.trainer("dqn", **config) as trainer:
+        trainer.run(3)
+    for name in ("PROJECT", "NAME", "RUN_GROUP", "TAGS", "NOTES"):
+        monkeypatch.delenv(f"WANDB_{name}")
+    with tiny.trainer("dqn", **config, restore_checkpoint="auto", num_checkpoints=9) as trainer:
+        trainer.run(3)
+    files = sorted(tmp_path.rglob("*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+    assert len(files) == 2
+    for file in files:
+        labels, stored = wandb_labels(file)
+        assert labels == {
+            "project": "my project",
+            "name": "given",
+            "group": "my run_group",
+            "tags": ["my tags"],
+            "notes": "my notes",
+        }
+        assert stored["seed"] == 3 and stored["algorithm"] == "dqn"
+
+
+@pytest.mark.process
+def test_wandb_writes_where_its_variable_says(tmp_path, quiet_wandb, monkeypatch):
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    logger = make_logger(LoggerConfig(wandb="offline", console=False), tmp_path / "run")
+    logger.start({"lr": 1})
+    logger.log(record(0))
+    logger.close()
+    (file,) = tmp_path.rglob("*.wandb")
+    assert file.is_relative_to(tmp_path / "elsewhere")
+    assert wandb_labels(file)[0]["project"] == "rlkit"
