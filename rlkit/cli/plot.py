@@ -17,12 +17,15 @@ DEFAULT_OUTPUT = "learning_curve.png"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotFlags:
-    """Plots the learning curves of finished or running runs into one image."""
+    """Plots the learning curves of finished or running runs into one image.
+
+    Each environment has a panel of its own.
+    """
 
     run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
     """Run directories."""
     output: str | None = None
-    """PNG file to write.
+    """File to write, as png, pdf or svg, by its ending.
     None: learning_curve.png or, if that exists, learning_curve-2.png and so on.
     """
     overwrite: bool = False
@@ -32,7 +35,7 @@ class PlotFlags:
     x: Literal["env_steps", "wall_seconds"] = "env_steps"
     """Metric of the x-axis."""
     title: str | None = None
-    """Title of the plot."""
+    """Title of the plot; None: the algorithm and the environment, if all runs have the same."""
 
 
 def run(arguments: Sequence[str]) -> int:

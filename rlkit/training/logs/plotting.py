@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import yaml
 
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
 from rlkit.training.logs.loggers import human_count
@@ -24,6 +25,8 @@ _LABELS = {
     "eval/avg_length": "average episode length (steps)",
 }
 _MOST_SEED_LINES = 10
+_FORMATS = (".png", ".pdf", ".svg")
+_MOST_COLUMNS = 3  # of panels
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,8 @@ class _Curve:
     """One run: P points, S seeds (S = 0 if only averages were logged). Missing values are NaN."""
 
     name: str
+    algorithm: str | None  # None: config.yaml does not say
+    env: str | None
     x: np.ndarray  # [P]
     mean: np.ndarray  # [P]
     seeds: np.ndarray  # [S, P]
@@ -44,11 +49,15 @@ def learning_curve(
     x: Literal["env_steps", "wall_seconds"] = "env_steps",
     title: str | None = None,
 ) -> Path:
-    """Plots `metric` of each run over steps or time, averaged over seeds; returns the PNG's path.
+    """Plots `metric` of each run over steps or time, averaged over seeds; returns the file's path.
 
-    A single run also shows each seed as a thin line; several runs (or more than 10 seeds) show the
-    standard error of the mean as a band. Raises `RunDirectoryError` for a directory without a run,
-    `ConfigError` if there is nothing to plot or the file cannot be written.
+    Each environment has a panel of its own. A single run also shows each seed as a thin line;
+    several runs (or more than 10 seeds) show the standard error of the mean as a band. The ending
+    of `output` chooses the format: png, pdf or svg. `title=None` says what was trained, as far as
+    all runs agree.
+
+    Raises `RunDirectoryError` for a directory without a run, `ConfigError` if there is nothing to
+    plot or the file cannot be written.
     """
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
@@ -58,11 +67,33 @@ def learning_curve(
         f"unknown x axis {x!r}",
         did_you_mean(x, ("env_steps", "wall_seconds")),
     )
+    _require_format(Path(output))
     names = _names([Path(directory) for directory in run_dirs])
     curves = [
         _read_curve(Path(path), name, metric, x) for path, name in zip(run_dirs, names, strict=True)
     ]
     return _draw(curves, Path(output), metric=metric, x=x, title=title)
+
+
+def _require_format(output: Path) -> None:
+    """Raises `ConfigError` unless the ending says how to draw."""
+    kind = f"a {output.suffix} file" if output.suffix else f"{output}, which has no ending"
+    endings = f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
+    known = output.suffix.lower() in _FORMATS
+    require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
+
+
+def _trained(directory: Path) -> tuple[str | None, str | None]:
+    """(algorithm, environment id) by config.yaml; None for what it does not say."""
+    try:
+        settings = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+        algorithm, env = settings.get("algorithm"), settings.get("env", {}).get("id")
+    except (OSError, ValueError, AttributeError, yaml.YAMLError):
+        return None, None
+    return (
+        algorithm if isinstance(algorithm, str) else None,
+        env if isinstance(env, str) else None,
+    )
 
 
 def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
@@ -89,10 +120,12 @@ def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
         f"{directory} has no finite value of {metric!r}",
         "check whether the run diverged, or choose another metric",
     )
-    return _curve(matching, name, metric, x)
+    return _curve(matching, name, metric, x, *_trained(directory))
 
 
-def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
+def _curve(
+    records: list[Record], name: str, metric: str, x: str, algorithm: str | None, env: str | None
+) -> _Curve:
     """Aligns the seeds by the env_steps of their records, the only axis they share."""
     places = {
         step: place for place, step in enumerate(sorted({record.env_steps for record in records}))
@@ -119,36 +152,60 @@ def _curve(records: list[Record], name: str, metric: str, x: str) -> _Curve:
     mean = np.where(np.isnan(averages), values.mean(axis=0), averages) if seeds else averages
     seconds = np.array([np.mean(times[place]) for place in range(len(places))])
     axis = np.array(list(places), float) if x == "env_steps" else seconds
-    return _Curve(name=name, x=axis, mean=mean, seeds=values)
+    return _Curve(name=name, algorithm=algorithm, env=env, x=axis, mean=mean, seeds=values)
 
 
 def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str | None) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.8, 4.2), layout="constrained")
+    panels: dict[str | None, list[_Curve]] = defaultdict(list)
+    for curve in curves:
+        panels[curve.env].append(curve)
+    columns = min(len(panels), _MOST_COLUMNS)
+    rows = -(-len(panels) // columns)
+    size = (6.8, 4.2) if len(panels) == 1 else (4.6 * columns, 3.6 * rows)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    title = _about(curves) if title is None else title
+    captions: list[str] = []
+    for index, (env, shown) in enumerate(panels.items()):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        note = _draw_panel(axes, shown, metric=metric, x=x)
+        if len(panels) == 1:
+            axes.set_title(title, loc="left", fontsize=12)
+            axes.set_title(note, loc="right", fontsize=8, color="0.35")
+        else:
+            axes.set_title(env or "environment not recorded", loc="left", fontsize=10)
+            captions += [note] if note and note not in captions else []
+    if len(panels) > 1:
+        figure.suptitle(title, fontsize=12)
+        figure.supxlabel("\n".join(captions), x=1.0, ha="right", fontsize=8, color="0.35")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, format=output.suffix[1:].lower(), dpi=150)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {output}: {error.strerror or error}; choose another output file"
+        ) from None
+    return output
+
+
+def _about(curves: list[_Curve]) -> str:
+    """What all of these runs have in common: "ppo on gymnax/CartPole-v1", or a part of it."""
+    algorithms, envs = {curve.algorithm for curve in curves}, {curve.env for curve in curves}
+    algorithm = algorithms.pop() if len(algorithms) == 1 else None
+    env = envs.pop() if len(envs) == 1 else None
+    return f"{algorithm} on {env}" if algorithm and env else algorithm or env or ""
+
+
+def _draw_panel(axes: "Axes", curves: list[_Curve], *, metric: str, x: str) -> str:
+    """Plots the runs in one environment; returns a caption for their seeds."""
     divisor, x_label = _x_scale(curves, x)
     notes = [
         _draw_curve(axes, curve, index, divisor, len(curves)) for index, curve in enumerate(curves)
     ]
     _decorate(axes, x, x_label, _LABELS.get(metric, metric))
-    axes.set_title(title or "", loc="left", fontsize=12)
-    note = (
-        notes[0] if len(curves) == 1 else "band: ± standard error over seeds" if any(notes) else ""
-    )
-    if note:
-        axes.annotate(
-            note,
-            (1, 1),
-            (0, 4),
-            "axes fraction",
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color="0.35",
-        )
     if len(curves) > 1:
         outside: dict[str, Any] = (
             {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
@@ -156,14 +213,8 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
             else {"loc": "best"}
         )
         axes.legend(fontsize=9, framealpha=0.85, edgecolor="0.85", **outside)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format="png", dpi=150)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {output}: {error.strerror or error}; choose another output file"
-        ) from None
-    return output
+        return "band: ± standard error over seeds" if any(notes) else ""
+    return notes[0]
 
 
 def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:

@@ -3,6 +3,7 @@
 import math
 import struct
 
+import matplotlib
 import pytest
 
 from rlkit.errors import ConfigError, RunDirectoryError
@@ -33,6 +34,17 @@ def write_run(directory, *, seeds=(None,), points=5, value=lambda seed, point: 1
     return directory
 
 
+def write_config(directory, algorithm, env):
+    (directory / "config.yaml").write_text(f"algorithm: {algorithm}\nenv: {{id: {env}}}\n")
+    return directory
+
+
+def drawn_text(runs, output, **settings):
+    """The words of the picture, which an SVG can hold as text."""
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        return learning_curve(runs, output, **settings).read_text()
+
+
 def png_size(path):
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG")
@@ -50,6 +62,43 @@ def test_draws_several_runs(tmp_path, x):
     assert png_size(output) == (1020, 630)  # 6.8 x 4.2 inches at 150 dpi
 
 
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF-"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF-")],
+)
+def test_the_ending_chooses_the_format(tmp_path, name, start):
+    found = learning_curve([write_run(tmp_path / "run")], tmp_path / name)
+    assert found == tmp_path / name and found.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize(("name", "what"), [("a.jpg", "a .jpg file"), ("a", "a, which has no")])
+def test_other_endings_are_refused(tmp_path, name, what):
+    with pytest.raises(ConfigError, match=rf"{what}.*ends in \.png, \.pdf or \.svg"):
+        learning_curve([write_run(tmp_path / "run")], tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_the_title_says_what_was_trained(tmp_path):
+    ppo = write_config(write_run(tmp_path / "a"), "ppo", "gymnax/CartPole-v1")
+    dqn = write_config(write_run(tmp_path / "b"), "dqn", "gymnax/CartPole-v1")
+    assert "ppo on gymnax/CartPole-v1" in drawn_text([ppo], tmp_path / "one.svg")
+    both = drawn_text([ppo, dqn], tmp_path / "both.svg")
+    assert "gymnax/CartPole-v1" in both and "ppo on" not in both
+    given = drawn_text([ppo], tmp_path / "given.svg", title="mine")
+    assert "mine" in given and "ppo on" not in given
+
+
+def test_each_environment_has_a_panel(tmp_path):
+    runs = [
+        write_config(write_run(tmp_path / name, seeds=(0, 1)), "ppo", env)
+        for name, env in (("a", "gymnax/CartPole-v1"), ("b", "gymnax/Acrobot-v1"))
+    ]
+    text = drawn_text([*runs, write_run(tmp_path / "c")], tmp_path / "panels.svg")
+    for word in ("gymnax/CartPole-v1", "gymnax/Acrobot-v1", "environment not recorded"):
+        assert text.count(f">{word}<") == 1
+    assert text.count(">average return per evaluation episode<") == 3
+
+
 def test_same_run_same_picture(tmp_path):
     run = write_run(
         tmp_path / "a",
@@ -63,8 +112,6 @@ def test_same_run_same_picture(tmp_path):
 
 
 def test_leaves_matplotlib_state_alone(tmp_path):
-    import matplotlib
-
     before = dict(matplotlib.rcParams)
     learning_curve([write_run(tmp_path / "a")], tmp_path / "curve.png")
     assert dict(matplotlib.rcParams) == before
@@ -110,4 +157,5 @@ def test_nothing_to_plot_is_an_error(tmp_path):
             [write_run(tmp_path / "nan", value=lambda *_: math.nan)], tmp_path / "curve.png"
         )
     with pytest.raises(ConfigError, match="choose another output"):
-        learning_curve([write_run(tmp_path / "a")], tmp_path)
+        (tmp_path / "taken.png").mkdir()
+        learning_curve([write_run(tmp_path / "a")], tmp_path / "taken.png")
