@@ -62,16 +62,19 @@ def run(arguments: Sequence[str]) -> int:
     enable()
     policy = load_policy(chosen.run_dir, which=chosen.checkpoint, seed_index=chosen.seed_index)
     result = policy.evaluate(chosen.episodes, seed=chosen.seed, num_envs=chosen.num_envs)
-    print(_as_json(policy, result) if chosen.json else _as_table(policy, result))
+    is_best = chosen.seed_index is None
+    print(_as_json(policy, result) if chosen.json else _as_table(policy, result, is_best=is_best))
     return 0
 
 
-def _as_table(policy: "Policy", result: "Measurements") -> str:
+def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:
+    seed = ""
+    if policy.num_seeds > 1:
+        of_all = "the best of" if is_best else "of"
+        seed = f", seed index {policy.seed_index} ({of_all} {policy.num_seeds} seeds)"
     lines = [
-        (
-            f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps;"
-            f" {len(result['return'])} episodes per kind of action"
-        ),
+        f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps{seed}",
+        f"mean ± standard deviation over {len(result['return'])} episodes per kind of action",
         "actions           return              length",
     ]
     for name, prefix in (("most likely", ""), ("sampled", "sampled_")):
@@ -98,5 +101,9 @@ def _as_json(policy: "Policy", result: "Measurements") -> str:
     done_info = {
         name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()
     }
-    about = {"checkpoint": policy.checkpoint_step, "env_steps": policy.env_steps}
+    about = {
+        "checkpoint": policy.checkpoint_step,
+        "env_steps": policy.env_steps,
+        "seed_index": policy.seed_index,
+    }
     return json.dumps({**about, **averages, **episodes, "done_info": done_info})

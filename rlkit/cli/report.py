@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from rlkit.types import Measurements
 
 
-def report(history: Sequence["Measurements"], run_dir: str, env_flag: str = "") -> str:
+def report(
+    history: Sequence["Measurements"], run_dir: str, env_flag: str = "", *, is_stopped: bool = False
+) -> str:
     """The last evaluation, the speed, and the next commands to run.
 
     `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the
-    commands; it starts with a space.
+    commands; it starts with a space. `is_stopped`: a signal ended the run early.
     """
     lines = ["", *_speed(run_dir)]
     evaluated = [evaluation for evaluation in history if "return" in evaluation]
@@ -31,10 +33,11 @@ def report(history: Sequence["Measurements"], run_dir: str, env_flag: str = "") 
     lines += ["", f"results      {run_dir}"]
     if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
         lines.append(f"plot         {run_dir}/learning_curve.png")
-    lines += [
-        f"evaluate     rlkit evaluate {run_dir}{env_flag}",
-        f"continue     rlkit resume {run_dir}{env_flag} --total-steps N",
-    ]
+    lines.append(f"evaluate     rlkit evaluate {run_dir}{env_flag}")
+    resume = f"rlkit resume {run_dir}{env_flag}"
+    lines.append(
+        f"continue     {resume}" if is_stopped else f"train on     {resume} --total-steps N"
+    )
     return "\n".join(lines)
 
 
@@ -46,8 +49,10 @@ def mean_and_spread(values: np.ndarray) -> str:
 
 def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
     """A row for each seed (over its episodes) and one for all seeds (over their means); [S, E]."""
+    several = "; all: over seeds" if len(returns) > 1 else ""
     lines = [
         "final evaluation, deterministic actions",
+        f"mean ± standard deviation over {returns.shape[1]} episodes{several}",
         "seed index        return              length",
     ]
     rows = zip(returns, lengths, strict=True)

@@ -65,14 +65,10 @@ def train_to_end(
         with make_trainer() as trainer:
             signals.trainer = trainer
             history = trainer.run(seed)
-        print(report(history, run_dir, own_env.flag(env)))
+        print(report(history, run_dir, own_env.flag(env), is_stopped=signals.received is not None))
     if signals.received is None:
         return 0
-    again = f"rlkit resume {run_dir}{own_env.flag(env)}"
-    print(
-        f"rlkit: stopped by {signals.received.name}, everything is saved; continue with `{again}`",
-        file=sys.stderr,
-    )
+    print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)
     return 128 + signals.received
 
 

@@ -45,7 +45,10 @@ class RunView(Protocol):
 
     @property
     def env_steps(self) -> int:
-        """Environment steps of one seed after `outer_iteration` outer iterations."""
+        """Environment steps of one seed after `outer_iteration` outer iterations.
+
+        Later than what a callback is told about: metrics and evaluations hold their own steps.
+        """
         ...
 
     def steps_at(self, iteration: int) -> int:
@@ -85,7 +88,8 @@ class Callback:
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """After outer iteration `iteration` (from 1).
 
-        `metrics` are those of its training record, without prefix.
+        `metrics` are those of its training record, without prefix, with its `env_steps` and
+        `updates`.
         """
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:

@@ -44,6 +44,7 @@ class Policy:
     make_env: Callable[[int], EnvAdapter] | None  # from num_envs; None: there is only `env`
     checkpoint_step: int
     seed_index: int | None = None  # which of several seeds this is
+    num_seeds: int = 1  # of the run
     max_evaluation_steps: int | None = None
 
     def __post_init__(self) -> None:
@@ -166,6 +167,7 @@ def load_policy(
         make_env=remake,
         checkpoint_step=restored.step,
         seed_index=seed_index,
+        num_seeds=num_seeds,
         max_evaluation_steps=trainer.max_evaluation_steps,
     )
 

@@ -115,7 +115,7 @@ class Reporter:
         moment = self._moment_of(finished)
         if finished.metrics is not None:
             self._training(finished.iteration, finished.metrics, moment)
-            self.run.history.append(finished.evaluation or {})
+            self.run.history.append(_at(moment, finished.evaluation))
         if finished.evaluation is not None:
             self._evaluation(pending, finished.evaluation, moment)
         return finished.evaluation
@@ -162,7 +162,7 @@ class Reporter:
         if warning is not None:
             self.log(warning)
         means = {name.removeprefix("train/"): x for name, x in records[-1].metrics.items()}
-        self.call("on_iteration_end", iteration, means)
+        self.call("on_iteration_end", iteration, _at(moment, means))
 
     def _evaluation(self, pending: Pending, evaluation: Measurements, moment: Moment) -> None:
         num_seeds = self.run.config.num_seeds
@@ -176,7 +176,7 @@ class Reporter:
         if isinstance(extra, str):
             self._log_text("text", extra, moment)
         if evaluation:
-            self.call("on_evaluation", pending.iteration, evaluation)
+            self.call("on_evaluation", pending.iteration, _at(moment, evaluation))
 
     def _moment_of(self, finished: Finished) -> Moment:
         """When the outer iteration ended, by the module's own exact counters if it has any."""
@@ -213,12 +213,22 @@ def memory_announcements(run: Run) -> list[str]:
     return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
 
 
+def _at(moment: Moment, found: Measurements | None) -> Measurements:
+    """What was found, with its own environment steps and updates; {} if nothing was.
+
+    Names that a module uses itself keep its values.
+    """
+    when = {"env_steps": moment.env_steps, "updates": moment.updates}
+    return when | found if found else {}
+
+
 def _with_returns(progress: RunProgress, evaluation: Measurements, num_seeds: int) -> RunProgress:
     returns = seed_returns(evaluation, num_seeds)
+    if returns is None:
+        return dataclasses.replace(progress, seed_returns=None, return_std=None)
+    averaged = returns if num_seeds > 1 else evaluation["return"]
     return dataclasses.replace(
-        progress,
-        seed_returns=None if returns is None else tuple(returns.tolist()),
-        return_std=None if returns is None else float(np.std(evaluation["return"])),
+        progress, seed_returns=tuple(returns.tolist()), return_std=float(np.std(averaged))
     )
 
 

@@ -31,7 +31,7 @@ class RunProgress:
     seed_returns: tuple[float, ...] | None
     """Mean return of each seed in the last evaluation; None: there was none."""
     return_std: float | None
-    """Standard deviation over all episodes of the last evaluation."""
+    """Standard deviation of the last evaluation: over seeds, or with one seed over episodes."""
     wall_seconds: float
     """Seconds spent in `Trainer.run`, excluding a call that is still running."""
     seed: int | None

@@ -176,9 +176,9 @@ class Trainer:
 
         With a key (or seed), calls `init(key)` first; without, continues from the current state. An
         outer iteration that was not evaluated has {}. Evaluations hold `return` and `length` [E]
-        ([S, E] with seeds), `sampled_return` and `sampled_length`, and `done_info` with averages if
-        the environment reports any. The evaluation before the first outer iteration is logged, but
-        not returned.
+        ([S, E] with seeds), `sampled_return` and `sampled_length`, `done_info` with averages if the
+        environment reports any, and when they were made: `env_steps` and `updates` of one seed, as
+        integers. The evaluation before the first outer iteration is logged, but not returned.
         """
         self.stop_reason = None
         self._run.clock.start()
@@ -386,7 +386,9 @@ class Trainer:
         evaluation = self._reporter.outer_iteration(pending)
         is_new = pending.iteration > self._run.saved_iteration
         if checkpointer is not None and pending.is_saved and is_new:
-            found = score(evaluation or {}, self.config.num_seeds)
+            # The untrained networks are never the best, however lucky they were.
+            is_trained = pending.iteration > 0
+            found = score(evaluation or {}, self.config.num_seeds) if is_trained else None
             self._save(checkpointer, pending.iteration, pending.state, found)
 
     def _save(

@@ -80,7 +80,8 @@ def test_train_leaves_a_complete_run_directory(trained):
 
 def test_train_ends_with_scores_and_what_to_do_next(trained):
     _, out = trained
-    assert [line.split()[0] for line in out.splitlines() if "±" in line] == ["0", "1", "all"]
+    assert [line.split()[0] for line in out.splitlines() if " ± " in line][1:] == ["0", "1", "all"]
+    assert "\nmean ± standard deviation over 2 episodes; all: over seeds\n" in out
     for said in (
         "2 x 128 steps in",
         "per second over all seeds",
@@ -106,11 +107,11 @@ def test_evaluate(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained[0])
     assert main(["evaluate", "run", "--episodes", "3", "--seed-index", "1"]) == 0
     out = capsys.readouterr().out
-    assert "3 episodes per kind of action" in out
-    assert out.count("±") == 4
+    assert ", seed index 1 (of 2 seeds)\nmean ± standard deviation over 3 episodes per kind" in out
+    assert out.count("±") == 1 + 4
     assert main(["evaluate", "run", "--episodes", "3", "--checkpoint", "latest", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["env_steps"] == 128
+    assert result["env_steps"] == 128 and result["seed_index"] in (0, 1)
     assert len(result["return"]) == len(result["sampled_length"]) == 3
     assert result["return_mean"] == pytest.approx(sum(result["return"]) / 3)
 
@@ -195,12 +196,12 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 143, err[-3000:]
     assert "stopped by SIGTERM" in err
-    assert "continue with `rlkit resume run`" in err
+    assert "continue     rlkit resume run\n" in out and "--total-steps" not in out
     assert "Traceback" not in err
     reached = [row["env_steps"] for row in rows(tmp_path / "run") if row["kind"] == "train"]
     assert len(reached) < ITERATIONS

@@ -145,6 +145,7 @@ class TestReport:
         said = report(
             [evaluation([0, 0], [0, 0]), evaluation([1, 3], [7, 9])], str(tmp_path)
         ).splitlines()
+        assert "mean ± standard deviation over 2 episodes; all: over seeds" in said
         rows = {line.split()[0]: line.split()[1:] for line in said if "±" in line}
         assert rows["0"] == ["2.00", "±", "1.00", "3.00", "±", "1.00"]
         assert rows["1"][:3] == ["8.00", "±", "1.00"]
@@ -152,8 +153,13 @@ class TestReport:
 
     def test_of_one_seed_needs_no_row_for_all(self, tmp_path):
         said = report([evaluation(1, 3)], str(tmp_path))
-        assert said.count("±") == 2
+        assert "mean ± standard deviation over 2 episodes\n" in said
+        assert said.count("±") == 1 + 2
         assert "2.00 ± 1.00" in said
+
+    def test_says_how_to_go_on(self):
+        assert report([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
+        assert report([], "run", is_stopped=True).endswith("\ncontinue     rlkit resume run")
 
     def test_uses_the_last_evaluation_there_is(self, tmp_path):
         assert "5.00 ±" in report([evaluation(5, 5), {}], str(tmp_path))
@@ -195,7 +201,7 @@ def test_done_info_is_shown_in_both_forms():
 
     from rlkit.cli.evaluate import _as_json, _as_table
 
-    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000)
+    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000, num_seeds=1, seed_index=None)
     values = {
         name: np.array([1.0, 3.0])
         for name in ("return", "length", "sampled_return", "sampled_length")
@@ -208,6 +214,22 @@ def test_done_info_is_shown_in_both_forms():
         and told["done_info"] == {"won": 0.5}
     )
     assert json.loads(_as_json(policy, values))["done_info"] == {}
-    assert re.search(r"\nwon +0\.5$", _as_table(policy, result)) and "won" not in _as_table(
-        policy, values
-    )
+    table = _as_table(policy, result, is_best=True)
+    assert table.startswith("checkpoint 3, after 1,000 steps\n")
+    assert re.search(r"\nwon +0\.5$", table)
+    assert "won" not in _as_table(policy, values, is_best=True)
+
+
+@pytest.mark.parametrize(
+    ("is_best", "said"), [(True, "the best of 4 seeds"), (False, "of 4 seeds")]
+)
+def test_of_several_seeds_the_evaluated_one_is_named(is_best, said):
+    from types import SimpleNamespace
+
+    from rlkit.cli.evaluate import _as_table
+
+    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000, num_seeds=4, seed_index=2)
+    names = ("return", "length", "sampled_return", "sampled_length")
+    values = {name: np.array([1.0, 3.0]) for name in names}
+    first = _as_table(policy, values, is_best=is_best).splitlines()[0]
+    assert first == f"checkpoint 3, after 1,000 steps, seed index 2 ({said})"

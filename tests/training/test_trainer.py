@@ -25,6 +25,7 @@ from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.logs.records import read_records
+from rlkit.training.policy import load_policy
 from rlkit.training.run_config import hparams_to_dict
 
 
@@ -96,8 +97,17 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
             "length",
             "sampled_return",
             "sampled_length",
+            "env_steps",
+            "updates",
         }  # Counter reports nothing: no done_info
-        assert all(type(x) is np.ndarray and x.shape == (3,) for x in row.values())
+        of_episodes = [x for name, x in row.items() if name not in ("env_steps", "updates")]
+        assert all(type(x) is np.ndarray and x.shape == (3,) for x in of_episodes)
+    assert [row["env_steps"] for row in history] == [32, 64, 96]
+    assert (
+        history[-1]["updates"]
+        == trainer.state.learner.updates.to_int()
+        == logger.of("eval")[-1].updates
+    )
     evaluated = [record.env_steps for record in logger.of("eval")]
     assert evaluated == [0, 32, 64, 96]  # the initial one is logged, not listed
     assert trainer.env_steps == 96 and trainer.run() == [] and len(trainer.history) == 3
@@ -110,6 +120,8 @@ def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
     state = trainer.init(5)
     firsts = [tree_digest(jax.tree.map(lambda x, i=i: x[i], state)) for i in range(2)]
     history = trainer.run()
+    assert [row.pop("env_steps") for row in history] == [32, 64, 96]
+    assert len({row.pop("updates") for row in history}) == 3
     assert {x.shape for row in history for x in row.values()} == {(2, 3)}
     for i in range(2):
         single = tiny.trainer()
@@ -123,7 +135,34 @@ def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
     for name, value in mean.metrics.items():
         assert value == pytest.approx(np.mean([row.metrics[name] for row in rows])), name
     assert trainer.summary()["eval_return_per_seed"] == history[-1]["return"].mean(1).tolist()
-    assert trainer.summary()["eval_return_std"] == pytest.approx(history[-1]["return"].std())
+    over_seeds = history[-1]["return"].mean(1).std()
+    assert trainer.summary()["eval_return_std"] == pytest.approx(over_seeds)
+
+
+def test_the_untrained_networks_are_never_the_best(tiny, tmp_path, monkeypatch):
+    scores = iter([5.0, 4.0, 3.0, 2.0])  # worse and worse
+    monkeypatch.setattr("rlkit.training.trainer.score", lambda *_: next(scores))
+    with tiny.trainer(run_dir=str(tmp_path / "run")) as trainer:
+        trainer.run(0)
+    assert steps(tmp_path / "run" / "checkpoints") == [1, 2, 3]
+    assert load_policy(tmp_path / "run", "best").checkpoint_step == 1
+
+
+def test_callbacks_see_the_steps_of_what_they_are_told(tiny):
+    told = []
+
+    class Diary(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            told.append((iteration, metrics["env_steps"], metrics["updates"]))
+
+        def on_evaluation(self, trainer, iteration, evaluation):
+            told.append((iteration, evaluation["env_steps"], evaluation["updates"]))
+
+    trainer = tiny.trainer(callbacks=[Diary()], max_queued=2)
+    trainer.run(0)
+    each = trainer.state.learner.updates.to_int() // 3
+    trained = [(i, 32 * i, each * i) for i in (1, 2, 3)]
+    assert told == [(0, 0, 0), *(row for row in trained for _ in range(2))]
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -222,6 +261,7 @@ def test_training_by_hand_is_run(tiny):
     trainer = tiny.trainer()
     trainer.run(0)
     whole, last = tree_digest(trainer.state), trainer.history[-1]
+    assert (last.pop("env_steps"), last.pop("updates") > 0) == (96, True)
     trainer.init(0)
     metrics = [trainer.train_epoch() for _ in range(3)]
     assert trainer.outer_iteration == 3 and trainer.env_steps == 96

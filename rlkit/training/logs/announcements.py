@@ -19,9 +19,10 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
     )
     each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
     start = "" if is_new else f" from step {env_steps:,}"
+    outer = "1 outer iteration" if left == 1 else f"{left} outer iterations"
     return (
         f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment"
-        f" steps{each}{warm_up}: {left} outer iterations of {plan.epochs_per_checkpoint} x"
+        f" steps{each}{warm_up}: {outer} of {plan.epochs_per_checkpoint} x"
         f" {plan.env_steps_per_iteration:,} steps"
     )
 

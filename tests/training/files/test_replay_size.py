@@ -256,7 +256,9 @@ def test_what_is_announced():
         " 3 x 10"
     )
     refilled = announcement(plan, 1, 70, 1)  # 20 steps more than the plan knows
-    assert refilled.startswith("training from step 70 to 100 environment steps: 1 outer iterations")
+    assert refilled.startswith(
+        "training from step 70 to 100 environment steps: 1 outer iteration of"
+    )
 
 
 def test_a_run_announces_it(tiny, tmp_path):
