@@ -72,6 +72,7 @@ class EvolutionStrategy:
             still = playing & ~(timestep.terminated | timestep.truncated)
             return (state, timestep.obs, still), jnp.where(playing, timestep.reward, 0.0)
 
+        assert self.env.max_episode_steps is not None
         keys = jax.random.split(step_key, self.env.max_episode_steps)
         return jax.lax.scan(step, (state, obs, jnp.ones(self.env.num_envs, bool)), keys)[1].sum(0)
 

@@ -32,7 +32,7 @@ class Harbour(gymnasium.Env):
 
     def step(self, action):
         """One stroke; the task is done at the buoy."""
-        drift = np.float32([0.3 * (self.wind - 1), 0])
+        drift = np.array([0.3 * (self.wind - 1), 0], np.float32)
         self.offset = np.clip(self.offset + action + drift, -10, 10)
         distance = float(np.hypot(*self.offset))
         return self.look(), -distance, distance < 0.5, False, {"distance": distance}

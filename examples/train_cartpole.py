@@ -36,7 +36,7 @@ def main(total_steps: int = 200_000, run_dir: str | None = None) -> None:
         policy = rlkit.load_policy(run_dir, which="best")
         print(
             "the pole leans to the right, push",
-            ["left", "right"][int(policy(np.float32([[0.0, 0.0, 0.1, 0.5]]))[0])],
+            ["left", "right"][int(policy(np.array([[0.0, 0.0, 0.1, 0.5]], np.float32))[0])],
         )
 
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,13 +49,14 @@ def blocks(page: Path, language: str) -> list[tuple[int, str]]:
     return [(text.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
 
 
-def program(page: Path) -> str:
+def program(page: Path, *, without: str | None = None) -> str:
     """All Python of a page in order, its lines numbered as they are there, so that a traceback
-    leads to the page.
+    leads to the page. Blocks that contain `without` are left out.
     """
     rows: list[str] = []
     for line, text in blocks(page, "python"):
-        rows += [""] * (line - 1 - len(rows)) + text.splitlines()
+        if without is None or without not in text:
+            rows += [""] * (line - 1 - len(rows)) + text.splitlines()
     return "\n".join(rows) + "\n"
 
 
@@ -77,6 +80,18 @@ def test_python_runs(page, scripts, tmp_path):
     (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
     done = scripts.run(tmp_path / "page.py", directory=tmp_path)
     assert done.returncode == 0, f"{name(page)}: {done.stderr[-3000:]}"
+
+
+@pytest.mark.full
+@pytest.mark.process
+@pytest.mark.parametrize("page", [page.values[0] for page in PYTHON_PAGES], ids=name)
+def test_python_is_well_typed(page, tmp_path):
+    """An editor shows no error in what people copy from a page."""
+    # An environment with mistakes on purpose, of which pyright sees one as well.
+    (tmp_path / "page.py").write_text(program(page, without="Forgetful"), encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "page.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{name(page)}: {done.stdout[-3000:]}"
 
 
 def commands(page: Path) -> list[list[str]]:

@@ -89,11 +89,11 @@ class JaxEnv(Protocol):
         """Discrete, MultiDiscrete or a floating-point Box."""
         ...
 
-    def reset(self, key: Key) -> tuple[EnvState, Obs]:
+    def reset(self, key: Key, /) -> tuple[EnvState, Obs]:
         """Starts an episode: (state, observation). Consumes the key."""
         ...
 
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: EnvState, action: Array, /) -> JaxStep:
         """One step: (state, observation, reward, terminated, truncated, info). Consumes the key."""
         ...
 

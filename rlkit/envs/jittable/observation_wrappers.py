@@ -46,9 +46,13 @@ class FlattenObservation(ObservationWrapper):
         check_wrapped(self)
         check_observation_space(self.env.observation_space)
 
-    @functools.cached_property
+    @property
     def observation_space(self) -> Space:
         """A Box with one axis; one-hot entries lie in [0, 1]."""
+        return self._observation_space
+
+    @functools.cached_property
+    def _observation_space(self) -> Space:
         bounds = [_flat_bounds(leaf) for leaf in leaves(self.env.observation_space)]
         low, high = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
         return spaces.Box(low, high, dtype=np.float32)
@@ -95,9 +99,13 @@ class FrameStack(ObservationWrapper):
         )
         require_positive_integer("FrameStack num_frames", num, example=4)
 
-    @functools.cached_property
+    @property
     def observation_space(self) -> Space:
         """A Box whose last axis is `num_frames` times as long."""
+        return self._observation_space
+
+    @functools.cached_property
+    def _observation_space(self) -> Space:
         box = as_box(self.env.observation_space)
         low, high = (
             np.concatenate([bound] * self.num_frames, axis=-1) for bound in (box.low, box.high)
@@ -176,9 +184,13 @@ class CastObservation(ObservationWrapper):
                     SpaceError,
                 )
 
-    @functools.cached_property
+    @property
     def observation_space(self) -> Space:
         """The wrapped space with the new dtype."""
+        return self._observation_space
+
+    @functools.cached_property
+    def _observation_space(self) -> Space:
         return _rebuild(
             lambda leaf: _cast_box(leaf, _dtype(self.dtype)), self.env.observation_space
         )

@@ -139,9 +139,13 @@ class RescaleAction(Wrapper):
         """That of the wrapped environment."""
         return getattr(self.env, "max_episode_steps", None)
 
-    @functools.cached_property
+    @property
     def action_space(self) -> Space:
         """Box(low, high) with the wrapped shape and dtype."""
+        return self._action_space
+
+    @functools.cached_property
+    def _action_space(self) -> Space:
         box = as_box(self.env.action_space)
         return spaces.Box(self.low, self.high, box.shape, box.dtype.type)
 
