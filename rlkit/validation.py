@@ -23,8 +23,18 @@ def validate(config: C) -> C:
     """Returns `config` unchanged if every field agrees with its annotation.
 
     Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and its
-    value.
+    value, or if `config` is no config at all.
     """
+    if isinstance(config, type):
+        raise ConfigError(
+            f"settings must be an instance, got the class {config.__name__}; add parentheses:"
+            f" {config.__name__}()"
+        )
+    if not dataclasses.is_dataclass(config):
+        raise ConfigError(
+            f"settings must be an instance of a config class, got {config!r}; pass for example"
+            " TrainerConfig(total_steps=100_000) or PPOConfig(learning_rate=1e-3)"
+        )
     for name, annotation in field_annotations(type(config)).items():
         value = getattr(config, name)
         value = value.tolist() if is_numpy(value) else value

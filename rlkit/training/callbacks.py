@@ -1,10 +1,12 @@
 """Callbacks: user code between outer iterations, on the host."""
 
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 from tqdm import tqdm
 
+from rlkit.errors import ConfigError, require
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.types import Measurements, PyTree
 from rlkit.validation import PlainData
@@ -100,6 +102,21 @@ class Callback:
 
     def on_run_end(self, trainer: RunView) -> None:
         """After the last outer iteration, even if the run stops early or fails."""
+
+
+def check_callbacks(callbacks: object) -> None:
+    """Raises `ConfigError` unless these are `Callback`s."""
+    fix = "pass a list of instances of subclasses of rlkit.Callback"
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        fix = "put it into a list: callbacks=[...]" if isinstance(callbacks, Callback) else fix
+        raise ConfigError(f"callbacks must be a list, got {callbacks!r}; {fix}")
+    for callback in callbacks:
+        if isinstance(callback, type) and issubclass(callback, Callback):
+            name = callback.__name__
+            raise ConfigError(
+                f"callbacks must be instances, got the class {name}; add parentheses: {name}()"
+            )
+        require(isinstance(callback, Callback), f"{callback!r} is not a Callback", fix)
 
 
 class ProgressBar(Callback):

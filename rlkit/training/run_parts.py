@@ -1,11 +1,13 @@
 """`RunParts`: what a Trainer trains, from environments, agent and algorithm, or from a module."""
 
 import dataclasses
+import inspect
 
 import gymnasium
 
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, require
@@ -62,6 +64,7 @@ def parts_from_env(
 ) -> RunParts:
     """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
     validate(config)
+    _require_algorithm(algorithm, agent)
     own_envs: list[EnvAdapter] = []
     train_env = _adapter(env, own_envs)
     if eval_env is not None:
@@ -99,6 +102,22 @@ def parts_from_module(
         eval_env = module.env
     plan = _plan(config, module.algorithm, module.env)
     return RunParts(module=module, plan=plan, eval_env=eval_env)
+
+
+def _require_algorithm(algorithm: object, agent: object) -> None:
+    """Raises `ConfigError` unless it is an `Algorithm`, and says how to get one."""
+    if isinstance(algorithm, Algorithm):
+        return
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    named = [name for name in list_algorithms() if algorithm_entry(name).config is kind]
+    given, fix = repr(algorithm), 'pass one, for example rlkit.ppo() or rlkit.make_algorithm("ppo")'
+    if isinstance(agent, Algorithm):
+        given, fix = kind.__name__, "swap the two: the agent comes first"
+    elif named:
+        given, fix = kind.__name__, f"pass rlkit.{named[0]}({kind.__name__}(...))"
+    elif inspect.isfunction(algorithm):
+        given, fix = f"the function {algorithm.__name__}", f"call it: {algorithm.__name__}()"
+    raise ConfigError(f"algorithm must be an Algorithm, got {given}; {fix}")
 
 
 def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:

@@ -11,7 +11,7 @@ import numpy as np
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.errors import RlkitError, RunDirectoryError, require
-from rlkit.training.callbacks import Callback, ProgressBar
+from rlkit.training.callbacks import Callback, ProgressBar, check_callbacks
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.evaluations import Evaluations
@@ -86,6 +86,12 @@ class Trainer:
         eval_fn: EvalFn | None = None,
         _parts: RunParts | None = None,  # instead of the first four, see `from_module`
     ):
+        check_callbacks(callbacks)
+        require(
+            eval_fn is None or callable(eval_fn),
+            f"eval_fn must be a function of the state, got {eval_fn!r}",
+            "pass a function, or leave it out",
+        )
         parts = _parts or parts_from_env(env, eval_env, agent, algorithm, config)
         self._run = Run(parts, config)
         self._evaluations = Evaluations(parts, self._run.compiler)

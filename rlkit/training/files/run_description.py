@@ -1,5 +1,6 @@
 """A run's settings and parts as plain data: written to `config.yaml`, compared, read back."""
 
+import enum
 import os
 from typing import Any
 
@@ -104,13 +105,16 @@ def plain(value: object, depth: int = 6) -> Any:
 
     Numbers and strings stay as they are; objects become type and fields, `depth` levels deep.
     """
-    if isinstance(value, spaces.Space):
+    if isinstance(value, spaces.Space | enum.Enum):
         return str(value)
     # Before numbers: NumPy's float64 is a Python float too, but not plain data.
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist() if np.size(value) <= 64 else f"array{list(value.shape)}"
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool):
         return value
+    for kind in (int, float, str):  # also what derives from them, which YAML would refuse
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, list | tuple):
         return [plain(item, depth) for item in value]
     if isinstance(value, dict):
