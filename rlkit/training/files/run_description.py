@@ -1,6 +1,7 @@
 """A run's settings and parts as plain data: written to `config.yaml`, compared, read back."""
 
 import enum
+import json
 import os
 from typing import Any
 
@@ -66,6 +67,8 @@ def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
     custom += [
         f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())
     ]
+    if module.env.spec is not None and not _is_plain(module.env.spec[1]):
+        custom.append("env.arguments")
     if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
         custom.append("eval_env")
     return custom
@@ -82,6 +85,15 @@ def _has_name(part: str, spec: tuple[str, object] | None) -> bool:
     try:
         return isinstance(spec[1], entry_of(spec[0]).config)
     except UnknownNameError:
+        return False
+
+
+def _is_plain(arguments: PlainData) -> bool:
+    """Whether a file can hold arguments of an environment, and give back the same."""
+    try:
+        stored = json.dumps(arguments, default=lambda array: array.tolist())
+        return json.loads(stored) == plain(arguments)
+    except (TypeError, ValueError, AttributeError):
         return False
 
 

@@ -7,7 +7,9 @@ import pytest
 import yaml
 from gymnasium import spaces
 
-from rlkit.training.files.run_description import plain
+from rlkit.envs import registry
+from rlkit.envs.probes.space_probes import Counter
+from rlkit.training.files.run_description import describe, plain
 
 pytestmark = pytest.mark.fast
 
@@ -51,3 +53,22 @@ def test_every_value_becomes_what_yaml_can_write():
         "modes": ["Mode.DAY", True, None],
     }
     assert yaml.safe_load(yaml.safe_dump(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("argument", "custom"),
+    [
+        (3, []),
+        ((1, 2), []),
+        (np.ones(2), []),
+        (Mode.DAY, ["env.arguments"]),
+        (Place, ["env.arguments"]),
+    ],
+)
+def test_arguments_that_no_file_holds_are_named(tiny, monkeypatch, argument, custom):
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    registry.register_env("mine/Counter-v0", lambda when=None: Counter())
+    env = registry.make_env("mine/Counter-v0", 2, when=argument)
+    found = describe(tiny.module(env=env), None, tiny.config(), 0)
+    assert found.get("custom", []) == custom
+    yaml.safe_dump(found)
