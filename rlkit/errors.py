@@ -68,19 +68,19 @@ def require_positive_integer(name: str, value: object, *, example: int, none: st
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """A hint for an unknown `name`: the nearest of the `known` names, or else all of them.
 
     Matching ignores case and also compares the part after the suite, so that `CartPole-v1` finds
-    `gymnax/CartPole-v1`.
+    `gymnax/CartPole-v1`. `cutoff` is how alike names have to be, from 0 to 1.
     """
     known = sorted(known)
     keys = {option.lower(): option for option in known}
     keys |= {option.lower().rpartition("/")[2]: option for option in reversed(known)}
-    matches = difflib.get_close_matches(str(name).lower(), keys, n=3, cutoff=0.5)
+    matches = difflib.get_close_matches(str(name).lower(), keys, n=3, cutoff=cutoff)
     if not matches:
         matches = difflib.get_close_matches(
-            str(name).lower().rpartition("/")[2], keys, n=3, cutoff=0.6
+            str(name).lower().rpartition("/")[2], keys, n=3, cutoff=max(cutoff, 0.6)
         )
     hits = list(dict.fromkeys(keys[match] for match in matches))
     if hits:

@@ -1,7 +1,6 @@
 """Command-line flags from dataclasses: each field is a flag, and its docstring is the help text."""
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import json
@@ -11,8 +10,9 @@ from typing import Annotated, TypeVar
 
 import tyro
 
-from rlkit.errors import ConfigError, did_you_mean, require
-from rlkit.validation import PlainData, field_annotations
+from rlkit.cli.spelling import advice, flag_types, usual_form
+from rlkit.errors import ConfigError, require
+from rlkit.validation import PlainData
 
 F = TypeVar("F")
 
@@ -38,7 +38,7 @@ def parse(
         with contextlib.redirect_stderr(message):
             parsed, unknown = tyro.cli(
                 kind,
-                args=arguments,
+                args=usual_form(kind, arguments),
                 prog=command,
                 description=description,
                 default=tyro.MISSING_NONPROP if default is None else default,
@@ -53,7 +53,7 @@ def parse(
         ) from None
     if unknown:
         fix = (
-            did_you_mean(unknown[0], flags(kind))
+            advice(unknown[0], list(flags(kind)), command=command)
             if unknown[0].startswith("-")
             else f"see `{command} --help`"
         )
@@ -63,12 +63,8 @@ def parse(
 
 def flags(kind: type) -> Iterator[str]:
     """The flags for the fields of `kind`."""
-    for name, annotation in field_annotations(kind).items():
-        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-            yield from flags(annotation)
-        else:
-            flag = name.replace("_", "-")
-            yield from (f"--{flag}", f"--no-{flag}") if annotation is bool else (f"--{flag}",)
+    for flag, annotation in flag_types(kind).items():
+        yield from (f"--{flag}", f"--no-{flag}") if annotation is bool else (f"--{flag}",)
 
 
 def peek(arguments: Sequence[str], flag: str) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from rlkit import __version__
+from rlkit.cli.spelling import OTHER_COMMANDS
 from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 from rlkit.xla_cpu.process import raise_gc_thresholds
 
@@ -76,7 +77,9 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"rlkit {__version__}")
         return 0
     if command not in COMMANDS:
-        raise RlkitError(f"unknown command {command!r}; {did_you_mean(command, COMMANDS)}")
+        meant = OTHER_COMMANDS.get(command.lower())
+        fix = f"did you mean '{meant}'?" if meant else did_you_mean(command, COMMANDS, cutoff=0.65)
+        raise RlkitError(f"unknown command {command!r}; {fix}")
     return import_module(f"rlkit.cli.{command.replace('-', '_')}").run(arguments[1:])
 
 

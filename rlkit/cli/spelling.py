@@ -1,0 +1,178 @@
+"""What people type: values in the forms of other tools, and other tools' names of flags."""
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlkit.errors import did_you_mean
+from rlkit.validation import field_annotations
+
+# What other frameworks call the same setting.
+OTHER_NAMES = {
+    "lr": "learning-rate",
+    "timesteps": "total-steps",
+    "total-timesteps": "total-steps",
+    "n-timesteps": "total-steps",
+    "num-timesteps": "total-steps",
+    "steps": "total-steps",
+    "n-envs": "num-envs",
+    "envs": "num-envs",
+    "n-seeds": "num-seeds",
+    "seeds": "num-seeds",
+    "env-kwargs": "env-arguments",
+    "n-steps": "num-steps",
+    "rollout-length": "num-steps",
+    "n-epochs": "num-epochs",
+    "update-epochs": "num-epochs",
+    "ent-coef": "entropy-coef",
+    "vf-coef": "value-coef",
+    "clip-coef": "clip-epsilon",
+    "clip-range": "clip-epsilon",
+    "clip-eps": "clip-epsilon",
+    "anneal-lr": "learning-rate-schedule",
+    "buffer-size": "capacity",
+    "replay-size": "capacity",
+    "learning-starts": "prefill-steps",
+    "net-arch": "hidden-sizes",
+    "hidden-dim": "hidden-sizes",
+    "hidden-size": "hidden-sizes",
+    "norm-obs": "normalize-observations",
+    "normalize-obs": "normalize-observations",
+    "norm-reward": "normalize-rewards",
+    "normalize-reward": "normalize-rewards",
+    "track": "wandb",
+    "use-wandb": "wandb",
+    "wandb-project-name": "wandb-project",
+    "project": "wandb-project",
+    "eval-freq": "eval-every",
+    "eval-episodes": "evaluation-episodes",
+    "n-eval-episodes": "evaluation-episodes",
+    "num-eval-episodes": "evaluation-episodes",
+    "save-freq": "checkpoint-every",
+    "log-dir": "run-dir",
+    "logdir": "run-dir",
+    "log-folder": "run-dir",
+    "output-dir": "run-dir",
+    "save-path": "run-dir",
+    "save-dir": "run-dir",
+    "quiet": "no-debug",
+    "no-progress-bar": "no-debug",
+    "progress-bar": "debug",
+    "resume": "restore-checkpoint",
+    "dir": "run-dir",
+    "out": "output",
+    "o": "output",
+}
+OTHER_COMMANDS = {
+    "run": "train",
+    "fit": "train",
+    "learn": "train",
+    "eval": "evaluate",
+    "enjoy": "evaluate",
+    "test": "evaluate",
+    "play": "evaluate",
+    "continue": "resume",
+    "restart": "resume",
+    "check": "check-env",
+    "check_env": "check-env",
+    "validate": "check-env",
+    "envs": "list",
+    "ls": "list",
+    "show": "list",
+    "curve": "plot",
+}
+_YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+_POWER = re.compile(r"\d+(\.\d*)?[eE]\+?\d{1,2}")
+_WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
+
+
+def flag_types(kind: type) -> dict[str, Any]:
+    """The annotation of each flag of `kind`, by its name without dashes; nested ones included."""
+    found: dict[str, Any] = {}
+    for name, annotation in field_annotations(kind).items():
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            found |= flag_types(annotation)
+        else:
+            found[name.replace("_", "-")] = annotation
+    return found
+
+
+def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
+    """`arguments` with values as the flags of `kind` take them.
+
+    `--total-steps 1e5` becomes 100000, `--double True` becomes `--double`, `--wandb` alone is
+    online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
+    """
+    known = flag_types(kind)
+    rest, found = list(arguments), []
+    while rest:
+        typed, equals, value = rest.pop(0).partition("=")
+        name = typed[2:].replace("_", "-")
+        if not typed.startswith("--") or name not in known:
+            found.append(typed + equals + value)
+            continue
+        values = [value] if equals else list(_until_flag(rest))
+        del rest[: 0 if equals else len(values)]
+        found += _usual(f"--{name}", known[name], values)
+    return found
+
+
+def advice(typed: str, known: Sequence[str], *, command: str) -> str:
+    """A hint for an unknown flag; `known` are the flags that `command` takes."""
+    name = typed.partition("=")[0].strip("-").replace("_", "-")
+    meant = OTHER_NAMES.get(name)
+    if meant is not None and f"--{meant}" in known:
+        return f"did you mean '--{meant}'?"
+    # Without dashes, which would make all flags alike.
+    near = did_you_mean(name, [flag.strip("-") for flag in known], cutoff=0.6)
+    is_hint = near.startswith("did you mean")
+    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else f"see `{command} --help`"
+
+
+def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
+    for argument in arguments:
+        if re.match(r"--?[A-Za-z]", argument):
+            return
+        yield argument
+
+
+def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
+    kinds = set(_kinds(annotation))
+    if bool in kinds and kinds <= {bool, type(None)} and values:
+        word = values[0].lower()
+        if annotation is not bool:  # tyro wants a word where None is possible
+            return [flag, "True" if word in _YES else "False" if word in _NO else values[0]]
+        if word in _YES | _NO:
+            return [flag if word in _YES else f"--no-{flag[2:]}", *values[1:]]
+    if not values and flag[2:] in _WHEN_BARE:
+        return [flag, _WHEN_BARE[flag[2:]]]
+    if tuple in kinds:
+        listed = " ".join(values).strip("[]()")
+        values = [word.strip("'\"") for word in re.split(r"[,\s]+", listed) if word]
+    if int in kinds and float not in kinds:
+        values = [_whole(value) for value in values]
+    return [flag, *values]
+
+
+def _whole(value: str) -> str:
+    """`1e5` as 100000; anything else as it is."""
+    number = float(value) if _POWER.fullmatch(value) else 0.5
+    return str(int(number)) if number.is_integer() else value
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation allows, such as int and NoneType; `tuple` for any tuple."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        yield from _kinds(typing.get_args(annotation)[0])
+    elif origin in (typing.Union, types.UnionType):
+        for part in typing.get_args(annotation):
+            yield from _kinds(part)
+    elif origin is tuple:
+        yield tuple
+        yield from (kind for part in typing.get_args(annotation)[:1] for kind in _kinds(part))
+    else:
+        yield origin or annotation

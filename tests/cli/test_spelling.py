@@ -1,0 +1,109 @@
+"""What people type is understood, or answered with what they meant."""
+
+import dataclasses
+
+import pytest
+
+from rlkit.agents.configs import ActorCriticConfig
+from rlkit.agents.registry import agent_entry, list_agents
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.registry import algorithm_entry, list_algorithms
+from rlkit.cli.flags import flags, parse
+from rlkit.cli.main import COMMANDS, main
+from rlkit.cli.plot import PlotFlags
+from rlkit.cli.spelling import OTHER_COMMANDS, OTHER_NAMES, advice, usual_form
+from rlkit.cli.train import RunFlags
+from rlkit.training.config import TrainerConfig
+
+pytestmark = pytest.mark.fast
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Everything:
+    """All flags of a run of PPO."""
+
+    trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
+    hyperparameters: PPOConfig = dataclasses.field(default_factory=PPOConfig)
+    network: ActorCriticConfig = dataclasses.field(default_factory=ActorCriticConfig)
+
+
+def parsed(*arguments):
+    return parse(Everything, arguments, command="rlkit train", default=Everything())
+
+
+@pytest.mark.parametrize(
+    ("typed", "part", "field", "value"),
+    [
+        ("--total-steps 1e5", "trainer", "total_steps", 100_000),
+        ("--total-steps=2.5e4", "trainer", "total_steps", 25_000),
+        ("--total_steps 7", "trainer", "total_steps", 7),
+        ("--learning-rate 1e-3", "hyperparameters", "learning_rate", 1e-3),
+        ("--learning_rate=0.001", "hyperparameters", "learning_rate", 1e-3),
+        ("--max-grad-norm 1e1", "hyperparameters", "max_grad_norm", 10.0),
+        ("--normalize-observations True", "hyperparameters", "normalize_observations", True),
+        ("--normalize_observations=true", "hyperparameters", "normalize_observations", True),
+        ("--normalize-observations", "hyperparameters", "normalize_observations", True),
+        ("--clip-value-loss no", "hyperparameters", "clip_value_loss", False),
+        ("--debug=False", "trainer", "debug", False),
+        ("--no-debug", "trainer", "debug", False),
+        ("--save-replay yes", "trainer", "checkpointer_config.save_replay", True),
+        ("--save-replay=False", "trainer", "checkpointer_config.save_replay", False),
+        ("--wandb", "trainer", "logger_config.wandb", "online"),
+        ("--wandb --eval-every 3", "trainer", "logger_config.wandb", "online"),
+        ("--wandb offline", "trainer", "logger_config.wandb", "offline"),
+        ("--wandb-tags a b", "trainer", "logger_config.wandb_tags", ("a", "b")),
+        ("--wandb-tags=['a','b']", "trainer", "logger_config.wandb_tags", ("a", "b")),
+        ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
+        ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),
+        ("--hidden_sizes=[8,9]", "network", "hidden_sizes", (8, 9)),
+        ("--restore-checkpoint latest", "trainer", "restore_checkpoint", "latest"),
+        ("--run-dir 1e5", "trainer", "run_dir", "1e5"),
+    ],
+)
+def test_values_in_other_forms(typed, part, field, value):
+    found = getattr(parsed(*typed.split()), part)
+    for name in field.split("."):
+        found = getattr(found, name)
+    assert found == value and type(found) is type(value)
+
+
+def test_flags_and_positions_keep_their_order():
+    typed = ["a", "--overwrite", "b", "--output", "x.png", "c", "-h"]
+    assert usual_form(PlotFlags, typed) == typed
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--lr", "did you mean '--learning-rate'?"),
+        ("--track", "did you mean '--wandb'?"),
+        ("--n_envs=3", "did you mean '--num-envs'?"),
+        ("--learing-rate", "did you mean '--learning-rate'"),
+        ("--zzz", "see `rlkit train --help`"),
+    ],
+)
+def test_unknown_flags(typed, said):
+    known = [*flags(Everything), *flags(RunFlags)]
+    assert said in advice(typed, known, command="rlkit train")
+
+
+def test_other_names_lead_to_flags_that_exist():
+    kinds = [TrainerConfig, RunFlags, PlotFlags]
+    kinds += [algorithm_entry(name).config for name in list_algorithms()]
+    kinds += [agent_entry(name).config for name in list_agents()]
+    known = {flag[2:] for kind in kinds for flag in flags(kind)}
+    assert set(OTHER_NAMES.values()) <= known and not set(OTHER_NAMES) & known
+    assert set(OTHER_COMMANDS.values()) <= set(COMMANDS) and not set(OTHER_COMMANDS) & set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("eval", "did you mean 'evaluate'?"),
+        ("plt", "did you mean 'plot'?"),
+        ("export", "choose one of check-env, evaluate, list, plot, resume, train"),
+    ],
+)
+def test_unknown_commands(command, said, capsys):
+    assert main([command]) == 2
+    assert f"unknown command '{command}'; {said}" in capsys.readouterr().err
