@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from tqdm import tqdm
+import tqdm.asyncio
+import tqdm.auto
 
 from rlkit.errors import ConfigError, require
 from rlkit.training.config import Plan, TrainerConfig
@@ -120,14 +121,19 @@ def check_callbacks(callbacks: object) -> None:
 
 
 class ProgressBar(Callback):
-    """A bar over environment steps, with the latest return."""
+    """A bar over environment steps, with the latest return, in a terminal or a notebook.
+
+    Elsewhere, as in a file or a pipe, there is none.
+    """
 
     def __init__(self) -> None:
-        self._bar: tqdm | None = None
+        self._bar: tqdm.auto.tqdm | None = None
 
     def on_run_start(self, trainer: RunView) -> None:
         """Opens the bar at the current step of the run."""
-        self._bar = tqdm(
+        in_notebook = tqdm.auto.tqdm is not tqdm.asyncio.tqdm_asyncio
+        self._bar = tqdm.auto.tqdm(
+            disable=False if in_notebook else None,  # None: unless it is a terminal
             total=trainer.steps_at(trainer.plan.num_checkpoints),
             initial=trainer.env_steps,
             unit="step",

@@ -129,7 +129,7 @@ class TrainerConfig:
     The command line then limits JAX to one CPU thread (NPROC=1).
     """
     debug: bool = True
-    """Show a progress bar."""
+    """Show a progress bar, in a terminal or a notebook."""
     logger_config: LoggerConfig = LoggerConfig()
     """Where records are logged."""
     checkpointer_config: CheckpointerConfig = CheckpointerConfig()

@@ -527,7 +527,7 @@ def test_other_settings_are_refused(make, tmp_path, hashes, settings, match):
     for restore in ("auto", "latest", 0):
         with pytest.raises(RunDirectoryError, match=match):
             make(tmp_path / "run", restore_checkpoint=restore, **settings)
-    with pytest.raises(RunDirectoryError, match="already holds a run; resume it"):
+    with pytest.raises(RunDirectoryError, match="already holds a run; continue it"):
         make(tmp_path / "run")
     assert hashes(tmp_path / "run") == before
 

@@ -52,8 +52,8 @@ class RunDirectory:
         if not self.is_new and not may_exist:
             self.close()
             raise RunDirectoryError(
-                f"{self.path} already holds a run; resume it (`rlkit resume`) or choose another"
-                " directory"
+                f"{self.path} already holds a run; continue it with `rlkit resume`, or in Python"
+                ' with restore_checkpoint="auto" in the TrainerConfig, or choose another directory'
             )
 
     @classmethod

@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -144,14 +144,9 @@ class ConsoleLogger:
     def log(self, record: Record, /) -> None:
         if record.kind == "train" or record.seed is not None:  # with several seeds, their mean
             return
-        shown = {name.removeprefix("eval/"): value for name, value in record.metrics.items()}
-        reported = [name for name in shown if name.startswith("done_info/")]
-        if len(reported) > MOST_REPORTED:  # train records are only in the file
-            shown = {name: value for name, value in shown.items() if name not in reported}
-        metrics = [f"{name} {value:.4g}" for name, value in shown.items()]
         parts = [
             f"{human_count(record.env_steps):>6} steps | {human_seconds(record.wall_seconds)}",
-            *metrics,
+            *_evaluation(record.metrics),
         ]
         if record.text is not None:
             # An error ends the run and is printed in full by the caller.
@@ -166,6 +161,25 @@ class ConsoleLogger:
     def restore(self, state: PlainData, /) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
+
+
+def _evaluation(metrics: Mapping[str, float]) -> list[str]:
+    """The parts of a line about an evaluation; with returns and lengths alone, 70 columns at most.
+
+    Lengths with sampled actions, and the many numbers of a simulator, are only in the file.
+    """
+    shown = {name.removeprefix("eval/"): value for name, value in metrics.items()}
+    reported = [name for name in shown if name.startswith("done_info/")]
+    left_out = {"sampled_avg_length", *(reported if len(reported) > MOST_REPORTED else ())}
+    parts = []
+    if "avg_return" in shown:
+        sampled = shown.pop("sampled_avg_return", None)
+        beside = "" if sampled is None else f" (sampled {sampled:.4g})"
+        parts.append(f"return {shown.pop('avg_return'):.4g}{beside}")
+    if "avg_length" in shown:
+        parts.append(f"length {shown.pop('avg_length'):.4g}")
+    others = {name: value for name, value in shown.items() if name not in left_out}
+    return parts + [f"{name} {value:.4g}" for name, value in others.items()]
 
 
 def _headline(error: str) -> str:

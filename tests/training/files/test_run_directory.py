@@ -41,7 +41,7 @@ def test_absent_and_empty_directories_become_runs(tmp_path, made):
 def test_existing_runs_are_opened_only_when_asked(tmp_path):
     path = existing_run(tmp_path / "run")
     for _ in range(2):  # the refusal must let go of the lock
-        with pytest.raises(RunDirectoryError, match="already holds a run; resume it"):
+        with pytest.raises(RunDirectoryError, match="already holds a run; continue it"):
             RunDirectory(path)
     for must_exist in (True, False):
         with RunDirectory.open(path, must_exist=must_exist) as run:

@@ -144,7 +144,7 @@ def test_full_disk_is_raised_after_the_others_ran(tmp_path, capsys):
     full._descriptor = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(RunDirectoryError, match="No space left"):
         MultiLogger([full, ConsoleLogger()]).log(record(7))
-    assert "avg_return 7" in capsys.readouterr().out
+    assert "return 7" in capsys.readouterr().out
 
 
 @pytest.mark.fast
@@ -170,13 +170,22 @@ def test_console_lines(capsys):
             0, metrics={"eval/avg_return": 1.0, **{f"eval/done_info/{name}": 1.0 for name in "xyz"}}
         )
     )
+    of_episodes = {"return": -12345.678, "length": 1000.0}
+    both = [
+        (f"eval/{kind}avg_{name}", x)
+        for kind in ("", "sampled_")
+        for name, x in of_episodes.items()
+    ]
+    logger.log(record(999_000, metrics=dict(sorted(both))))
     logger.log(record(0, kind="train"))
     logger.log(record(0, kind="error", text="it broke", metrics={}))
     lines = capsys.readouterr().out.splitlines()
-    evaluation = " 1.25M steps | 173h36m | avg_return 123.5 | done_info/x 1"
+    evaluation = " 1.25M steps | 173h36m | return 123.5 | done_info/x 1"
+    whole = "  999k steps | 138h45m | return -1.235e+04 (sampled -1.235e+04) | length 1000"
     assert lines == [
         evaluation,
-        "     0 steps | 0s | avg_return 1",
+        "     0 steps | 0s | return 1",
+        whole,
         "     0 steps | 0s | error: it broke",
     ]
     assert [human_count(n) for n in (999, 999_960, 3e9)] == ["999", "1M", "3B"]
