@@ -56,7 +56,7 @@ def requirements(python: str) -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"].values()
     rows = [*project["dependencies"], *(row for extra in extras for row in extra)]
-    found = [Requirement(row) for row in rows if not row.startswith("rlkit[")]
+    found = [Requirement(row) for row in rows if not row.startswith("rlkit-jax[")]
     return [x for x in found if x.marker is None or x.marker.evaluate({"python_version": python})]
 
 
@@ -111,7 +111,7 @@ def test_sdist_and_wheel_are_complete_and_import(tmp_path):
     assert {"README.md", "LICENSE", "tests/conftest.py"} <= source_files
     assert {name.split("/")[0] for name in wheel_files} == {
         "rlkit",
-        f"rlkit-{rlkit.__version__}.dist-info",
+        f"rlkit_jax-{rlkit.__version__}.dist-info",
     }
 
     target = tmp_path / "site"

@@ -33,6 +33,15 @@ GYMNAX_IDS = (
 )
 NEEDS_NETWORK = {"MNISTBandit-bsuite": "it downloads the MNIST images when it is created"}
 
+# What to install for the environments of a kind.
+INSTALL = {
+    "mujoco": 'pip install "gymnasium[mujoco]"',
+    "box2d": 'pip install "gymnasium[box2d]"',
+    "atari": "pip install ale-py opencv-python-headless",
+    "envpool": "pip install envpool",
+    "render": 'pip install "gymnasium[classic-control]"',
+}
+
 # Class names in rlkit.envs.probes.value_probes.
 PROBE_IDS = (
     "ActionChoice",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.envs.ids import ATARI_IDS, ENVPOOL_IDS, GYMNASIUM_IDS, GYMNAX_IDS, PROBE_IDS
+from rlkit.envs.ids import ATARI_IDS, ENVPOOL_IDS, GYMNASIUM_IDS, GYMNAX_IDS, INSTALL, PROBE_IDS
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _is_gymnasium(name: str) -> bool:
         return True
     if spec is None or _only_raises(spec.entry_point):
         return False
-    for package, extra in (("mujoco", "mujoco"), ("Box2D", "box2d")):
-        if str(spec.entry_point).startswith(f"gymnasium.envs.{extra}."):
-            _require_package(package, extra, f"gymnasium/{name}")
+    for package, kind in (("mujoco", "mujoco"), ("Box2D", "box2d")):
+        if str(spec.entry_point).startswith(f"gymnasium.envs.{kind}."):
+            _require_package(package, kind, f"gymnasium/{name}")
     return True
 
 
@@ -149,10 +149,10 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
-def _require_package(package: str, extra: str, env_id: str) -> None:
+def _require_package(package: str, kind: str, env_id: str) -> None:
     installed = importlib.util.find_spec(package) is not None
     require(
         installed,
         f"{env_id} needs the package {package!r}, which is not installed",
-        f'pip install "rlkit[{extra}]"',
+        INSTALL[kind],
     )

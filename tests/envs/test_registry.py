@@ -29,6 +29,7 @@ from rlkit.envs import (
     registry,
     vectorize,
 )
+from rlkit.envs.ids import INSTALL
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 
@@ -525,7 +526,7 @@ def test_no_id_has_a_module_imported(env_id, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("env_id", "package", "extra"),
+    ("env_id", "package", "kind"),
     [
         ("gymnasium/Hopper-v5", "mujoco", "mujoco"),
         ("gymnasium/LunarLander-v3", "Box2D", "box2d"),
@@ -534,7 +535,7 @@ def test_no_id_has_a_module_imported(env_id, tmp_path, monkeypatch):
         ("envpool/CartPole-v1", "envpool", "envpool"),
     ],
 )
-def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
+def test_a_missing_package_is_named(env_id, package, kind, monkeypatch):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == package else find_spec(name)
@@ -546,7 +547,7 @@ def test_a_missing_extra_is_named(env_id, package, extra, monkeypatch):
     )
     with pytest.raises(
         ConfigError,
-        match=rf'{env_id} needs the package \'{package}\'.*; pip install "rlkit\[{extra}\]"',
+        match=rf"{env_id} needs the package '{package}'.*; {re.escape(INSTALL[kind])}",
     ):
         registry.check_id(env_id)
 

@@ -12,6 +12,7 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
+from rlkit.envs.ids import INSTALL
 from rlkit.errors import ConfigError, did_you_mean, require
 
 MAX_EPISODE_FRAMES = 108_000  # half an hour at 60 frames per second
@@ -46,8 +47,8 @@ def make_atari(
     previous action is repeated with probability 0.25, unless `repeat_action_probability` changes
     that. Older papers report results without them.
 
-    Raises `ConfigError` without the extra `atari`, for unknown games or arguments, and for values
-    out of range.
+    Raises `ConfigError` if a package is missing, for unknown games or arguments, and for values out
+    of range.
     """
     ale = _import_ale()
     _check_names(ale, env_id, kwargs)
@@ -84,7 +85,7 @@ def _import_ale() -> Any:
         import cv2  # noqa: F401  # the preprocessing resizes with it
     except ImportError as error:
         raise ConfigError(
-            f'Atari games need a missing package ({error}); pip install "rlkit[atari]"'
+            f"Atari games need a missing package ({error}); {INSTALL['atari']}"
         ) from None
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner from each worker
     gymnasium.register_envs(ale_py)

@@ -23,6 +23,7 @@ from rlkit.envs.host.envpool_values import (
     replace_rows,
     rescaled,
 )
+from rlkit.envs.ids import INSTALL
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -301,9 +302,7 @@ def _envpool() -> ModuleType:
     try:
         import envpool
     except ImportError as error:
-        raise ConfigError(
-            f'EnvPool cannot be imported ({error}); pip install "rlkit[envpool]"'
-        ) from error
+        raise ConfigError(f"EnvPool cannot be imported ({error}); {INSTALL['envpool']}") from error
     return envpool
 
 

@@ -25,6 +25,7 @@ from rlkit.envs.host.base import (
 )
 from rlkit.envs.host.gymnasium_vector import InProcessEnvs, Watchdog, WorkerEnvs, close
 from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Pulse, Recipe
+from rlkit.envs.ids import INSTALL
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -43,7 +44,7 @@ CONTEXTS = ("forkserver", "spawn")
 # The adapter that owns each environment passed as an object: two adapters stepping the same one
 # would mix their episodes.
 _owners: weakref.WeakKeyDictionary[gymnasium.Env, object] = weakref.WeakKeyDictionary()
-EXTRAS = {
+KINDS = {  # by a word in an error, see `INSTALL`
     "mujoco": "mujoco",
     "box2d": "box2d",
     "ale": "atari",
@@ -471,8 +472,8 @@ def _build_failure(name: str, error: Exception) -> EnvFailedError:
 
 def _install(recipe: Recipe, error: Exception) -> str:
     where = f"{getattr(recipe.env, 'entry_point', recipe.env)} {error}".lower()
-    extra = next((extra for word, extra in EXTRAS.items() if word in where), None)
-    return f'pip install "rlkit[{extra}]"' if extra else "install it"
+    kind = next((kind for word, kind in KINDS.items() if word in where), None)
+    return INSTALL[kind] if kind else "install it"
 
 
 def _check_arguments(name: str, recipe: Recipe) -> None:

@@ -432,7 +432,7 @@ def test_other_things_that_cannot_be():
 
 def test_without_the_package_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(ConfigError, match=r'pip install "rlkit\[envpool\]"'):
+    with pytest.raises(ConfigError, match="; pip install envpool"):
         EnvPoolAdapter("CartPole-v1", 2)
 
 
