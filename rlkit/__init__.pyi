@@ -53,6 +53,7 @@ from .envs import vectorize as vectorize
 from .errors import RlkitError as RlkitError
 from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
+from .training import EarlyStopping as EarlyStopping
 from .training import EnvConfig as EnvConfig
 from .training import LoggerConfig as LoggerConfig
 from .training import Module as Module
@@ -61,10 +62,12 @@ from .training import RLModule as RLModule
 from .training import RunConfig as RunConfig
 from .training import Trainer as Trainer
 from .training import TrainerConfig as TrainerConfig
+from .training import WallTimeLimit as WallTimeLimit
 from .training import build as build
 from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy
+from .training import log_callback as log_callback
 from .xla_cpu import compiler_options as compiler_options
 
 __version__: str

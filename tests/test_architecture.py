@@ -37,9 +37,9 @@ ROOMS = {
     ),
     "training": (
         {"config", "compile"},
-        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "callbacks"},
+        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint"},
         {"programs", "files"},
-        {"policy", "run_parts"},
+        {"policy", "run_parts", "callbacks"},
         {"evaluations", "run"},
         {"reporting", "restoring", "saving"},
         {"trainer"},

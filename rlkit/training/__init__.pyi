@@ -1,4 +1,7 @@
 from .callbacks import Callback as Callback
+from .callbacks import EarlyStopping as EarlyStopping
+from .callbacks import WallTimeLimit as WallTimeLimit
+from .callbacks import log_callback as log_callback
 from .config import CheckpointerConfig as CheckpointerConfig
 from .config import LoggerConfig as LoggerConfig
 from .config import Plan as Plan

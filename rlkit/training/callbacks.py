@@ -1,14 +1,17 @@
 """Callbacks: user code between outer iterations, on the host."""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import tqdm.asyncio
 import tqdm.auto
 
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.training.config import Plan, TrainerConfig
+from rlkit.training.logs.loggers import human_seconds
+from rlkit.training.logs.metrics import score
 from rlkit.types import Measurements, PyTree
 from rlkit.validation import PlainData
 
@@ -62,6 +65,10 @@ class RunView(Protocol):
         """Ends the run after the outer iteration in progress."""
         ...
 
+    def log(self, what: str | Mapping[str, float]) -> None:
+        """See `Trainer.log`."""
+        ...
+
     def evaluate(self, episodes: int | None = None) -> Measurements:
         """See `Trainer.evaluate`."""
         ...
@@ -79,6 +86,9 @@ class RunView(Protocol):
 
 class Callback:
     """Override what you need; every method does nothing by default.
+
+    A callback that counts something returns it from `state`, which checkpoints hold, and takes it
+    back in `restore`. Then a resumed run goes on as if it had not been stopped.
 
     To end training early, call `trainer.request_stop("reason")`. It takes effect at most one outer
     iteration late (in general `max_queued - 1`), because the next one is already running when
@@ -101,8 +111,18 @@ class Callback:
     def on_checkpoint(self, trainer: RunView, iteration: int) -> None:
         """After a checkpoint was handed to the checkpointer."""
 
+    def on_error(self, trainer: RunView, error: BaseException) -> None:
+        """After an error or interruption that ends the run, before `on_run_end`."""
+
     def on_run_end(self, trainer: RunView) -> None:
         """After the last outer iteration, even if the run stops early or fails."""
+
+    def state(self) -> PlainData:
+        """What `restore` needs to go on from here, as plain data."""
+        return {}
+
+    def restore(self, state: PlainData) -> None:
+        """Goes back to `state`; {}: the run starts, or its checkpoint was saved without this."""
 
 
 def check_callbacks(callbacks: object) -> None:
@@ -118,6 +138,147 @@ def check_callbacks(callbacks: object) -> None:
                 f"callbacks must be instances, got the class {name}; add parentheses: {name}()"
             )
         require(isinstance(callback, Callback), f"{callback!r} is not a Callback", fix)
+
+
+def callback_states(callbacks: Sequence[Callback]) -> PlainData:
+    """The states of callbacks that have any, by the names of their classes."""
+    named = zip(_names(callbacks), callbacks, strict=True)
+    return {name: state for name, callback in named if (state := callback.state())}
+
+
+def restore_callbacks(callbacks: Sequence[Callback], states: PlainData) -> None:
+    """The inverse of `callback_states`."""
+    for name, callback in zip(_names(callbacks), callbacks, strict=True):
+        callback.restore(states.get(name, {}))
+
+
+def _names(callbacks: Sequence[Callback]) -> list[str]:
+    kinds = [type(callback).__name__ for callback in callbacks]
+    counts = [kinds[:index].count(kind) for index, kind in enumerate(kinds)]
+    return [f"{kind}#{count}" if count else kind for kind, count in zip(kinds, counts, strict=True)]
+
+
+class EarlyStopping(Callback):
+    """Ends the run once evaluations are good enough, or no longer improve.
+
+    The evaluations are compared by their mean over episodes and seeds. The one before training does
+    not count. A stop takes effect as `Callback` says.
+
+    Args:
+        threshold: ends the run at a value of at least this. None: no threshold.
+        patience: ends the run after so many evaluations in a row without a new best value. None:
+            never.
+        min_improvement: how much better than the best value a new best value must be.
+        measurement: what is compared, by its name in the evaluations; higher is better.
+
+    Raises `ConfigError` for other arguments, and when the run starts if it evaluates nothing or
+    lacks the measurement.
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        patience: int | None = None,
+        min_improvement: float = 0.0,
+        measurement: str = "return",
+    ):
+        require(
+            threshold is not None or patience is not None,
+            "EarlyStopping needs a threshold or a patience",
+            "pass threshold=475.0, patience=5, or both",
+        )
+        require_positive_integer(
+            "EarlyStopping patience", patience, example=5, none="no patience limit"
+        )
+        require(
+            min_improvement >= 0,
+            f"EarlyStopping min_improvement must not be negative, got {min_improvement!r}",
+            "pass 0.0 or more",
+        )
+        self.threshold, self.patience = threshold, patience
+        self.min_improvement, self.measurement = min_improvement, measurement
+        self.restore({})
+
+    def on_run_start(self, trainer: RunView) -> None:
+        """Checks that there will be evaluations."""
+        require(
+            trainer.config.enable_evaluation,
+            "EarlyStopping needs evaluations, but enable_evaluation=False",
+            "leave it out of the TrainerConfig",
+        )
+
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
+        """Compares the evaluation with the best one."""
+        value = score(evaluation, trainer.config.num_seeds, name=self.measurement)
+        require(
+            self.measurement in evaluation,
+            f"evaluations have no {self.measurement!r}",
+            f"choose the measurement of EarlyStopping among {', '.join(evaluation)}",
+        )
+        if iteration == 0:
+            return
+        if value is not None and (self.best is None or value > self.best + self.min_improvement):
+            self.best, self.since = value, 0
+        else:
+            self.since += 1
+        if self.threshold is not None and value is not None and value >= self.threshold:
+            trainer.request_stop(f"{self.measurement} {value:.4g} reached {self.threshold:.4g}")
+        elif self.patience is not None and self.since >= self.patience:
+            best = "none" if self.best is None else f"{self.best:.4g}"
+            count = "1 evaluation" if self.since == 1 else f"{self.since} evaluations"
+            trainer.request_stop(f"{self.measurement} did not improve in {count} (best: {best})")
+
+    def state(self) -> PlainData:
+        """The best value, and the number of evaluations since."""
+        return {"best": self.best, "since": self.since}
+
+    def restore(self, state: PlainData) -> None:
+        """Goes on from there."""
+        self.best: float | None = state.get("best")
+        self.since: int = state.get("since", 0)
+
+
+class WallTimeLimit(Callback):
+    """Ends the run, and saves it, once a call of `Trainer.run` takes more than `seconds`.
+
+    Leave time for one or two outer iterations: the one in progress is finished first.
+    """
+
+    def __init__(self, seconds: float):
+        require(
+            seconds > 0, f"WallTimeLimit needs seconds, got {seconds!r}", "pass 3600.0 for an hour"
+        )
+        self.seconds = seconds
+
+    def on_run_start(self, trainer: RunView) -> None:
+        """Starts the clock."""
+        self._start = time.monotonic()
+
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
+        """Looks at the clock."""
+        if time.monotonic() - self._start > self.seconds:
+            trainer.request_stop(f"the time limit of {human_seconds(self.seconds)} is over")
+
+
+class LogCallback(Callback):
+    """Calls a function with the training metrics of each outer iteration, see `log_callback`."""
+
+    def __init__(self, function: Callable[[int, dict[str, float]], object]):
+        self.function = function
+
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
+        """Calls it."""
+        self.function(iteration, metrics)
+
+
+def log_callback(function: Callable[[int, dict[str, float]], object]) -> LogCallback:
+    """A callback that calls `function(iteration, metrics)` after each outer iteration.
+
+    `metrics` are those of `Callback.on_iteration_end`.
+    """
+    require(callable(function), f"{function!r} is not a function", "pass print, for instance")
+    return LogCallback(function)
 
 
 class ProgressBar(Callback):

@@ -2,12 +2,12 @@
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
 
-from rlkit.errors import RlkitError
+from rlkit.errors import RlkitError, require
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -106,18 +106,35 @@ class Reporter:
         """Logs a sentence."""
         self._log_text("event", text, self.run.now())
 
+    def log_user(self, what: str | Mapping[str, float]) -> None:
+        """Logs a user's sentence or numbers, at what is being reported, else now."""
+        moment = self.run.reported or self.run.now()
+        if isinstance(what, str):
+            self._log_text("text", what, moment)
+            return
+        fix = 'pass text, or numbers by name: {"temperature": 0.5}'
+        require(isinstance(what, Mapping), f"cannot log {what!r}", fix)
+        for name, value in what.items():
+            is_number = np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
+            require(isinstance(name, str) and is_number, f"cannot log {name!r}: {value!r}", fix)
+        metrics = {name: float(value) for name, value in what.items()}
+        self.logger.log(Record(kind="user", metrics=metrics, **dataclasses.asdict(moment)))
+
     def outer_iteration(self, pending: Pending) -> Measurements | None:
         """Waits for an outer iteration and logs it; returns its evaluation.
 
         Raises `NonFiniteError` if it learned nothing, see `check_finite`.
         """
         finished = pending.wait()
-        moment = self._moment_of(finished)
-        if finished.metrics is not None:
-            self._training(finished.iteration, finished.metrics, moment)
-            self.run.history.append(_at(moment, finished.evaluation))
-        if finished.evaluation is not None:
-            self._evaluation(pending, finished.evaluation, moment)
+        moment = self.run.reported = self._moment_of(finished)
+        try:
+            if finished.metrics is not None:
+                self._training(finished.iteration, finished.metrics, moment)
+                self.run.history.append(_at(moment, finished.evaluation))
+            if finished.evaluation is not None:
+                self._evaluation(pending, finished.evaluation, moment)
+        finally:
+            self.run.reported = None
         return finished.evaluation
 
     def crash(self, error: BaseException) -> None:

@@ -60,6 +60,7 @@ class Run:
         self.history: list[Measurements] = []  # evaluations by outer iteration
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
+        self.reported: Moment | None = None  # of the outer iteration that is being reported
 
     def start_from(self, key: Key | int | None) -> RunStart:
         """The start from a key, keys of all seeds, or a seed (None: unknown); changes nothing."""

@@ -21,10 +21,12 @@ def save(
     *,
     score: float | None,
     description: PlainData,
+    callbacks: PlainData,
 ) -> None:
     """Saves `state`, which is that of `run` after `iteration` outer iterations.
 
     `iteration` may be lower than the current one. `checkpointer` may be that of `files` or another.
+    `callbacks` are the states of the run's callbacks.
     """
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
     learner = state.learner if isinstance(state, TrainState) else None
@@ -44,6 +46,7 @@ def save(
         description=description,
         fingerprint=fingerprint(),
         versions=versions(),
+        callbacks=callbacks,
         replay=run.has_replay(state),
     )
     checkpointer.save(iteration, to_items(state), score=score, metadata=metadata.to_metadata())

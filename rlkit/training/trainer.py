@@ -1,7 +1,7 @@
 """`Trainer`: the host loop of a run, shown in its docstring."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -11,7 +11,13 @@ import numpy as np
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.errors import RlkitError, RunDirectoryError, require
-from rlkit.training.callbacks import Callback, ProgressBar, check_callbacks
+from rlkit.training.callbacks import (
+    Callback,
+    ProgressBar,
+    callback_states,
+    check_callbacks,
+    restore_callbacks,
+)
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.evaluations import Evaluations
@@ -158,6 +164,8 @@ class Trainer:
                 RunDirectoryError,
             )
             restored = begin_or_restore(self._run, files, start)
+            states = {} if restored is None else restored.metadata.callbacks
+            restore_callbacks(self._callbacks, states)
             self._log(*memory_announcements(self._run))
             if restored is None:
                 assert start.keys is not None
@@ -271,6 +279,7 @@ class Trainer:
         """
         with open_checkpoints(path) as checkpointer:
             restored = restore(self._run, checkpointer, which)
+        restore_callbacks(self._callbacks, restored.metadata.callbacks)
         self._log(*memory_announcements(self._run), *caveats(self._run, restored))
         return self.state
 
@@ -330,6 +339,14 @@ class Trainer:
         Safe to call from callbacks, threads and signal handlers.
         """
         self.stop_reason = reason
+
+    def log(self, what: str | Mapping[str, float]) -> None:
+        """Logs a sentence, or numbers by name, as a record of its own.
+
+        Within a callback, its steps are those that the callback was told about. Opens the files of
+        the run. Raises `ConfigError` for anything else than text and numbers.
+        """
+        self._reporter.log_user(what)
 
     def hparams(self) -> PlainData:
         """All settings as one flat dict of plain values, for loggers."""
@@ -402,7 +419,17 @@ class Trainer:
     ) -> None:
         """Saves the state after `iteration` outer iterations, which may be an earlier one."""
         run, files, description = self._run, self._open(), self.description()
-        save(run, files, checkpointer, iteration, state, score=rank, description=description)
+        callbacks = callback_states(self._callbacks)
+        save(
+            run,
+            files,
+            checkpointer,
+            iteration,
+            state,
+            score=rank,
+            description=description,
+            callbacks=callbacks,
+        )
         self._call("on_checkpoint", iteration)
 
     # Start and end
@@ -432,6 +459,8 @@ class Trainer:
         """Ends a call of `run`; `error` is what ended it, if any."""
         self._run.stop_clock()
         ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
+        if error is not None:
+            ends = [partial(callback.on_error, self, error) for callback in self._callbacks] + ends
         self._reporter.wind_down([*ends, files.flush], error)
 
     def _open(self, description: PlainData | None = None) -> RunFiles:

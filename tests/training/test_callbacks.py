@@ -1,14 +1,26 @@
 """Callbacks know a small view of the run, which need not be a Trainer."""
 
 import io
+import json
+import math
 import sys
 import types
 
 import numpy as np
 import pytest
 
-from rlkit.training.callbacks import ProgressBar
+from rlkit.errors import ConfigError
+from rlkit.training.callbacks import (
+    Callback,
+    EarlyStopping,
+    ProgressBar,
+    WallTimeLimit,
+    callback_states,
+    log_callback,
+    restore_callbacks,
+)
 from rlkit.training.config import Plan
+from rlkit.training.logs.records import read_records
 from rlkit.training.run_progress import RunProgress
 
 PLAN = Plan(
@@ -52,3 +64,181 @@ def test_the_progress_bar_asks_for_steps_alone(monkeypatch):
     assert bar._bar.n == 20 + 2 * 32 and "eval_return=1.5" in bar._bar.postfix
     bar.on_run_end(view)
     assert bar._bar is None and "eval_return=1.5" in sys.stderr.getvalue()
+
+
+class View(types.SimpleNamespace):
+    """As much of a run as a callback needs."""
+
+    def __init__(self, num_seeds=1, **config):
+        settings = {"num_seeds": num_seeds, "enable_evaluation": True} | config
+        super().__init__(config=types.SimpleNamespace(**settings), reason=None)
+
+    def request_stop(self, reason):
+        self.reason = reason
+
+
+def stopped_at(callback, values, view=None):
+    """(index of the first of these evaluations that ends the run, why); the untrained one is 0."""
+    view = view or View()
+    callback.on_run_start(view)
+    for iteration, value in enumerate(values):
+        callback.on_evaluation(view, iteration, {"return": np.array(value)})
+        if view.reason is not None:
+            return iteration, view.reason
+    return None
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "values", "stop"),
+    [
+        ({"threshold": 5.0}, [9.0, 1.0, 4.9, 5.0, 6.0], (3, "return 5 reached 5")),
+        ({"threshold": 5.0}, [9.0, 1.0, 4.9], None),
+        ({"patience": 2}, [9.0, 1.0, 2.0, 2.0, 3.0, 3.0, 2.0], (6, "in 2 evaluations (best: 3)")),
+        ({"patience": 1}, [0.0, 1.0, 1.0], (2, "in 1 evaluation (best: 1)")),
+        ({"patience": 2, "min_improvement": 1.0}, [0.0, 1.0, 1.9, 2.0], (3, "(best: 1)")),
+        ({"patience": 2}, [0.0, math.nan, math.nan], (2, "(best: none)")),
+        ({"patience": 2}, [0.0, 1.0, math.nan, 2.0, math.nan], None),
+    ],
+)
+def test_early_stopping(arguments, values, stop):
+    found = stopped_at(EarlyStopping(**arguments), values)
+    assert (found and found[0]) == (stop and stop[0])
+    assert found is None or found[1].endswith(stop[1])
+
+
+@pytest.mark.fast
+def test_early_stopping_takes_the_mean_over_episodes_and_finite_seeds():
+    seeds = [[1.0, 3.0], [4.0, 6.0], [math.nan, 1.0]]  # means 2, 5 and none
+    assert stopped_at(EarlyStopping(threshold=3.5), [seeds, seeds], View(num_seeds=3))[0] == 1
+    assert stopped_at(EarlyStopping(threshold=3.6), [seeds, seeds], View(num_seeds=3)) is None
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "needs a threshold or a patience; pass threshold="),
+        ({"patience": 0}, "patience must be a positive integer or None, got 0"),
+        ({"patience": 1, "min_improvement": -1.0}, "min_improvement must not be negative"),
+    ],
+)
+def test_early_stopping_with_other_arguments(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        EarlyStopping(**arguments)
+
+
+@pytest.mark.fast
+def test_early_stopping_needs_what_it_compares():
+    with pytest.raises(ConfigError, match="needs evaluations, but enable_evaluation=False"):
+        EarlyStopping(patience=1).on_run_start(View(enable_evaluation=False))
+    with pytest.raises(ConfigError, match=r"have no 'won'; .* among return, length"):
+        EarlyStopping(patience=1, measurement="won").on_evaluation(
+            View(), 1, {"return": np.ones(2), "length": np.ones(2)}
+        )
+
+
+@pytest.mark.fast
+def test_time_limit(monkeypatch):
+    clock, view = iter([100.0, 109.9, 110.1]), View()
+    monkeypatch.setattr("rlkit.training.callbacks.time.monotonic", lambda: next(clock))
+    limit = WallTimeLimit(10)
+    limit.on_run_start(view)
+    limit.on_iteration_end(view, 1, {})
+    assert view.reason is None
+    limit.on_iteration_end(view, 2, {})
+    assert view.reason == "the time limit of 10s is over"
+    with pytest.raises(ConfigError, match="WallTimeLimit needs seconds, got 0"):
+        WallTimeLimit(0)
+
+
+@pytest.mark.fast
+def test_states_belong_to_classes_in_order():
+    ours = [EarlyStopping(patience=3), ProgressBar(), EarlyStopping(threshold=1.0)]
+    ours[0].best, ours[2].since = 4.0, 7
+    states = json.loads(json.dumps(callback_states(ours)))
+    assert states == {
+        "EarlyStopping": {"best": 4.0, "since": 0},
+        "EarlyStopping#1": {"best": None, "since": 7},
+    }
+    others = [EarlyStopping(patience=3), EarlyStopping(threshold=1.0)]
+    restore_callbacks(others, states)
+    assert (others[0].best, others[1].since) == (4.0, 7)
+    restore_callbacks(others, {})
+    assert (others[0].best, others[1].since) == (None, 0)
+
+
+def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path):
+    def returns(trainer):
+        return [record["env_steps"] for record in trainer.history]
+
+    settings = {"num_checkpoints": 9, "max_queued": 1}
+    stop_early = {"patience": 5, "min_improvement": 1e9}  # the first one stays the best
+    with tiny.trainer(callbacks=[EarlyStopping(**stop_early)], **settings) as whole:
+        whole.run(0)
+        assert "did not improve in 5 evaluations" in whole.stop_reason
+        end = whole.env_steps
+
+    class Pause(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            if iteration == 3:
+                trainer.request_stop("pause")
+
+    settings |= {"run_dir": str(tmp_path / "run")}
+    with tiny.trainer(callbacks=[EarlyStopping(**stop_early), Pause()], **settings) as first:
+        first.run(0)
+        assert first.stop_reason == "pause" and first.outer_iteration == 3
+    early = EarlyStopping(**stop_early)
+    with tiny.trainer(callbacks=[early], restore_checkpoint="auto", **settings) as second:
+        second.run(0)
+        assert (second.env_steps, early.since) == (end, 5)
+        assert returns(whole) == [*returns(first), *returns(second)]
+
+
+def test_what_users_log_has_the_steps_of_what_is_reported(tiny, tmp_path):
+    class Diary(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            trainer.log({"iteration": iteration, "half": np.float32(iteration / 2)})
+
+        def on_evaluation(self, trainer, iteration, evaluation):
+            trainer.log(f"evaluated {iteration}")
+
+    told = []
+    callbacks = [Diary(), log_callback(lambda *arguments: told.append(arguments))]
+    with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=callbacks) as trainer:
+        trainer.run(0)
+        trainer.log("the end")
+        with pytest.raises(ConfigError, match=r"cannot log 'x': 'y'; pass text, or numbers"):
+            trainer.log({"x": "y"})
+        with pytest.raises(ConfigError, match=r"cannot log 3; pass text, or numbers"):
+            trainer.log(3)
+    records = read_records(tmp_path / "run" / "metrics.jsonl")
+    ours = [(record.env_steps, record.metrics) for record in records if record.kind == "user"]
+    assert ours == [(32 * i, {"iteration": i, "half": i / 2}) for i in (1, 2, 3)]
+    texts = [(record.env_steps, record.text) for record in records if record.kind == "text"]
+    assert texts == [*((32 * i, f"evaluated {i}") for i in range(4)), (96, "the end")]
+    assert [iteration for iteration, _ in told] == [1, 2, 3]
+    assert [metrics["env_steps"] for _, metrics in told] == [32, 64, 96]
+
+
+def test_errors_are_told_before_the_end(tiny):
+    told = []
+
+    class Fails(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            raise KeyError("mine")
+
+    class Diary(Callback):
+        def on_error(self, trainer, error):
+            told.append(error)
+
+        def on_run_end(self, trainer):
+            told.append("end")
+
+    trainer = tiny.trainer(callbacks=[Fails(), Diary()])
+    with pytest.raises(KeyError, match="mine") as caught:
+        trainer.run(0)
+    assert told == [caught.value, "end"]
+    trainer = tiny.trainer(callbacks=[Diary()])
+    trainer.run(0)
+    assert told[2:] == ["end"]

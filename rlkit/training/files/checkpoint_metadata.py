@@ -28,6 +28,7 @@ class CheckpointMetadata:
     description: PlainData  # the run as plain data, see `describe`
     fingerprint: PlainData  # what must agree for a resumed run to be bit-identical
     versions: dict[str, str]
+    callbacks: PlainData = dataclasses.field(default_factory=dict)  # see `callback_states`
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

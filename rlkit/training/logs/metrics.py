@@ -68,17 +68,22 @@ EVALUATION_NAMES = {
 }
 
 
-def seed_returns(evaluation: Measurements, num_seeds: int) -> np.ndarray | None:
-    """Mean evaluation return of each seed, [S] ([1] for one seed); None without an evaluation."""
-    if "return" not in evaluation:
+def seed_returns(
+    evaluation: Measurements, num_seeds: int, *, name: str = "return"
+) -> np.ndarray | None:
+    """Mean of each seed, [S] ([1] for one seed), of `name`; None if the evaluation lacks it."""
+    if name not in evaluation:
         return None
-    returns = np.asarray(evaluation["return"], np.float64)
+    returns = np.asarray(evaluation[name], np.float64)
     return returns.reshape(num_seeds, -1).mean(1)
 
 
-def score(evaluation: Measurements, num_seeds: int) -> float | None:
-    """The score that ranks checkpoints: the mean return over seeds with a finite return."""
-    returns = seed_returns(evaluation, num_seeds)
+def score(evaluation: Measurements, num_seeds: int, *, name: str = "return") -> float | None:
+    """The score that ranks checkpoints: the mean return over seeds with a finite return.
+
+    Or that of another measurement, by its `name`. None if there is none.
+    """
+    returns = seed_returns(evaluation, num_seeds, name=name)
     if returns is None or not np.isfinite(returns).any():
         return None
     return float(returns[np.isfinite(returns)].mean())

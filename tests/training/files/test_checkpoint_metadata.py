@@ -35,12 +35,13 @@ METADATA = CheckpointMetadata(
     description={"algorithm": "ppo", "seed": 3},
     fingerprint={"backend": "cpu", "nproc": None},
     versions={"jax": "0.10"},
+    callbacks={"EarlyStopping": {"best": 1.5, "since": 2}},
     replay=False,
 )
 REQUIRED = [field.name for field in dataclasses.fields(RunProgress)] + [
     field.name
     for field in dataclasses.fields(CheckpointMetadata)
-    if field.name not in ("progress", "replay")
+    if field.name not in ("progress", "callbacks", "replay")
 ]
 
 
@@ -67,7 +68,7 @@ def test_returns_that_are_not_finite_are_kept():
 @pytest.mark.fast
 def test_metadata_are_one_flat_object_and_unknown_fields_are_ignored():
     stored = through_json(METADATA)
-    assert stored.keys() == {*REQUIRED, "replay"}
+    assert stored.keys() == {*REQUIRED, "callbacks", "replay"}
     assert CheckpointMetadata.from_metadata(stored | {"weather": "fine"}, "steps") == METADATA
 
 
@@ -89,6 +90,7 @@ def test_incomplete_metadata_are_refused(name):
         ("plan", None, "plan"),
         ("parent", {"step": 1}, r"parent\.directory"),
         ("seed_returns", 1.0, "seed_returns"),
+        ("callbacks", [1], "callbacks"),
         ("replay", "yes", "replay"),
     ],
 )
