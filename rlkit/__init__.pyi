@@ -68,6 +68,7 @@ from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy
 from .training import log_callback as log_callback
+from .training import preset as preset
 from .xla_cpu import compiler_options as compiler_options
 
 __version__: str

@@ -35,7 +35,7 @@ FLAGS = {
 
 
 # Pages name a class of the reader's own; here stands one that exists.
-PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:HostCounter"
+PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:SizedCounter"
 
 
 def name(page: Path) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import secrets
 import time
@@ -13,6 +14,7 @@ from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.configs import PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.cli import flags, own_env
+from rlkit.cli.dry_run import dump, origins
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
@@ -64,9 +66,11 @@ class RunFlags:
     """Settings of the whole run."""
 
     config: str | None = None
-    """YAML file of settings to use instead of the preset, such as a run's config.yaml;
-    its run_dir and restore_checkpoint are ignored.
+    """YAML file of settings to use instead of the preset, such as a run's config.yaml, or a preset
+    if ALGORITHM and ENV are named; its run_dir and restore_checkpoint are ignored.
     """
+    preset: str | None = None
+    """Environment whose preset to use, such as gymnax/Breakout-MinAtar; None: that of ENV."""
     agent: str = "actor_critic"
     """Name of the agent."""
     seed: int = 0
@@ -79,7 +83,7 @@ class RunFlags:
     or '{"vectorization": "async"}' for Gymnasium.
     """
     dry_run: bool = False
-    """Print the settings as YAML and exit."""
+    """Check the settings, print them as YAML with their origins, and exit."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -89,19 +93,25 @@ def run(arguments: Sequence[str]) -> int:
     if len(names) < 2 and file is None and {"-h", "--help"} & set(arguments):
         print(usage(), end="")
         return 0
-    base = _base_config(names, file, flags.peek(arguments, "--agent"))
-    has_seed = base.seed is not None or flags.peek(arguments, "--seed") is not None
+    preset, agent = flags.peek(arguments, "--preset"), flags.peek(arguments, "--agent")
+    base = _base(names, file, preset, agent)
+    has_seed = base.config.seed is not None or flags.peek(arguments, "--seed") is not None
     require(
         has_seed,
         f"{file} belongs to a run that was started from a key, not from a seed",
         "choose a seed with --seed N",
     )
-    config, dry_run = _override(base, arguments[len(names) :], command=" ".join([COMMAND, *names]))
+    typed = arguments[len(names) :]
+    config, dry_run = _override(base.config, typed, command=" ".join([COMMAND, *names]))
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
         own_env.register(_typed_env(names))
-        print(run_config.dump(config), end="")
+        _check_parts(config)
+        names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
+        defaults = run_config.from_dict(names_alone | {"env": {"id": config.env.id}})
+        origin_of = origins(config, defaults, base.source, typed)
+        print(dump(config, origin_of), end="")
         return 0
     run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
     config = dataclasses.replace(
@@ -133,6 +143,12 @@ def _check_sizes(config: RunConfig) -> None:
     )
 
 
+def _check_parts(config: RunConfig) -> None:
+    from rlkit.training.from_config import check_parts
+
+    check_parts(config)
+
+
 def _build(config: RunConfig) -> "Trainer":
     from rlkit.training.from_config import build
 
@@ -148,11 +164,21 @@ def _positionals(arguments: Sequence[str]) -> list[str]:
     return names
 
 
-def _base_config(names: list[str], file: str | None, agent: str | None) -> RunConfig:
-    """The settings to which the flags apply.
+@dataclasses.dataclass(frozen=True)
+class _Base:
+    """The settings to which the flags apply, and where they are from: a preset or a file."""
 
-    `names` are the algorithm and environment, or empty if the file names them.
-    """
+    config: RunConfig
+    source: str
+
+
+def _base(names: list[str], file: str | None, preset: str | None, agent: str | None) -> _Base:
+    """`names` are the algorithm and environment, or empty if the file names them."""
+    require(
+        file is None or preset is None,
+        "--config and --preset both choose the settings",
+        "leave one of them out",
+    )
     if len(names) != 2 and (names or file is None):
         fix = (
             f"use `{COMMAND} ppo gymnax/CartPole-v1`, then the flags (algorithms:"
@@ -165,18 +191,10 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
     if names:
         algorithm_entry(names[0])
         _check_env(names[1])
-    config = (
-        run_config.for_another_run(run_config.load(file))
-        if file is not None
-        else run_config.preset(*names)
-    )
-    if names and config.algorithm != names[0]:
-        raise ConfigError(
-            f"{file} is for {config.algorithm}, not for {names[0]}; use `{COMMAND}"
-            f" {config.algorithm} ...`"
-        )
-    if names and config.env.id != names[1]:
-        config = dataclasses.replace(config, env=dataclasses.replace(config.env, id=names[1]))
+    if file is not None:
+        config = run_config.for_another_run(_from_file(file, names))
+    else:
+        config = run_config.preset(names[0], names[1], of=preset)
     if not names and is_class_id(config.env.id):
         fix = f"use `{COMMAND} {config.algorithm} {config.env.id} --config {file}`"
         raise ConfigError(
@@ -186,7 +204,28 @@ def _base_config(names: list[str], file: str | None, agent: str | None) -> RunCo
     if agent is not None and agent != config.agent:
         agent_entry(agent)
         config = dataclasses.replace(config, agent=agent, network=None)
-    return config
+    return _Base(config, os.path.basename(file or "") or f"preset {preset or names[1]}")
+
+
+def _from_file(file: str, names: list[str]) -> RunConfig:
+    """The settings in a file, for the algorithm and environment that were named, if any."""
+    values = run_config.read_yaml(file)
+    if not isinstance(values, dict):
+        return run_config.from_dict(values)
+    algorithm = values.get("algorithm")
+    if names:
+        require(
+            algorithm in (None, names[0]),
+            f"{file} is for {algorithm}, not for {names[0]}",
+            f"use `{COMMAND} {algorithm} ...`",
+        )
+        values = run_config.with_names(values, *names)
+    require(
+        "algorithm" in values and "env" in values,
+        f"{file} names no algorithm and environment",
+        f"name them: `{COMMAND} ALGORITHM ENV --config {file}`",
+    )
+    return run_config.from_dict(values)
 
 
 def _typed_env(names: list[str]) -> str | None:

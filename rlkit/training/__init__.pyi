@@ -23,4 +23,5 @@ from .policy import load_policy as load_policy
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
 from .run_config import hparams_to_dict as hparams_to_dict
+from .run_config import preset as preset
 from .trainer import Trainer as Trainer

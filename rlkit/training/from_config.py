@@ -5,8 +5,12 @@ import os
 from typing import Any
 
 from rlkit import validation
+from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
+from rlkit.algorithms.base import Algorithm
+from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
+from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
@@ -24,18 +28,34 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     `trainer.run(config.seed)` runs it. Opens the run directory. Raises `RlkitError`, also if the
     directory cannot be used.
     """
-    validation.validate(config)
-    env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
+    env, agent, algorithm = _parts(config)
     episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
     eval_env = None  # on the host the Trainer makes its own
     if env.is_jittable:
         eval_env = make_env(config.env.id, episodes, **config.env.arguments)
-    assert config.agent is not None
-    agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
-    algorithm = make_algorithm(config.algorithm, config.hyperparameters)
     trainer = Trainer(env, eval_env, agent, algorithm, config.trainer, **arguments)
     trainer.open(seed=config.seed)
     return trainer
+
+
+def check_parts(config: run_config.RunConfig) -> None:
+    """Raises what `build` raises if environment, agent and algorithm do not fit together.
+
+    Compiles nothing and opens no files.
+    """
+    env, agent, algorithm = _parts(config)
+    try:
+        check_compatible(algorithm, agent, env)
+    finally:
+        env.close()
+
+
+def _parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:
+    validation.validate(config)
+    env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
+    assert config.agent is not None
+    agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
+    return env, agent, make_algorithm(config.algorithm, config.hyperparameters)
 
 
 def reopen(

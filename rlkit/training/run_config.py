@@ -13,7 +13,13 @@ from annotated_types import Ge, Lt
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
-from rlkit.errors import ConfigError, RunDirectoryError, require
+from rlkit.errors import (
+    ConfigError,
+    RunDirectoryError,
+    UnknownNameError,
+    did_you_mean,
+    require,
+)
 from rlkit.training.config import PositiveInt, TrainerConfig
 from rlkit.validation import PlainData
 
@@ -194,18 +200,48 @@ def preset_names() -> list[str]:
     )
 
 
-def preset(algorithm: str, env_id: str) -> RunConfig:
+def preset(algorithm: str, env_id: str, *, of: str | None = None) -> RunConfig:
     """The tuned settings for an algorithm and environment, or the algorithm's defaults.
+
+    `dataclasses.replace` changes them, and `rlkit.build(settings).run(settings.seed)` trains. `of`
+    takes those that were tuned for another environment. Raises `UnknownNameError` if there are none
+    for it.
+    """
+    return from_dict(
+        with_names(
+            preset_values(algorithm, of or env_id, must_exist=of is not None), algorithm, env_id
+        )
+    )
+
+
+def preset_values(algorithm: str, env_id: str, *, must_exist: bool = False) -> PlainData:
+    """What a preset sets, as plain data; {} without one, unless it `must_exist`.
 
     Presets are stored in `rlkit/presets/<algorithm>/<suite>--<env>.yaml`.
     """
     algorithm_entry(algorithm)
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
-    values = _parse_yaml(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return from_dict(
-        {"algorithm": algorithm, "env": {}, **values}
-        | {"env": {"id": env_id, **values.get("env", {})}}
+    if file.is_file():
+        return _parse_yaml(file.read_text(encoding="utf-8"))
+    names = [name.partition("/")[2] for name in preset_names() if name.startswith(f"{algorithm}/")]
+    fix = did_you_mean(env_id, names)
+    require(not must_exist, f"{algorithm} has no preset {env_id!r}", fix, UnknownNameError)
+    return {}
+
+
+def with_names(values: PlainData, algorithm: str, env_id: str) -> PlainData:
+    """Plain data of a preset, or of a whole config, for this algorithm and environment.
+
+    Raises `ConfigError` if it is for another algorithm.
+    """
+    known = values.get("algorithm", algorithm)
+    require(
+        known == algorithm,
+        f"these settings are for {known}, not for {algorithm}",
+        f"train {known} with them, or choose other settings",
     )
+    env = values.get("env") or {}
+    return {**values, "algorithm": algorithm, "env": {**env, "id": env_id}}
 
 
 class _Loader(yaml.SafeLoader):

@@ -218,8 +218,6 @@ def test_mistakes_and_help_import_no_jax():
         ["--version"],
         ["train", "--help"],
         [*TRAIN, "--help"],
-        [*TRAIN, "--dry-run"],
-        ["train", "ppo", "probe/Counter", "--dry-run"],
     ]
     calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]

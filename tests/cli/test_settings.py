@@ -1,6 +1,7 @@
 """The settings of `rlkit train`: a preset or file, overridden by flags, shown by `--dry-run`."""
 
 import os
+from importlib import resources
 
 import pytest
 import yaml
@@ -162,3 +163,76 @@ def test_every_run_has_a_directory_of_its_own(monkeypatch):
         os.path.dirname(name) == "runs" and os.path.basename(name).startswith("ppo-Acrobot-v1-s3-2")
         for name in started
     )
+
+
+def shown(capsys, *arguments):
+    """The rows of a dry run that have a comment, without the one at the top."""
+    assert main([*arguments, "--dry-run"]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first == "# Settings without a comment have their default values."
+    return [row.strip() for row in rows if "#" in row]
+
+
+def test_a_dry_run_says_where_each_setting_comes_from(capsys, tmp_path):
+    flags = ["--num_envs=8", "--no-debug", "--hidden-sizes", "8", "8", "--seed", "3"]
+    assert shown(capsys, "train", "ppo", "gymnax/CartPole-v1", *flags) == [
+        "num_envs: 8  # flag",
+        "hidden_sizes:  # flag",
+        "total_steps: 500000  # preset gymnax/CartPole-v1",
+        "debug: false  # flag",
+        "seed: 3  # flag",
+    ]
+    assert shown(capsys, "train", "ppo", "probe/Counter") == []
+    (tmp_path / "mine.yaml").write_text("hyperparameters: {gamma: 0.9}\ntrainer: {num_seeds: 2}\n")
+    rows = shown(
+        capsys, "train", "ppo", "probe/Counter", "--config", f"{tmp_path}/mine.yaml", "--gamma=0.5"
+    )
+    assert rows == ["gamma: 0.5  # flag", "num_seeds: 2  # mine.yaml"]
+
+
+def test_arguments_of_environments_have_an_origin_too(capsys):
+    given = '{"params": {"max_steps_in_episode": 200}}'
+    command = ["train", "ppo", "gymnax/Acrobot-v1", "--env-arguments", given]
+    assert "arguments:  # flag" in shown(capsys, *command)
+
+
+def test_the_preset_of_another_environment(settings):
+    ours = settings("train", "dqn", "gymnax/Acrobot-v1", "--preset", "gymnax/CartPole-v1")
+    theirs = run_config.preset("dqn", "gymnax/CartPole-v1")
+    assert ours.env.id == "gymnax/Acrobot-v1"
+    assert ours.hyperparameters == theirs.hyperparameters and ours.trainer == theirs.trainer
+    assert ours == run_config.preset("dqn", "gymnax/Acrobot-v1", of="gymnax/CartPole-v1")
+
+
+def test_a_preset_is_a_file_to_train_from(settings):
+    presets = resources.files("rlkit.presets")
+    with resources.as_file(presets / "dqn" / "gymnax--CartPole-v1.yaml") as file:
+        found = settings("train", "dqn", "gymnax/CartPole-v1", "--config", str(file))
+    assert found == run_config.preset("dqn", "gymnax/CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["dqn", "gymnax/Pendulum-v1"], "a Q-network needs Discrete actions, got Box"),
+        (["sac", "gymnax/CartPole-v1"], "Discrete(2)"),
+        (
+            ["ppo", "gymnax/Acrobot-v1", "--preset", "gymnax/CartPol-v1"],
+            "ppo has no preset 'gymnax/CartPol-v1'; did you mean 'gymnax/CartPole-v1'",
+        ),
+        (
+            ["ppo", "gymnax/Acrobot-v1", "--preset", "gymnax/CartPole-v1", "--config", "a.yaml"],
+            "--config and --preset both choose the settings; leave one of them out",
+        ),
+        (
+            ["--config", "part.yaml"],
+            "part.yaml names no algorithm and environment; name them: `rlkit train ALGORITHM ENV",
+        ),
+    ],
+)
+def test_a_dry_run_refuses_what_would_not_train(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part.yaml").write_text("trainer: {total_steps: 5}\n")
+    assert main(["train", *arguments, "--dry-run"]) == 2
+    out, err = capsys.readouterr()
+    assert said in err and err.count("\n") == 1 and out == ""

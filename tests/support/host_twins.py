@@ -14,6 +14,14 @@ from gymnasium import spaces
 from rlkit.envs.probes.space_probes import Counter
 
 
+class SizedCounter(gymnasium.Wrapper):
+    """`HostCounter` as a class of a reader's own, with an argument."""
+
+    def __init__(self, size: int = 5):
+        super().__init__(HostCounter())
+        self.size = size
+
+
 class HostCounter(gymnasium.Env):
     """`rlkit.envs.probes.space_probes.Counter`, step for step; with `floats` its observations are
     float32.
