@@ -180,9 +180,13 @@ def serve(
 
 
 def versions(*packages: str) -> dict[str, str]:
-    return {"python": platform.python_version()} | {
-        name: importlib.metadata.version(name) for name in packages
-    }
+    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
+
+
+def _version(name: str) -> str:
+    if name == "rlkit":  # of the checkout that is measured, installed or not
+        return importlib.import_module(name).__version__
+    return importlib.metadata.version(name)
 
 
 def peak_rss_mb() -> float:

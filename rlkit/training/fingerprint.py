@@ -7,11 +7,11 @@ import platform
 
 import jax
 
+from rlkit import __version__
 from rlkit.training.compile.parallel_seeds import cores
 from rlkit.validation import PlainData
 
 PACKAGES = (
-    "rlkit",
     "jax",
     "jaxlib",
     "flax",
@@ -25,8 +25,9 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that affect the numbers."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    """Versions of Python, rlkit and the packages that affect the numbers."""
+    ours = {"python": platform.python_version(), "rlkit": __version__}
+    return ours | {name: _version(name) for name in PACKAGES}
 
 
 def fingerprint() -> PlainData:

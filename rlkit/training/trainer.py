@@ -24,6 +24,7 @@ from rlkit.training.evaluations import Evaluations
 from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import describe
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
+from rlkit.training.fingerprint import versions
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.loggers import Logger
 from rlkit.training.logs.metrics import score
@@ -471,7 +472,7 @@ class Trainer:
     @property
     def _reporter(self) -> Reporter:
         files = self._open()
-        files.start_logging(self.hparams)
+        files.start_logging(lambda: self.hparams() | hparams_to_dict({"versions": versions()}))
         return Reporter(run=self._run, logger=files.logger, call=self._call, eval_fn=self._eval_fn)
 
     def _call(self, method: str, *arguments: Any) -> None:

@@ -16,6 +16,7 @@ import yaml
 from gymnasium import spaces
 from tiers import in_full
 
+import rlkit
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirectoryError
 from rlkit.ops.counters import StepCounter
@@ -728,7 +729,8 @@ def test_summary_and_config(tiny, tmp_path):
         assert {name: summary[name] for name in wanted} == wanted
         assert {"wall_seconds", "compile_seconds", "env_steps_per_second"} <= summary.keys()
         assert summary["wall_seconds"] > 0 and summary["env_steps_per_second"] > 0
-        assert {"jax", "rlkit", "python"} <= summary["versions"].keys() and re.fullmatch(
+        versions = {"rlkit": rlkit.__version__, "jax": jax.__version__}
+        assert versions.items() <= summary["versions"].items() and re.fullmatch(
             r"[0-9a-f]{64}", summary["params_sha256"]
         )
         stored = run_config.load(run / "config.yaml")

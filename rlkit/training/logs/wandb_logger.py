@@ -27,7 +27,9 @@ _SETTLED_AFTER = 60.0  # seconds
 
 
 class WandbLogger:
-    """Copies records to Weights & Biases; failures cause one warning and never stop the training.
+    """Copies records to Weights & Biases, where failures never stop the training.
+
+    The first failure causes a warning, and so does the end of a run that had any.
 
     The run is opened at the first `log`, so that `restore` can provide its id. Resuming loses no
     rows: those that W&B rejected, or accepted less than a minute ago, are part of the state and are
@@ -105,6 +107,9 @@ class WandbLogger:
         if self._run is not None:
             self._attempt(self._finish)
         self._run, self._gave_up = None, True
+        if self.failures:
+            times = "once" if self.failures == 1 else f"{self.failures} times"
+            _warn("Weights & Biases failed %s in this run: rows may be missing there", times)
 
     def _finish(self) -> None:
         self._run.finish()
@@ -160,6 +165,7 @@ class WandbLogger:
         run.define_metric("env_steps")
         for names in ("train/*", "eval/*"):
             run.define_metric(names, step_metric="env_steps")
+        run.define_metric("eval/avg_return", step_metric="env_steps", summary="max,last")
         return run
 
     def _chosen_labels(self) -> PlainData:
