@@ -66,9 +66,9 @@ def parts_from_env(
     validate(config)
     _require_algorithm(algorithm, agent)
     own_envs: list[EnvAdapter] = []
-    train_env = _adapter(env, own_envs)
+    train_env = as_adapter(env, own_envs)
     if eval_env is not None:
-        eval_adapter = _adapter(eval_env, own_envs)
+        eval_adapter = as_adapter(eval_env, own_envs)
     elif train_env.is_jittable:
         eval_adapter = train_env
     else:
@@ -126,7 +126,7 @@ def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
     return make_plan(config, env_steps_per_iteration=steps, prefill_steps=prefill_steps)
 
 
-def _adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
+def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
     """Returns adapters unchanged; adapts Gymnasium environments and adds those to `own_envs`."""
     if not isinstance(env, EnvAdapter):
         env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)

@@ -225,9 +225,21 @@ class Trainer:
         self._refill()
         return self._run.fetch(self._run.outer_iteration())
 
-    def evaluate(self, episodes: int | None = None) -> Measurements:
-        """Evaluates the current policy over `episodes` episodes (None: as configured)."""
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        *,
+        env: EnvSource | None = None,
+        seed: int | None = None,
+    ) -> Measurements:
+        """Evaluates the current policy over `episodes` episodes (None: as configured).
+
+        `env` is another environment with the same spaces, `seed` chooses other episodes; both take
+        a compilation. Raises `SpaceError` for other spaces.
+        """
         self._run.require_state()
+        if env is not None or seed is not None:
+            return jax.device_get(self._evaluations.elsewhere(self.state, episodes, env, seed))
         return jax.device_get(self._evaluations.of(episodes)(self.state))
 
     def rollout(

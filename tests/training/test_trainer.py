@@ -14,11 +14,19 @@ import numpy as np
 import pytest
 import yaml
 from gymnasium import spaces
+from host_twins import HostCounter
 from tiers import in_full
 
 import rlkit
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
-from rlkit.errors import CheckpointError, ConfigError, NonFiniteError, RunDirectoryError
+from rlkit.errors import (
+    CheckpointError,
+    ConfigError,
+    NonFiniteError,
+    RunDirectoryError,
+    SpaceError,
+)
 from rlkit.ops.counters import StepCounter
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
@@ -305,6 +313,33 @@ def test_evaluation_changes_nothing(tiny):
     assert trainer.compiler.count == compiled
     with pytest.raises(ConfigError, match="evaluation episodes must be a positive integer"):
         trainer.evaluate(episodes=0)
+
+
+@pytest.mark.parametrize("num_seeds", [1, in_full(2)])
+def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds):
+    trainer = tiny.trainer(num_seeds=num_seeds)
+    trainer.init(0)
+    usual = trainer.evaluate()
+    jax.tree.map(np.testing.assert_array_equal, trainer.evaluate(env=tiny.env()), usual)
+    host = GymnasiumAdapter(HostCounter, tiny.env().num_envs)
+    found = trainer.evaluate(env=host)
+    assert found.pop("done_info").keys() == {"total"}  # which the jittable one does not report
+    jax.tree.map(np.testing.assert_allclose, found, usual)
+    host.close()
+    others = [trainer.evaluate(8, seed=seed)["sampled_length"] for seed in (1, 2, 2)]
+    assert not np.array_equal(*others[:2]) and np.array_equal(*others[1:])
+    with pytest.raises(SpaceError, match=r"trained with the observation_space .*, this env"):
+        trainer.evaluate(env=tiny.env("gymnax/CartPole-v1"))
+    with pytest.raises(ConfigError, match=r"seed must be an integer in .*, got 'a'"):
+        trainer.evaluate(seed="a")
+
+
+def test_evaluation_does_not_reset_the_training(tiny):
+    env = GymnasiumAdapter(HostCounter, 2)
+    with tiny.trainer(env=env, enable_evaluation=False) as trainer:
+        trainer.init(0)
+        with pytest.raises(ConfigError, match="is the environment of the training"):
+            trainer.evaluate(env=env)
 
 
 def test_rollout_plays_whole_episodes(tiny):
