@@ -55,6 +55,8 @@ def _rows(values: PlainData, origin_of: Mapping[str, str], path: str = "") -> It
 def _setting(name: str, value: Any, origin: str | None) -> list[str]:
     text = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10**6)
     first, *others = text.splitlines()
-    if origin is not None and not (others and isinstance(value, str)):  # text over several rows
-        first += f"  # {origin}"
-    return [first, *others]
+    if origin is None:
+        return [first, *others]
+    if others and isinstance(value, str):  # text over several rows, which a comment would end
+        return [f"# {origin}:", first, *others]
+    return [f"{first}  # {origin}", *others]

@@ -71,7 +71,7 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
     """The value of `flag`, needed before parsing because the other flags depend on it."""
     for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument == flag:
-            return following
+            return None if following is None or following.startswith("--") else following
         if argument.startswith(f"{flag}="):
             return argument.partition("=")[2]
     return None

@@ -84,8 +84,8 @@ OTHER_COMMANDS = {
     "show": "list",
     "curve": "plot",
 }
-_YES, _NO = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
-_POWER = re.compile(r"\d+(\.\d*)?[eE]\+?\d{1,2}")
+_YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
+_POWER = re.compile(r"\d+(\.\d*)?[eE]\+?(\d|1[0-5])")
 _WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
 
 
@@ -150,10 +150,13 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     if not values and flag[2:] in _WHEN_BARE:
         return [flag, _WHEN_BARE[flag[2:]]]
     if tuple in kinds:
-        listed = " ".join(values).strip("[]()")
-        values = [word.strip("'\"") for word in re.split(r"[,\s]+", listed) if word]
+        is_list = len(values) == 1 and values[0][:1] in "[("
+        if is_list or (int in kinds and any("," in value for value in values)):
+            words = re.split(r"\s*,\s*|\s+", " ".join(values).strip("[]() "))
+            values = [word.strip("'\"") for word in words if word]
     if int in kinds and float not in kinds:
-        values = [_whole(value) for value in values]
+        converted = len(values) if tuple in kinds else 1  # the others belong to the command
+        values = [*map(_whole, values[:converted]), *values[converted:]]
     return [flag, *values]
 
 

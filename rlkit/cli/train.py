@@ -106,6 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if dry_run:
+        _check_sizes(config)
         own_env.register(_typed_env(names))
         _check_parts(config)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
@@ -185,8 +186,8 @@ def _base(names: list[str], file: str | None, preset: str | None, agent: str | N
             f" {', '.join(list_algorithms())})"
         )
         raise ConfigError(
-            f"{COMMAND} needs an algorithm and an environment, got {' '.join(names) or 'none'};"
-            f" {fix}"
+            f"{COMMAND} needs an algorithm and an environment before the flags, got"
+            f" {' '.join(names) or 'none'}; {fix}"
         )
     if names:
         algorithm_entry(names[0])

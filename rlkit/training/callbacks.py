@@ -1,5 +1,7 @@
 """Callbacks: user code between outer iterations, on the host."""
 
+import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -137,13 +139,25 @@ def check_callbacks(callbacks: object) -> None:
             raise ConfigError(
                 f"callbacks must be instances, got the class {name}; add parentheses: {name}()"
             )
+        if not isinstance(callback, Callback) and callable(callback):
+            fix = "wrap a function: rlkit.log_callback(function)"
         require(isinstance(callback, Callback), f"{callback!r} is not a Callback", fix)
 
 
 def callback_states(callbacks: Sequence[Callback]) -> PlainData:
     """The states of callbacks that have any, by the names of their classes."""
-    named = zip(_names(callbacks), callbacks, strict=True)
-    return {name: state for name, callback in named if (state := callback.state())}
+    states = {}
+    for name, callback in zip(_names(callbacks), callbacks, strict=True):
+        if state := callback.state():
+            try:
+                json.dumps(state)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"the state of the callback {name} is not plain data ({error}); return numbers,"
+                    " text, lists and dicts"
+                ) from None
+            states[name] = state
+    return states
 
 
 def restore_callbacks(callbacks: Sequence[Callback], states: PlainData) -> None:
@@ -158,11 +172,17 @@ def _names(callbacks: Sequence[Callback]) -> list[str]:
     return [f"{kind}#{count}" if count else kind for kind, count in zip(kinds, counts, strict=True)]
 
 
+def _require_number(name: str, value: object, *, example: float) -> None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    require(known, f"{name} must be a number, got {value!r}", f"pass {example}")
+
+
 class EarlyStopping(Callback):
     """Ends the run once evaluations are good enough, or no longer improve.
 
     The evaluations are compared by their mean over episodes and seeds. The one before training does
-    not count. A stop takes effect as `Callback` says.
+    not count. A stop takes effect as `Callback` says. A run that was ended stays so when it is
+    resumed; to train on, leave the callback out.
 
     Args:
         threshold: ends the run at a value of at least this. None: no threshold.
@@ -183,6 +203,9 @@ class EarlyStopping(Callback):
         min_improvement: float = 0.0,
         measurement: str = "return",
     ):
+        for name, value in (("threshold", threshold), ("min_improvement", min_improvement)):
+            if value is not None:
+                _require_number(f"EarlyStopping {name}", value, example=475.0)
         require(
             threshold is not None or patience is not None,
             "EarlyStopping needs a threshold or a patience",
@@ -201,7 +224,9 @@ class EarlyStopping(Callback):
         self.restore({})
 
     def on_run_start(self, trainer: RunView) -> None:
-        """Checks that there will be evaluations."""
+        """Checks that there will be evaluations; a run that was stopped here stays stopped."""
+        if self.reason is not None:
+            trainer.request_stop(self.reason)
         require(
             trainer.config.enable_evaluation,
             "EarlyStopping needs evaluations, but enable_evaluation=False",
@@ -223,32 +248,34 @@ class EarlyStopping(Callback):
         else:
             self.since += 1
         if self.threshold is not None and value is not None and value >= self.threshold:
-            trainer.request_stop(f"{self.measurement} {value:.4g} reached {self.threshold:.4g}")
+            self.reason = f"{self.measurement} {value:.4g} reached {self.threshold:.4g}"
         elif self.patience is not None and self.since >= self.patience:
             best = "none" if self.best is None else f"{self.best:.4g}"
             count = "1 evaluation" if self.since == 1 else f"{self.since} evaluations"
-            trainer.request_stop(f"{self.measurement} did not improve in {count} (best: {best})")
+            self.reason = f"{self.measurement} did not improve in {count} (best: {best})"
+        if self.reason is not None:
+            trainer.request_stop(self.reason)
 
     def state(self) -> PlainData:
-        """The best value, and the number of evaluations since."""
-        return {"best": self.best, "since": self.since}
+        """The best value, the number of evaluations since, and why the run was ended, if it was."""
+        return {"best": self.best, "since": self.since, "reason": self.reason}
 
     def restore(self, state: PlainData) -> None:
         """Goes on from there."""
         self.best: float | None = state.get("best")
         self.since: int = state.get("since", 0)
+        self.reason: str | None = state.get("reason")
 
 
 class WallTimeLimit(Callback):
-    """Ends the run, and saves it, once a call of `Trainer.run` takes more than `seconds`.
+    """Ends the run, as `Trainer.request_stop` does, once `Trainer.run` takes more than `seconds`.
 
     Leave time for one or two outer iterations: the one in progress is finished first.
     """
 
     def __init__(self, seconds: float):
-        require(
-            seconds > 0, f"WallTimeLimit needs seconds, got {seconds!r}", "pass 3600.0 for an hour"
-        )
+        _require_number("WallTimeLimit seconds", seconds, example=3600.0)
+        require(seconds > 0, f"WallTimeLimit needs seconds, got {seconds!r}", "pass 3600.0")
         self.seconds = seconds
 
     def on_run_start(self, trainer: RunView) -> None:

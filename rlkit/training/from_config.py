@@ -17,6 +17,7 @@ from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
+from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
 
 MAX_EVALUATION_ENVS = 64
@@ -39,13 +40,14 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 
 
 def check_parts(config: run_config.RunConfig) -> None:
-    """Raises what `build` raises if environment, agent and algorithm do not fit together.
+    """Raises what `build` raises if environment, agent, algorithm and length do not fit together.
 
     Compiles nothing and opens no files.
     """
     env, agent, algorithm = _parts(config)
     try:
         check_compatible(algorithm, agent, env)
+        plan_of(config.trainer, algorithm, env)
     finally:
         env.close()
 

@@ -115,9 +115,9 @@ class Reporter:
         fix = 'pass text, or numbers by name: {"temperature": 0.5}'
         require(isinstance(what, Mapping), f"cannot log {what!r}", fix)
         for name, value in what.items():
-            is_number = np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
-            require(isinstance(name, str) and is_number, f"cannot log {name!r}: {value!r}", fix)
-        metrics = {name: float(value) for name, value in what.items()}
+            known = isinstance(name, str) and _is_real(value)
+            require(known, f"cannot log {name!r}: {value!r}", fix)
+        metrics = {f"user/{name}": float(value) for name, value in what.items()}
         self.logger.log(Record(kind="user", metrics=metrics, **dataclasses.asdict(moment)))
 
     def outer_iteration(self, pending: Pending) -> Measurements | None:
@@ -126,15 +126,12 @@ class Reporter:
         Raises `NonFiniteError` if it learned nothing, see `check_finite`.
         """
         finished = pending.wait()
-        moment = self.run.reported = self._moment_of(finished)
-        try:
-            if finished.metrics is not None:
-                self._training(finished.iteration, finished.metrics, moment)
-                self.run.history.append(_at(moment, finished.evaluation))
-            if finished.evaluation is not None:
-                self._evaluation(pending, finished.evaluation, moment)
-        finally:
-            self.run.reported = None
+        moment = self.run.reported = self._moment_of(finished)  # until it is saved as well
+        if finished.metrics is not None:
+            self._training(finished.iteration, finished.metrics, moment)
+            self.run.history.append(_at(moment, finished.evaluation))
+        if finished.evaluation is not None:
+            self._evaluation(pending, finished.evaluation, moment)
         return finished.evaluation
 
     def crash(self, error: BaseException) -> None:
@@ -228,6 +225,14 @@ def memory_announcements(run: Run) -> list[str]:
         return []
     capacity, num_seeds = module.algorithm.replay_buffer.capacity, run.config.num_seeds
     return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
+
+
+def _is_real(value: object) -> bool:
+    """Whether it is a number, or an array that is one, of whatever precision."""
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    if is_array and (np.ndim(value) > 0 or np.iscomplexobj(value)):
+        return False
+    return is_array or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _at(moment: Moment, found: Measurements | None) -> Measurements:

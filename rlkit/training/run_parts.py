@@ -73,10 +73,7 @@ def parts_from_env(
         eval_adapter = train_env
     else:
         eval_adapter = _evaluation_env(train_env, config, own_envs)
-    algorithm = algorithm.override(
-        warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
-    )
-    plan = _plan(config, algorithm, train_env)
+    algorithm, plan = plan_of(config, algorithm, train_env)
     module = RLModule(
         env=train_env,
         agent=agent,
@@ -118,6 +115,14 @@ def _require_algorithm(algorithm: object, agent: object) -> None:
     elif inspect.isfunction(algorithm):
         given, fix = f"the function {algorithm.__name__}", f"call it: {algorithm.__name__}()"
     raise ConfigError(f"algorithm must be an Algorithm, got {given}; {fix}")
+
+
+def plan_of(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> tuple[Algorithm, Plan]:
+    """The algorithm with the settings of `config` that are its own, and the length of the run."""
+    algorithm = algorithm.override(
+        warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
+    )
+    return algorithm, _plan(config, algorithm, env)
 
 
 def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:

@@ -270,11 +270,17 @@ class Trainer:
     ) -> int:
         """Saves the current state, to the run's own checkpoints or to the directory `path`.
 
-        Returns the step of the checkpoint.
+        Returns the step of the checkpoint. Raises `ConfigError` without `path` within a callback.
         """
         self._run.require_state()
         files, iteration = self._open(), self.outer_iteration
         if path is None:
+            require(
+                self._run.reported is None,
+                "a callback cannot save the run's own checkpoints: the state is ahead of what is"
+                " reported, and a checkpoint of it would replace the scheduled one",
+                "set checkpoint_every, or save a copy: save_checkpoint(path)",
+            )
             checkpointer = files.checkpointer_for(iteration)
             self._save(checkpointer, iteration, self.state, evaluation_score)
             checkpointer.wait()
@@ -356,9 +362,12 @@ class Trainer:
     def log(self, what: str | Mapping[str, float]) -> None:
         """Logs a sentence, or numbers by name, as a record of its own.
 
-        Within a callback, its steps are those that the callback was told about. Opens the files of
-        the run. Raises `ConfigError` for anything else than text and numbers.
+        Numbers are named `user/<name>`. Within a callback, the steps are those that it was told
+        about. Like all records after the last checkpoint, those at the end of a run are set aside
+        when it is resumed or extended. Raises `ConfigError` for anything else than text and
+        numbers, or before the run has a state.
         """
+        self._run.require_state("there is no run to log to yet")
         self._reporter.log_user(what)
 
     def hparams(self) -> PlainData:
@@ -419,6 +428,12 @@ class Trainer:
 
     def _report(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
         """Waits for an outer iteration, then logs and saves it."""
+        try:
+            self._report_and_save(checkpointer, pending)
+        finally:
+            self._run.reported = None
+
+    def _report_and_save(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
         evaluation = self._reporter.outer_iteration(pending)
         is_new = pending.iteration > self._run.saved_iteration
         if checkpointer is not None and pending.is_saved and is_new:

@@ -12,10 +12,10 @@ TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
 MISTAKES = {
     "unknown command": (["trian"], "unknown command 'trian'; did you mean 'train'?"),
     "nothing to train": (["train"], "needs an algorithm and an environment"),
-    "only an algorithm": (["train", "ppo"], "needs an algorithm and an environment, got ppo"),
+    "only an algorithm": (["train", "ppo"], "an environment before the flags, got ppo"),
     "flags before names": (
         ["train", "--seed", "1", "ppo", "gymnax/CartPole-v1"],
-        "environment, got none",
+        "an environment before the flags, got none",
     ),
     "unknown algorithm": (
         ["train", "pppo", "gymnax/CartPole-v1"],

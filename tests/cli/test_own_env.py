@@ -104,6 +104,7 @@ def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
                 "my_package.walks:Walk5",
                 "--env-arguments",
                 '{"size": 4}',
+                "--total-steps=1e4",
                 "--dry-run",
             ]
         )

@@ -92,6 +92,7 @@ def test_flags_of_every_kind(arguments, path, value, settings):
 
 def test_a_file_takes_the_place_of_the_preset(settings, tmp_path):
     text = "algorithm: a2c\nenv: {id: gymnax/Catch-bsuite}\nhyperparameters: {gamma: 0.5}\nseed: 3"
+    text += "\ntrainer: {total_steps: 9999}"
     (tmp_path / "mine.yaml").write_text(text)
     mine = run_config.load("mine.yaml")
     assert settings("train", "--config", "mine.yaml") == mine
@@ -123,7 +124,7 @@ def test_a_file_says_how_to_train_but_not_where(settings, tmp_path):
 
 def test_a_file_of_a_run_from_a_key_needs_a_seed(settings, tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text(
-        "algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null"
+        "algorithm: ppo\nenv: {id: gymnax/Catch-bsuite}\nseed: null\ntrainer: {total_steps: 9999}"
     )
     assert main(["train", "--config", "mine.yaml", "--dry-run"]) == 2
     assert "choose a seed with --seed N" in capsys.readouterr().err
@@ -182,12 +183,19 @@ def test_a_dry_run_says_where_each_setting_comes_from(capsys, tmp_path):
         "debug: false  # flag",
         "seed: 3  # flag",
     ]
-    assert shown(capsys, "train", "ppo", "probe/Counter") == []
-    (tmp_path / "mine.yaml").write_text("hyperparameters: {gamma: 0.9}\ntrainer: {num_seeds: 2}\n")
+    length = ["--total-steps", "1e4"]
+    assert shown(capsys, "train", "ppo", "probe/Counter", *length) == ["total_steps: 10000  # flag"]
+    (tmp_path / "mine.yaml").write_text(
+        "hyperparameters: {gamma: 0.9}\ntrainer: {num_seeds: 2, total_steps: 9999}\n"
+    )
     rows = shown(
         capsys, "train", "ppo", "probe/Counter", "--config", f"{tmp_path}/mine.yaml", "--gamma=0.5"
     )
-    assert rows == ["gamma: 0.5  # flag", "num_seeds: 2  # mine.yaml"]
+    assert rows == [
+        "gamma: 0.5  # flag",
+        "total_steps: 9999  # mine.yaml",
+        "num_seeds: 2  # mine.yaml",
+    ]
 
 
 def test_arguments_of_environments_have_an_origin_too(capsys):
@@ -214,8 +222,13 @@ def test_a_preset_is_a_file_to_train_from(settings):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["dqn", "gymnax/Pendulum-v1"], "a Q-network needs Discrete actions, got Box"),
-        (["sac", "gymnax/CartPole-v1"], "Discrete(2)"),
+        (
+            ["dqn", "gymnax/Pendulum-v1", "--total-steps", "2e4"],
+            "a Q-network needs Discrete actions, got Box",
+        ),
+        (["sac", "gymnax/CartPole-v1", "--total-steps", "2e4"], "Discrete(2)"),
+        (["ppo", "probe/Counter"], "the length of training is not set; add for example --total-st"),
+        (["dqn", "gymnax/Acrobot-v1", "--total-steps", "1e4"], "does not exceed the 10000 random"),
         (
             ["ppo", "gymnax/Acrobot-v1", "--preset", "gymnax/CartPol-v1"],
             "ppo has no preset 'gymnax/CartPol-v1'; did you mean 'gymnax/CartPole-v1'",

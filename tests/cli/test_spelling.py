@@ -8,6 +8,7 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.registry import agent_entry, list_agents
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
+from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.flags import flags, parse
 from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
@@ -53,6 +54,7 @@ def parsed(*arguments):
         ("--wandb offline", "trainer", "logger_config.wandb", "offline"),
         ("--wandb-tags a b", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags=['a','b']", "trainer", "logger_config.wandb_tags", ("a", "b")),
+        ("--wandb-tags a,b (base)", "trainer", "logger_config.wandb_tags", ("a,b", "(base)")),
         ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
         ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),
         ("--hidden_sizes=[8,9]", "network", "hidden_sizes", (8, 9)),
@@ -70,6 +72,8 @@ def test_values_in_other_forms(typed, part, field, value):
 def test_flags_and_positions_keep_their_order():
     typed = ["a", "--overwrite", "b", "--output", "x.png", "c", "-h"]
     assert usual_form(PlotFlags, typed) == typed
+    typed = ["--episodes", "10", "1e3", "--json", "1"]
+    assert usual_form(EvaluateFlags, typed) == typed
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 import sys
 import types
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -121,6 +122,9 @@ def test_early_stopping_takes_the_mean_over_episodes_and_finite_seeds():
         ({}, "needs a threshold or a patience; pass threshold="),
         ({"patience": 0}, "patience must be a positive integer or None, got 0"),
         ({"patience": 1, "min_improvement": -1.0}, "min_improvement must not be negative"),
+        ({"patience": 1, "min_improvement": "a"}, "min_improvement must be a number, got 'a'"),
+        ({"threshold": "475"}, "threshold must be a number, got '475'; pass 475.0"),
+        ({"threshold": math.nan}, "threshold must be a number, got nan"),
     ],
 )
 def test_early_stopping_with_other_arguments(arguments, said):
@@ -150,6 +154,8 @@ def test_time_limit(monkeypatch):
     assert view.reason == "the time limit of 10s is over"
     with pytest.raises(ConfigError, match="WallTimeLimit needs seconds, got 0"):
         WallTimeLimit(0)
+    with pytest.raises(ConfigError, match="WallTimeLimit seconds must be a number, got '1h'"):
+        WallTimeLimit("1h")
 
 
 @pytest.mark.fast
@@ -158,9 +164,12 @@ def test_states_belong_to_classes_in_order():
     ours[0].best, ours[2].since = 4.0, 7
     states = json.loads(json.dumps(callback_states(ours)))
     assert states == {
-        "EarlyStopping": {"best": 4.0, "since": 0},
-        "EarlyStopping#1": {"best": None, "since": 7},
+        "EarlyStopping": {"best": 4.0, "since": 0, "reason": None},
+        "EarlyStopping#1": {"best": None, "since": 7, "reason": None},
     }
+    ours[0].best = np.float32(4.0)
+    with pytest.raises(ConfigError, match="state of the callback EarlyStopping is not plain data"):
+        callback_states(ours)
     others = [EarlyStopping(patience=3), EarlyStopping(threshold=1.0)]
     restore_callbacks(others, states)
     assert (others[0].best, others[1].since) == (4.0, 7)
@@ -193,6 +202,10 @@ def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path)
         second.run(0)
         assert (second.env_steps, early.since) == (end, 5)
         assert returns(whole) == [*returns(first), *returns(second)]
+    early = EarlyStopping(**stop_early)
+    with tiny.trainer(callbacks=[early], restore_checkpoint="auto", **settings) as third:
+        assert third.run(0) == [] and third.env_steps == end  # it stays stopped
+        assert "did not improve in 5 evaluations" in third.stop_reason
 
 
 def test_what_users_log_has_the_steps_of_what_is_reported(tiny, tmp_path):
@@ -203,18 +216,32 @@ def test_what_users_log_has_the_steps_of_what_is_reported(tiny, tmp_path):
         def on_evaluation(self, trainer, iteration, evaluation):
             trainer.log(f"evaluated {iteration}")
 
+        def on_checkpoint(self, trainer, iteration):
+            if iteration > 0:
+                trainer.log({"saved": jnp.bfloat16(iteration)})
+
     told = []
     callbacks = [Diary(), log_callback(lambda *arguments: told.append(arguments))]
     with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=callbacks) as trainer:
+        with pytest.raises(ConfigError, match="there is no run to log to yet; call init"):
+            trainer.log("too early")
         trainer.run(0)
         trainer.log("the end")
-        with pytest.raises(ConfigError, match=r"cannot log 'x': 'y'; pass text, or numbers"):
-            trainer.log({"x": "y"})
+        for wrong in ("y", True, 1j, np.complex64(1), np.ones(2), None):
+            with pytest.raises(ConfigError, match=r"cannot log 'x': .*; pass text, or numbers"):
+                trainer.log({"x": wrong})
         with pytest.raises(ConfigError, match=r"cannot log 3; pass text, or numbers"):
             trainer.log(3)
     records = read_records(tmp_path / "run" / "metrics.jsonl")
     ours = [(record.env_steps, record.metrics) for record in records if record.kind == "user"]
-    assert ours == [(32 * i, {"iteration": i, "half": i / 2}) for i in (1, 2, 3)]
+    assert ours == [
+        row
+        for i in (1, 2, 3)
+        for row in (
+            (32 * i, {"user/iteration": i, "user/half": i / 2}),
+            (32 * i, {"user/saved": i}),
+        )
+    ]
     texts = [(record.env_steps, record.text) for record in records if record.kind == "text"]
     assert texts == [*((32 * i, f"evaluated {i}") for i in range(4)), (96, "the end")]
     assert [iteration for iteration, _ in told] == [1, 2, 3]

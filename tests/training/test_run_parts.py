@@ -34,7 +34,8 @@ MISTAKES = [
     ({"config": TrainerConfig}, "got the class TrainerConfig; add parentheses: TrainerConfig()"),
     ({"config": {"total_steps": 5}}, "got {'total_steps': 5}; pass for example TrainerConfig("),
     ({"callbacks": [ProgressBar]}, "got the class ProgressBar; add parentheses: ProgressBar()"),
-    ({"callbacks": [print]}, "is not a Callback; pass a list of instances of subclasses of"),
+    ({"callbacks": [print]}, "is not a Callback; wrap a function: rlkit.log_callback(function)"),
+    ({"callbacks": [3]}, "3 is not a Callback; pass a list of instances of subclasses of rlkit.C"),
     ({"callbacks": print}, "callbacks must be a list, got <built-in"),
     ({"eval_fn": 3}, "eval_fn must be a function of the state, got 3"),
 ]

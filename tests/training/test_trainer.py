@@ -619,11 +619,21 @@ def test_save_and_load_by_hand(tiny, tmp_path):
         assert other.summary()["parent"] == {"directory": str(tmp_path / "mine"), "step": 1}
 
 
-def test_saving_from_a_callback_does_not_collide(tiny, tmp_path):
-    diary = Diary({1: lambda trainer: trainer.save_checkpoint()})
+def test_a_callback_saves_copies_but_not_into_the_run(tiny, tmp_path):
+    """The newest state is ahead of what is reported: as a checkpoint of the run it would take the
+    place of the scheduled one, with its score.
+    """
+    diary = Diary({1: lambda trainer: trainer.save_checkpoint(tmp_path / "copy")})
     with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[diary]) as trainer:
         trainer.run(0)
-    assert steps(tmp_path / "run" / "checkpoints")[-1] == 3
+    assert steps(tmp_path / "copy") == [2]
+    assert set(steps(tmp_path / "run" / "checkpoints")) >= {2, 3}
+    diary = Diary({1: lambda trainer: trainer.save_checkpoint()})
+    with tiny.trainer(run_dir=str(tmp_path / "other"), callbacks=[diary]) as trainer:
+        with pytest.raises(ConfigError, match=r"set checkpoint_every, or save a copy: save_ch"):
+            trainer.run(0)
+        trainer.save_checkpoint()  # afterwards it can
+    assert steps(tmp_path / "other" / "checkpoints")[-1] == 2
 
 
 # Failures

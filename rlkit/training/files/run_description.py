@@ -69,7 +69,9 @@ def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
     ]
     if module.env.spec is not None and not _is_plain(module.env.spec[1]):
         custom.append("env.arguments")
-    if eval_env is not None and (eval_env.spec is None or eval_env.spec != module.env.spec):
+    if eval_env is not None and (
+        eval_env.spec is None or plain(eval_env.spec) != plain(module.env.spec)
+    ):
         custom.append("eval_env")
     return custom
 

@@ -169,9 +169,11 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
     FigureCanvasAgg(figure)
     title = _about(curves) if title is None else title
     captions: list[str] = []
+    known = list(dict.fromkeys(curve.algorithm for curve in curves))
     for index, (env, shown) in enumerate(panels.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
-        note = _draw_panel(axes, shown, metric=metric, x=x)
+        places = _places(shown, known)
+        note = _draw_panel(axes, shown, places, metric=metric, x=x, alone=len(curves) == 1)
         if len(panels) == 1:
             axes.set_title(title, loc="left", fontsize=12)
             axes.set_title(note, loc="right", fontsize=8, color="0.35")
@@ -199,14 +201,28 @@ def _about(curves: list[_Curve]) -> str:
     return f"{algorithm} on {env}" if algorithm and env else algorithm or env or ""
 
 
-def _draw_panel(axes: "Axes", curves: list[_Curve], *, metric: str, x: str) -> str:
-    """Plots the runs in one environment; returns a caption for their seeds."""
+def _places(curves: list[_Curve], algorithms: list[str | None]) -> list[int]:
+    """The place of each run's colour: that of its algorithm, if every run has another one."""
+    own = [curve.algorithm for curve in curves]
+    if None in own or len(set(own)) < len(own):
+        return list(range(len(curves)))
+    return [algorithms.index(algorithm) for algorithm in own]
+
+
+def _draw_panel(
+    axes: "Axes", curves: list[_Curve], places: list[int], *, metric: str, x: str, alone: bool
+) -> str:
+    """Plots the runs in one environment; returns a caption for their seeds.
+
+    `places` are those of their colours. `alone`: there is no other run in the picture.
+    """
     divisor, x_label = _x_scale(curves, x)
     notes = [
-        _draw_curve(axes, curve, index, divisor, len(curves)) for index, curve in enumerate(curves)
+        _draw_curve(axes, curve, place, divisor, alone=alone)
+        for curve, place in zip(curves, places, strict=True)
     ]
     _decorate(axes, x, x_label, _LABELS.get(metric, metric))
-    if len(curves) > 1:
+    if not alone:
         outside: dict[str, Any] = (
             {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
             if len(curves) > 5
@@ -217,7 +233,7 @@ def _draw_panel(axes: "Axes", curves: list[_Curve], *, metric: str, x: str) -> s
     return notes[0]
 
 
-def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: int) -> str:
+def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, *, alone: bool) -> str:
     """Plots one run; returns a caption for its seeds."""
     color = _COLORS[index % len(_COLORS)]
     dashes = _DASHES[index // len(_COLORS) % len(_DASHES)]
@@ -236,7 +252,7 @@ def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, runs: i
     )
     if seeds < 2:
         return ""
-    if runs == 1 and seeds <= _MOST_SEED_LINES:
+    if alone and seeds <= _MOST_SEED_LINES:
         for values in curve.seeds:
             shown = np.isfinite(values)
             axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)

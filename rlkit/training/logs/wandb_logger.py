@@ -163,7 +163,7 @@ class WandbLogger:
             ),  # would replace stdout and disturb the progress bar
         )
         run.define_metric("env_steps")
-        for names in ("train/*", "eval/*"):
+        for names in ("train/*", "eval/*", "user/*"):
             run.define_metric(names, step_metric="env_steps")
         run.define_metric("eval/avg_return", step_metric="env_steps", summary="max,last")
         return run
@@ -221,7 +221,7 @@ class WandbLogger:
         stored = json.loads(path.read_text())
         return {
             "id": stored["id"],
-            "labels": stored["labels"],
+            "labels": stored.get("labels", {}),
             "settled": _positions(stored["settled"]),
         }
 

@@ -8,7 +8,7 @@ import pytest
 
 from rlkit.errors import ConfigError, RunDirectoryError
 from rlkit.training.logs.loggers import JsonlLogger
-from rlkit.training.logs.plotting import _read_curve, learning_curve
+from rlkit.training.logs.plotting import _places, _read_curve, learning_curve
 from rlkit.training.logs.records import Record
 
 pytestmark = pytest.mark.fast
@@ -97,6 +97,24 @@ def test_each_environment_has_a_panel(tmp_path):
     for word in ("gymnax/CartPole-v1", "gymnax/Acrobot-v1", "environment not recorded"):
         assert text.count(f">{word}<") == 1
     assert text.count(">average return per evaluation episode<") == 3
+    assert all(text.count(f">{name}<") == 1 for name in "abc")  # each panel says whose curve it is
+
+
+def test_an_algorithm_has_one_colour_in_all_panels(tmp_path):
+    curves = [
+        _read_curve(
+            write_config(write_run(tmp_path / f"{algorithm}-{env}"), algorithm, env),
+            algorithm,
+            "eval/avg_return",
+            "env_steps",
+        )
+        for env, algorithms in (("A", ("ppo", "dqn")), ("B", ("dqn",)), ("C", ("ppo", "ppo-2")))
+        for algorithm in algorithms
+    ]
+    known = ["ppo", "dqn", "ppo-2"]
+    assert [_places(curves[:2], known), _places(curves[2:3], known)] == [[0, 1], [1]]
+    assert _places(curves[3:], known) == [0, 2]
+    assert _places([curves[0], curves[3]], known) == [0, 1]  # both ppo: told apart by colour
 
 
 def test_same_run_same_picture(tmp_path):
