@@ -144,7 +144,8 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     if bool in kinds and kinds <= {bool, type(None)} and values:
         word = values[0].lower()
         if annotation is not bool:  # tyro wants a word where None is possible
-            return [flag, "True" if word in _YES else "False" if word in _NO else values[0]]
+            known = "True" if word in _YES else "False" if word in _NO else values[0]
+            return [flag, known, *values[1:]]
         if word in _YES | _NO:
             return [flag if word in _YES else f"--no-{flag[2:]}", *values[1:]]
     if not values and flag[2:] in _WHEN_BARE:

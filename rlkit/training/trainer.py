@@ -367,7 +367,8 @@ class Trainer:
         when it is resumed or extended. Raises `ConfigError` for anything else than text and
         numbers, or before the run has a state.
         """
-        self._run.require_state("there is no run to log to yet")
+        if self._files is None:  # else opening them here could be for another seed than `run`'s
+            self._run.require_state("there is no run to log to yet")
         self._reporter.log_user(what)
 
     def hparams(self) -> PlainData:

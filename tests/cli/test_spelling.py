@@ -12,6 +12,7 @@ from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.flags import flags, parse
 from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
+from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.spelling import OTHER_COMMANDS, OTHER_NAMES, advice, usual_form
 from rlkit.cli.train import RunFlags
 from rlkit.training.config import TrainerConfig
@@ -74,6 +75,8 @@ def test_flags_and_positions_keep_their_order():
     assert usual_form(PlotFlags, typed) == typed
     typed = ["--episodes", "10", "1e3", "--json", "1"]
     assert usual_form(EvaluateFlags, typed) == typed
+    typed = ["--save-replay", "yes", "runs/mine"]
+    assert usual_form(ResumeFlags, typed) == ["--save-replay", "True", "runs/mine"]
 
 
 @pytest.mark.parametrize(
