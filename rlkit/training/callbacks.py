@@ -203,9 +203,9 @@ class EarlyStopping(Callback):
         min_improvement: float = 0.0,
         measurement: str = "return",
     ):
-        for name, value in (("threshold", threshold), ("min_improvement", min_improvement)):
-            if value is not None:
-                _require_number(f"EarlyStopping {name}", value, example=475.0)
+        if threshold is not None:
+            _require_number("EarlyStopping threshold", threshold, example=475.0)
+        _require_number("EarlyStopping min_improvement", min_improvement, example=1.0)
         require(
             threshold is not None or patience is not None,
             "EarlyStopping needs a threshold or a patience",
