@@ -185,7 +185,10 @@ def test_an_algorithm_of_a_package_is_listed_and_parsed_by_the_command_line(monk
     )
     assert main(["list", "algorithms"]) == 0
     assert re.search(r"^mine +of package 'other'$", capsys.readouterr().out, re.MULTILINE)
-    assert main(["train", "mine", "gymnax/CartPole-v1", "--num-steps", "7", "--dry-run"]) == 0
+    length = ["--total-steps", "1e4"]
+    assert (
+        main(["train", "mine", "gymnax/CartPole-v1", "--num-steps", "7", *length, "--dry-run"]) == 0
+    )
     settings = yaml.safe_load(capsys.readouterr().out)
     assert settings["algorithm"] == "mine" and settings["hyperparameters"]["num_steps"] == 7
 
