@@ -4,7 +4,9 @@ units.
 
 import dataclasses
 import hashlib
+import io
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,3 +134,22 @@ def hashes():
         }
 
     return hashes
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], io.StringIO]:
+    """`terminal()` makes stderr a terminal, for the test that calls it, and returns what is written
+    to it. (Pytest sets stderr anew after fixtures are made.)
+    """
+
+    def open_terminal() -> io.StringIO:
+        stream = _Terminal()
+        monkeypatch.setattr("sys.stderr", stream)
+        return stream
+
+    return open_terminal

@@ -29,11 +29,6 @@ PLAN = Plan(
 )
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def a_view():
     progress = RunProgress.start(PLAN)
     return types.SimpleNamespace(
@@ -53,8 +48,8 @@ def test_nothing_is_drawn_into_a_pipe(monkeypatch):
 
 
 @pytest.mark.fast
-def test_the_progress_bar_asks_for_steps_alone(monkeypatch):
-    monkeypatch.setattr("sys.stderr", Terminal())
+def test_the_progress_bar_asks_for_steps_alone(terminal):
+    written = terminal()
     view = a_view()
     bar = ProgressBar()
     bar.on_iteration_end(view, 1, {})  # before the run: nothing to show
@@ -64,7 +59,7 @@ def test_the_progress_bar_asks_for_steps_alone(monkeypatch):
     bar.on_evaluation(view, 2, {"return": np.array([1.0, 2.0])})
     assert bar._bar.n == 20 + 2 * 32 and "eval_return=1.5" in bar._bar.postfix
     bar.on_run_end(view)
-    assert bar._bar is None and "eval_return=1.5" in sys.stderr.getvalue()
+    assert bar._bar is None and "eval_return=1.5" in written.getvalue()
 
 
 class View(types.SimpleNamespace):

@@ -157,8 +157,9 @@ def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_see
 
 
 @pytest.mark.full
-def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path):
+def test_schedules_and_the_progress_bar_end_where_the_run_does(make, tmp_path, terminal):
     run, bars = tmp_path / "run", []
+    terminal()
 
     class Watched(ProgressBar):
         def on_run_end(self, trainer):
