@@ -12,7 +12,7 @@ import tqdm.auto
 
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.training.config import Plan, TrainerConfig
-from rlkit.training.logs.loggers import human_seconds
+from rlkit.training.logs.loggers import by_class, human_seconds
 from rlkit.training.logs.metrics import score
 from rlkit.types import Measurements, PyTree
 from rlkit.validation import PlainData
@@ -147,7 +147,7 @@ def check_callbacks(callbacks: object) -> None:
 def callback_states(callbacks: Sequence[Callback]) -> PlainData:
     """The states of callbacks that have any, by the names of their classes."""
     states = {}
-    for name, callback in zip(_names(callbacks), callbacks, strict=True):
+    for name, callback in by_class(callbacks).items():
         if state := callback.state():
             try:
                 json.dumps(state)
@@ -162,14 +162,8 @@ def callback_states(callbacks: Sequence[Callback]) -> PlainData:
 
 def restore_callbacks(callbacks: Sequence[Callback], states: PlainData) -> None:
     """The inverse of `callback_states`."""
-    for name, callback in zip(_names(callbacks), callbacks, strict=True):
+    for name, callback in by_class(callbacks).items():
         callback.restore(states.get(name, {}))
-
-
-def _names(callbacks: Sequence[Callback]) -> list[str]:
-    kinds = [type(callback).__name__ for callback in callbacks]
-    counts = [kinds[:index].count(kind) for index, kind in enumerate(kinds)]
-    return [f"{kind}#{count}" if count else kind for kind, count in zip(kinds, counts, strict=True)]
 
 
 def _require_number(name: str, value: object, *, example: float) -> None:
@@ -235,7 +229,6 @@ class EarlyStopping(Callback):
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
         """Compares the evaluation with the best one."""
-        value = score(evaluation, trainer.config.num_seeds, name=self.measurement)
         require(
             self.measurement in evaluation,
             f"evaluations have no {self.measurement!r}",
@@ -243,6 +236,7 @@ class EarlyStopping(Callback):
         )
         if iteration == 0:
             return
+        value = score(evaluation, trainer.config.num_seeds, name=self.measurement)
         if value is not None and (self.best is None or value > self.best + self.min_improvement):
             self.best, self.since = value, 0
         else:

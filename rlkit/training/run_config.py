@@ -207,11 +207,8 @@ def preset(algorithm: str, env_id: str, *, of: str | None = None) -> RunConfig:
     takes those that were tuned for another environment. Raises `UnknownNameError` if there are none
     for it.
     """
-    return from_dict(
-        with_names(
-            preset_values(algorithm, of or env_id, must_exist=of is not None), algorithm, env_id
-        )
-    )
+    values = preset_values(algorithm, of or env_id, must_exist=of is not None)
+    return from_dict(with_names(values, algorithm, env_id))
 
 
 def preset_values(algorithm: str, env_id: str, *, must_exist: bool = False) -> PlainData:
@@ -223,25 +220,18 @@ def preset_values(algorithm: str, env_id: str, *, must_exist: bool = False) -> P
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
     if file.is_file():
         return _parse_yaml(file.read_text(encoding="utf-8"))
-    names = [name.partition("/")[2] for name in preset_names() if name.startswith(f"{algorithm}/")]
-    fix = did_you_mean(env_id, names)
-    require(not must_exist, f"{algorithm} has no preset {env_id!r}", fix, UnknownNameError)
+    if must_exist:
+        own = [name for name in preset_names() if name.startswith(f"{algorithm}/")]
+        fix = did_you_mean(env_id, [name.partition("/")[2] for name in own])
+        raise UnknownNameError(f"{algorithm} has no preset {env_id!r}; {fix}")
     return {}
 
 
 def with_names(values: PlainData, algorithm: str, env_id: str) -> PlainData:
-    """Plain data of a preset, or of a whole config, for this algorithm and environment.
-
-    Raises `ConfigError` if it is for another algorithm.
-    """
-    known = values.get("algorithm", algorithm)
-    require(
-        known == algorithm,
-        f"these settings are for {known}, not for {algorithm}",
-        f"train {known} with them, or choose other settings",
-    )
+    """Plain data of a preset, or of a config of this algorithm, for this environment."""
     env = values.get("env") or {}
-    return {**values, "algorithm": algorithm, "env": {**env, "id": env_id}}
+    env = {**env, "id": env_id} if isinstance(env, dict) else env  # else `from_dict` refuses it
+    return {**values, "algorithm": algorithm, "env": env}
 
 
 class _Loader(yaml.SafeLoader):

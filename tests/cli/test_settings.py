@@ -239,6 +239,10 @@ def test_a_preset_is_a_file_to_train_from(settings):
             "--config and --preset both choose the settings; leave one of them out",
         ),
         (
+            ["ppo", "gymnax/Acrobot-v1", "--config", "text.yaml"],
+            "RunConfig.env needs a mapping of field names to values, got 'gymnax/Acrobot-v1'",
+        ),
+        (
             ["--config", "part.yaml"],
             "part.yaml names no algorithm and environment; name them: `rlkit train ALGORITHM ENV",
         ),
@@ -247,6 +251,7 @@ def test_a_preset_is_a_file_to_train_from(settings):
 def test_a_dry_run_refuses_what_would_not_train(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part.yaml").write_text("trainer: {total_steps: 5}\n")
+    (tmp_path / "text.yaml").write_text("env: gymnax/Acrobot-v1\n")
     assert main(["train", *arguments, "--dry-run"]) == 2
     out, err = capsys.readouterr()
     assert said in err and err.count("\n") == 1 and out == ""

@@ -4,9 +4,9 @@ import logging
 import math
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from tqdm import tqdm
 
@@ -17,6 +17,8 @@ from rlkit.training.logs.wandb_logger import WandbLogger
 from rlkit.validation import PlainData
 
 # Not `warnings.warn`: under `-W error`, a failing logger would end the training.
+T = TypeVar("T")
+
 _warn = logging.getLogger("rlkit").warning
 
 
@@ -188,6 +190,16 @@ def _headline(error: str) -> str:
     return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
+def by_class(objects: Iterable[T]) -> dict[str, T]:
+    """The objects by the names of their classes; another one of a class gets "#1", then "#2"."""
+    found: dict[str, T] = {}
+    for each in objects:
+        name = type(each).__name__
+        same = sum(known.partition("#")[0] == name for known in found)
+        found[f"{name}#{same}" if same else name] = each
+    return found
+
+
 class MultiLogger:
     """Forwards to several loggers. A failing one is reported once and does not stop the others.
 
@@ -195,13 +207,7 @@ class MultiLogger:
     """
 
     def __init__(self, loggers: Sequence[Logger]):
-        self.loggers: dict[
-            str, Logger
-        ] = {}  # by kind of logger, since a resumed run may use others
-        for logger in loggers:
-            name = type(logger).__name__
-            same = sum(known.partition("#")[0] == name for known in self.loggers)
-            self.loggers[f"{name}#{same}" if same else name] = logger
+        self.loggers = by_class(loggers)  # since a resumed run may use others
         self._reported: set[str] = set()
 
     def start(self, run_info: PlainData, /) -> None:
