@@ -2,6 +2,7 @@ from . import agents as agents
 from . import algorithms as algorithms
 from . import envs as envs
 from . import ops as ops
+from . import optimizers as optimizers
 from . import training as training
 from . import xla_cpu as xla_cpu
 from .agents import ActorCritic as ActorCritic
@@ -51,6 +52,9 @@ from .envs import make_env as make_env
 from .envs import register_env as register_env
 from .envs import vectorize as vectorize
 from .errors import RlkitError as RlkitError
+from .optimizers import OptimizerConfig as OptimizerConfig
+from .optimizers import create_optimizer as create_optimizer
+from .optimizers import create_schedule as create_schedule
 from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
 from .training import EarlyStopping as EarlyStopping

@@ -8,7 +8,7 @@ import optax
 from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.parameter_groups import Group
-from rlkit.optimizers import optimizer_of
+from rlkit.optimizers import OptimizerConfig, create_optimizer
 from rlkit.types import PyTree
 
 
@@ -22,12 +22,12 @@ class Overrides:
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
     def step(
-        self, config: object, loss: LossFn, *, group: Group = None, every: int = 1
+        self, config: OptimizerConfig, loss: LossFn, *, group: Group = None, every: int = 1
     ) -> GradientStep:
         """The gradient step of an algorithm with this config, except for what is overridden."""
         return GradientStep(
             loss=self.loss or loss,
-            optimizer=self.optimizer or optimizer_of(config),
+            optimizer=self.optimizer or create_optimizer(config),
             group=group,
             process_gradients=self.process_gradients,
             every=every,

@@ -152,7 +152,7 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         return [flag, _WHEN_BARE[flag[2:]]]
     if tuple in kinds:
         is_list = len(values) == 1 and values[0][:1] in "[("
-        if is_list or (int in kinds and any("," in value for value in values)):
+        if is_list or ({int, float} & kinds and any("," in value for value in values)):
             words = re.split(r"\s*,\s*|\s+", " ".join(values).strip("[]() "))
             values = [word.strip("'\"") for word in words if word]
     if int in kinds and float not in kinds:

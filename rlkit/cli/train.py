@@ -19,6 +19,7 @@ from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
+from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.run_config import EnvConfig, RunConfig
 
@@ -105,6 +106,8 @@ def run(arguments: Sequence[str]) -> int:
     config, dry_run = _override(base.config, typed, command=" ".join([COMMAND, *names]))
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
+    if isinstance(config.hyperparameters, OptimizerConfig):
+        check_optimizer(config.hyperparameters)
     if dry_run:
         _check_sizes(config)
         own_env.register(_typed_env(names))

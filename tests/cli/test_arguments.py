@@ -106,6 +106,10 @@ MISTAKES = {
         [*TRAIN, "--num-minibatches", "3"],
         "num_minibatches=3 does not divide the 512 samples",
     ),
+    "a setting that the optimiser ignores": (
+        [*TRAIN, "--momentum", "0.9"],
+        "momentum has no effect with optimizer=adam; leave it out, or set optimizer to sgd",
+    ),
     "environment that downloads": (
         ["train", "ppo", "gymnax/MNISTBandit-bsuite"],
         "MNISTBandit-bsuite cannot run offline",
@@ -156,6 +160,11 @@ MISTAKES = {
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],
         "invalid choice 'time' for argument '--x'",
+    ),
+    "plot runs and a schedule": (["plot", "runs/a", "--schedule", "a.yaml"], "leave out the run"),
+    "plot the schedule of nothing": (
+        ["plot", "--schedule", "absent.yaml"],
+        "cannot read absent.yaml",
     ),
     "list nothing": (["list"], "use one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),

@@ -136,6 +136,20 @@ def test_plot(trained, monkeypatch, capsys):
     assert (directory / "both.png").read_bytes().startswith(PNG)
 
 
+def test_plot_a_schedule(trained, tmp_path, monkeypatch, capsys):
+    """Of a run's directory, or of any settings: they are those of `--dry-run`."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", "--schedule", str(trained[0] / "run")]) == 0
+    typed = ["--optimizer-betas", "0.9,0.95", "--learning-rate-milestones", "[0.2,0.9]"]
+    steps = ["--learning-rate-schedule", "multistep", "--optimizer", "lion", "--dry-run"]
+    assert main(["train", "ppo", "gymnax/CartPole-v1", *typed, *steps]) == 0
+    (tmp_path / "mine.yaml").write_text(capsys.readouterr().out.removeprefix("schedule.png\n"))
+    assert main(["plot", "--schedule", "mine.yaml"]) == 0
+    assert capsys.readouterr().out == "schedule-2.png\n"
+    for name in ("schedule.png", "schedule-2.png"):
+        assert (tmp_path / name).read_bytes().startswith(PNG)
+
+
 def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = str(trained[0] / "run")

@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
+from rlkit.training.logs.figures import new_figure, require_format, save_figure
 from rlkit.training.logs.loggers import human_count
 from rlkit.training.logs.records import Record, read_records
 
@@ -25,7 +26,6 @@ _LABELS = {
     "eval/avg_length": "average episode length (steps)",
 }
 _MOST_SEED_LINES = 10
-_FORMATS = (".png", ".pdf", ".svg")
 _MOST_COLUMNS = 3  # of panels
 
 
@@ -67,20 +67,12 @@ def learning_curve(
         f"unknown x axis {x!r}",
         did_you_mean(x, ("env_steps", "wall_seconds")),
     )
-    _require_format(Path(output))
+    require_format(Path(output))
     names = _names([Path(directory) for directory in run_dirs])
     curves = [
         _read_curve(Path(path), name, metric, x) for path, name in zip(run_dirs, names, strict=True)
     ]
     return _draw(curves, Path(output), metric=metric, x=x, title=title)
-
-
-def _require_format(output: Path) -> None:
-    """Raises `ConfigError` unless the ending says how to draw."""
-    kind = f"a {output.suffix} file" if output.suffix else f"{output}, which has no ending"
-    endings = f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
-    known = output.suffix.lower() in _FORMATS
-    require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
 
 
 def _trained(directory: Path) -> tuple[str | None, str | None]:
@@ -156,17 +148,13 @@ def _curve(
 
 
 def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str | None) -> Path:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels: dict[str | None, list[_Curve]] = defaultdict(list)
     for curve in curves:
         panels[curve.env].append(curve)
     columns = min(len(panels), _MOST_COLUMNS)
     rows = -(-len(panels) // columns)
     size = (6.8, 4.2) if len(panels) == 1 else (4.6 * columns, 3.6 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(size)
     title = _about(curves) if title is None else title
     captions: list[str] = []
     known = list(dict.fromkeys(curve.algorithm for curve in curves))
@@ -183,14 +171,7 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
     if len(panels) > 1:
         figure.suptitle(title, fontsize=12)
         figure.supxlabel("\n".join(captions), x=1.0, ha="right", fontsize=8, color="0.35")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format=output.suffix[1:].lower(), dpi=150)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {output}: {error.strerror or error}; choose another output file"
-        ) from None
-    return output
+    return save_figure(figure, output)
 
 
 def _about(curves: list[_Curve]) -> str:
