@@ -33,10 +33,10 @@ def test_it_draws_the_rate_over_the_run(tmp_path, monkeypatch, total_steps, last
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot draw a .gif file; choose a name that ends in"):
+    with pytest.raises(ConfigError, match=r"cannot draw a .gif file; choose a name that ends in"):
         plot_schedule(COSINE, tmp_path / "rate.gif")
     with pytest.raises(ConfigError, match="learning_rate_cycles has no effect"):
         plot_schedule(OptimizerConfig(learning_rate_cycles=2), tmp_path / "rate.svg")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write .*; choose another output file"):
+    with pytest.raises(ConfigError, match=r"cannot write .*; choose another output file"):
         plot_schedule(COSINE, tmp_path / "file" / "rate.svg")
