@@ -13,6 +13,7 @@ from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
 from rlkit.training.config import PositiveInt
 from rlkit.training.run_config import Seed, read_settings
+from rlkit.validation import PlainData
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
@@ -68,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:
+    from rlkit.training.logs.metrics import mean_of_known
+
     seed = ""
     if policy.num_seeds > 1:
         of_all = "the best of" if is_best else "of"
@@ -86,24 +89,30 @@ def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str
         ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
     )
     lines += [
-        f"{name:<28}{float(value):10.4g}"
-        for name, value in done_info.items()
-        if np.ndim(value) == 0
+        f"{name:<28}{float(mean_of_known(values)):10.4g}"
+        for name, values in done_info.items()
+        if np.ndim(values) == 1
     ]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _as_json(policy: "Policy", result: "Measurements") -> str:
+    import jax
+
+    from rlkit.training.logs.metrics import mean_of_known
+
     episodes = {
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }
-    averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
-    done_info = {
-        name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()
+    averages: PlainData = {
+        f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()
     }
+    done_info = result.get("done_info", {})
+    averages["done_info_mean"] = jax.tree.map(lambda x: float(mean_of_known(x)), done_info)
     about = {
         "checkpoint": policy.checkpoint_step,
         "env_steps": policy.env_steps,
         "seed_index": policy.seed_index,
     }
-    return json.dumps({**about, **averages, **episodes, "done_info": done_info})
+    reported = {"done_info": jax.tree.map(lambda x: np.asarray(x).tolist(), done_info)}
+    return json.dumps({**about, **averages, **episodes, **reported})

@@ -12,6 +12,7 @@ from .core.module import Module as Module
 from .core.module import RLModule as RLModule
 from .core.module import fit as fit
 from .files.checkpointer import Checkpointer as Checkpointer
+from .files.run_description import hparams_to_dict as hparams_to_dict
 from .from_config import build as build
 from .from_config import reopen as reopen
 from .logs.loggers import Logger as Logger
@@ -22,6 +23,5 @@ from .policy import Policy as Policy
 from .policy import load_policy as load_policy
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
-from .run_config import hparams_to_dict as hparams_to_dict
 from .run_config import preset as preset
 from .trainer import Trainer as Trainer

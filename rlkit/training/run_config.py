@@ -251,13 +251,13 @@ def _parse_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def hparams_to_dict(config: Any, prefix: str = "") -> PlainData:
+def flat_settings(config: Any, prefix: str = "") -> PlainData:
     """Settings as a flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a dataclass or dicts."""
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
     flat: PlainData = {}
     for name, value in values.items():
         flat |= (
-            hparams_to_dict(value, f"{prefix}{name}.")
+            flat_settings(value, f"{prefix}{name}.")
             if isinstance(value, dict) and value
             else {f"{prefix}{name}": value}
         )

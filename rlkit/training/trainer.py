@@ -22,7 +22,7 @@ from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, Traine
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.evaluations import Evaluations
 from rlkit.training.files.checkpointer import Checkpointer, Which
-from rlkit.training.files.run_description import describe
+from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
 from rlkit.training.logs.announcements import replay_refilled
@@ -40,7 +40,6 @@ from rlkit.training.reporting import (
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
 from rlkit.training.run import Run
-from rlkit.training.run_config import hparams_to_dict
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
 from rlkit.types import Key, Measurements, PyTree
@@ -191,9 +190,10 @@ class Trainer:
 
         With a key (or seed), calls `init(key)` first; without, continues from the current state. An
         outer iteration that was not evaluated has {}. Evaluations hold `return` and `length` [E]
-        ([S, E] with seeds), `sampled_return` and `sampled_length`, `done_info` with averages if the
-        environment reports any, and when they were made: `env_steps` and `updates` of one seed, as
-        integers. The evaluation before the first outer iteration is logged, but not returned.
+        ([S, E] with seeds), `sampled_return` and `sampled_length`, `done_info` with what the
+        environment reported at the end of each episode, if anything, and when they were made:
+        `env_steps` and `updates` of one seed, as integers. The evaluation before the first outer
+        iteration is logged, but not returned.
         """
         self.stop_reason = None
         self._run.clock.start()

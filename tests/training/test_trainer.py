@@ -33,9 +33,9 @@ from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.run_description import hparams_to_dict
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
-from rlkit.training.run_config import hparams_to_dict
 
 
 class Diary(Callback):
@@ -212,13 +212,13 @@ class Telling:
         return state + 1, jnp.ones(1), jnp.float32(1.0), state + 1 >= 2, jnp.bool_(False), info
 
 
-def test_done_info_holds_averages_where_the_environment_gives_any(tiny):
+def test_done_info_holds_each_episode_where_the_environment_gives_any(tiny):
     logger = Memory()
     trainer = tiny.trainer(env=vectorize(Telling(), 2), num_checkpoints=1, logger=logger)
     (row,) = trainer.run(0)
-    assert {name: float(value) for name, value in row["done_info"].items()} == {
-        "odd": 0.0,
-        "p": 0.5,
+    assert {name: values.tolist() for name, values in row["done_info"].items()} == {
+        "odd": [False] * len(row["return"]),
+        "p": [0.5] * len(row["return"]),
     }
     assert logger.of("eval")[-1].metrics["eval/done_info/p"] == 0.5
 
@@ -808,3 +808,25 @@ def test_hparams_to_dict(tiny):
     flat = hparams_to_dict(tiny.config(num_checkpoints=7))
     assert flat["num_checkpoints"] == 7 and flat["checkpointer_config.max_to_keep"] == 2
     assert hparams_to_dict({"a": {"b": 1, "c": {}}, "d": None}) == {"a.b": 1, "a.c": {}, "d": None}
+
+
+@pytest.mark.fast
+def test_hparams_of_parts_have_the_names_of_a_run_config(tiny):
+    algorithm = rlkit.ppo(rlkit.PPOConfig(gamma=0.5), process_batch=lambda batch: batch)
+    found = hparams_to_dict(algorithm)
+    assert found["algorithm"] == "ppo" and found["hyperparameters.gamma"] == 0.5
+    assert found["custom"] == ["algorithm.process_batch"]
+    trainer = tiny.trainer()
+    found = hparams_to_dict(trainer.module)
+    whole = trainer.hparams()
+    same = {name for name in whole if not name.startswith(("trainer.", "seed"))}
+    assert set(found) == same and all(found[name] == whole[name] for name in same)
+    agent = hparams_to_dict(trainer.module.agent)
+    assert agent["agent"] == "actor_critic" and agent["network.hidden_sizes"] == [8]
+    assert hparams_to_dict(trainer.module.env)["env.num_envs"] == trainer.module.env.num_envs
+
+    class Mine:
+        def __init__(self):
+            self.rate, self._hidden = 0.5, 3
+
+    assert hparams_to_dict(Mine())["rate"] == 0.5
