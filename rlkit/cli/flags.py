@@ -43,7 +43,7 @@ def parse(
                 description=description,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
-                config=(tyro.conf.OmitArgPrefixes,),
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
             )
     except SystemExit as done:
         if not done.code:

@@ -5,7 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from rlkit.errors import did_you_mean
 from rlkit.validation import field_annotations
@@ -93,8 +93,9 @@ def flag_types(kind: type) -> dict[str, Any]:
     """The annotation of each flag of `kind`, by its name without dashes; nested ones included."""
     found: dict[str, Any] = {}
     for name, annotation in field_annotations(kind).items():
-        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-            found |= flag_types(annotation)
+        nested = next(filter(dataclasses.is_dataclass, (annotation, *get_args(annotation))), None)
+        if isinstance(nested, type):
+            found |= flag_types(nested)
         else:
             found[name.replace("_", "-")] = annotation
     return found

@@ -79,7 +79,9 @@ class TrainerConfig:
     Steps that refill an unsaved replay buffer after a resume are not counted.
     """
     num_checkpoints: PositiveInt | None = None
-    """Number of outer iterations; None: 20, or derived from the other two."""
+    """Number of outer iterations; None: 20, or derived from the other two.
+    With restore_checkpoint, those after the checkpoint; with auto, those of the whole run.
+    """
     epochs_per_checkpoint: PositiveInt | None = None
     """Iterations (collect, then update) per outer iteration; None: derived from the other two."""
     num_seeds: PositiveInt = 1
@@ -130,10 +132,10 @@ class TrainerConfig:
     """
     debug: bool = True
     """Show a progress bar, in a terminal or a notebook."""
-    logger_config: LoggerConfig = LoggerConfig()
-    """Where records are logged."""
-    checkpointer_config: CheckpointerConfig = CheckpointerConfig()
-    """Where checkpoints are saved."""
+    logger_config: LoggerConfig | None = LoggerConfig()
+    """Where records are logged; None: nowhere."""
+    checkpointer_config: CheckpointerConfig | None = CheckpointerConfig()
+    """Where checkpoints are saved; None: nowhere."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.run_parts import plan_of
@@ -82,7 +82,8 @@ def reopen(
         restore_checkpoint="auto" if which == "latest" else which,
     )
     if save_replay is not None:
-        checkpoints = dataclasses.replace(settings.checkpointer_config, save_replay=save_replay)
+        checkpoints = settings.checkpointer_config or CheckpointerConfig()
+        checkpoints = dataclasses.replace(checkpoints, save_replay=save_replay)
         settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
     if total_steps is not None:
         settings = _extended(settings, total_steps)

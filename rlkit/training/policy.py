@@ -149,7 +149,8 @@ def load_policy(
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
     num_seeds = trainer.num_seeds
     _require_seed(seed_index, num_seeds)
-    directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
+    own = trainer.checkpointer_config
+    directory = (own and own.directory) or os.path.join(run_dir, "checkpoints")
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"

@@ -47,7 +47,8 @@ def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun 
     """
     which = _which_to_restore(run, files.checkpointer, start)
     if files.checkpointer is not None and which is not None:
-        restored = restore(run, files.checkpointer, which, start=start)
+        counts_on = run.config.restore_checkpoint != "auto"
+        restored = restore(run, files.checkpointer, which, start=start, counts_on=counts_on)
         _resume_files(run, files, restored)
         return restored
     run.begin(start.progress)
@@ -59,11 +60,17 @@ def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun 
 
 
 def restore(
-    run: Run, checkpointer: Checkpointer, which: Which, *, start: RunStart | None = None
+    run: Run,
+    checkpointer: Checkpointer,
+    which: Which,
+    *,
+    start: RunStart | None = None,
+    counts_on: bool = False,
 ) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
-    `start` is what this run was started from; None: the checkpoint is of another run.
+    `start` is what this run was started from; None: the checkpoint is of another run. `counts_on`:
+    the setting `num_checkpoints` is the number of outer iterations from here on.
 
     Raises `RlkitError`, before anything is changed, if it must not.
     """
@@ -74,7 +81,12 @@ def restore(
         progress = restored.progress
         if start.keys is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
-    run.use_plan(_plan_to_go_on(run.config, run.plan, before, same_run=start is not None))
+    config = run.config
+    if counts_on and config.total_steps is None and config.num_checkpoints is not None:
+        done = before.prefill_steps + progress.outer_iteration * before.steps_per_checkpoint
+        more = config.num_checkpoints * run.plan.steps_per_checkpoint
+        config = dataclasses.replace(config, total_steps=done + more, num_checkpoints=None)
+    run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
     run.begin(progress)
     run.state = restored.state
     if run.has_replay(run.state):  # else `refill` starts new episodes
@@ -175,11 +187,11 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
             num_checkpoints=None,
             epochs_per_checkpoint=before.epochs_per_checkpoint,
         )
-        plan = make_plan(
-            config,
-            env_steps_per_iteration=plan.env_steps_per_iteration,
-            prefill_steps=plan.prefill_steps,
-        )
+    plan = make_plan(
+        config,
+        env_steps_per_iteration=plan.env_steps_per_iteration,
+        prefill_steps=plan.prefill_steps,
+    )
     require(
         plan.total_steps >= before.total_steps or not same_run,
         f"total_steps={plan.total_steps} is less than the {before.total_steps} of the run",

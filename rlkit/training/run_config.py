@@ -137,22 +137,24 @@ def load(path: str | pathlib.Path) -> RunConfig:
 def for_another_run(config: RunConfig) -> RunConfig:
     """The settings without those of a single run: its directory, files inside it, its parent."""
     trainer = config.trainer
-    jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
-    if trainer.run_dir is not None:
-        jsonl, directory = (
-            None if path and _inside(path, trainer.run_dir) else path for path in (jsonl, directory)
-        )
+    logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
+    if logs is not None and _inside(logs.jsonl, trainer.run_dir):
+        logs = dataclasses.replace(logs, jsonl=None)
+    if checkpoints is not None and _inside(checkpoints.directory, trainer.run_dir):
+        checkpoints = dataclasses.replace(checkpoints, directory=None)
     trainer = dataclasses.replace(
         trainer,
         run_dir=None,
         restore_checkpoint=None,
-        logger_config=dataclasses.replace(trainer.logger_config, jsonl=jsonl),
-        checkpointer_config=dataclasses.replace(trainer.checkpointer_config, directory=directory),
+        logger_config=logs,
+        checkpointer_config=checkpoints,
     )
     return dataclasses.replace(config, trainer=trainer)
 
 
-def _inside(path: str, directory: str) -> bool:
+def _inside(path: str | None, directory: str | None) -> bool:
+    if path is None or directory is None:
+        return False
     inner, outer = (
         pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory)
     )

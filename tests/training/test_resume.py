@@ -493,6 +493,18 @@ def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, matc
     assert hashes(tmp_path / "run") == before
 
 
+def test_outer_iterations_are_counted_on_after_a_restore(make, tmp_path):
+    """With "auto" they are those of the whole run, which a script that was killed then ends."""
+    for restore, trained in ((None, 3), ("auto", 0), ("latest", 3), (6, 3)):
+        with make(tmp_path / "run", restore_checkpoint=restore) as trainer:
+            assert len(trainer.run(0)) == trained
+    assert trainer.outer_iteration == 9
+    with reopen(tmp_path / "run") as trainer:
+        assert trainer.run() == [] and trainer.outer_iteration == 9
+    settings = run_config.read_settings(tmp_path / "run")["trainer"]
+    assert settings["total_steps"] == trainer.plan.total_steps == trainer.env_steps
+
+
 def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
@@ -502,7 +514,7 @@ def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
         )
     other = make(tmp_path / "run", restore_checkpoint="best")
     if best == latest:
-        assert other.run(0) == []
+        assert len(other.run(0)) == 3
     else:
         with pytest.raises(CheckpointError, match="older than the latest"):
             other.run(0)

@@ -830,3 +830,24 @@ def test_hparams_of_parts_have_the_names_of_a_run_config(tiny):
             self.rate, self._hidden = 0.5, 3
 
     assert hparams_to_dict(Mine())["rate"] == 0.5
+
+
+def test_none_switches_logs_and_checkpoints_off(tiny, tmp_path, capsys):
+    off = {"logger_config": None, "checkpointer_config": None}
+    run = tmp_path / "run"
+    with tiny.trainer(run_dir=str(run), logger=None, checkpointer=None, **off) as trainer:
+        trainer.run(0)
+        with pytest.raises(CheckpointError, match="this run has no checkpoints"):
+            trainer.save_checkpoint()
+        trainer.save_checkpoint(tmp_path / "copy")
+    assert {path.name for path in run.iterdir()} == {".lock", "config.yaml", "summary.json"}
+    assert "return" not in capsys.readouterr().out
+    again = tiny.trainer(
+        run_dir=str(run), logger=None, checkpointer=None, restore_checkpoint="auto", **off
+    )
+    with pytest.raises(CheckpointError, match="nowhere to restore from; leave out checkpointer_c"):
+        again.run(0)
+    own = Memory()  # parts of one's own are on
+    with tiny.trainer(logger=own, checkpointer=tmp_path / "steps", **off) as trainer:
+        trainer.run(0)
+    assert own.of("eval") and trainer._open().checkpointer.latest_step() == 3

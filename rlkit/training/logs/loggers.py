@@ -254,8 +254,10 @@ class MultiLogger:
             raise fatal
 
 
-def make_logger(config: LoggerConfig, directory: str | os.PathLike[str] | None) -> Logger:
-    """Creates the loggers for `config`; `directory` is the run directory, or None."""
+def make_logger(config: LoggerConfig | None, directory: str | os.PathLike[str] | None) -> Logger:
+    """Creates the loggers for `config` (None: none); `directory` is the run directory, or None."""
+    if config is None:
+        return MultiLogger([])
     path = config.jsonl or (None if directory is None else Path(directory) / "metrics.jsonl")
     loggers: list[Logger] = [] if path is None else [JsonlLogger(path)]
     if config.console:
