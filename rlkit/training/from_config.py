@@ -20,8 +20,6 @@ from rlkit.training.files.run_description import read_config
 from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
 
-MAX_EVALUATION_ENVS = 64
-
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
@@ -30,11 +28,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     directory cannot be used.
     """
     env, agent, algorithm = _parts(config)
-    episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
-    eval_env = None  # on the host the Trainer makes its own
-    if env.is_jittable:
-        eval_env = make_env(config.env.id, episodes, **config.env.arguments)
-    trainer = Trainer(env, eval_env, agent, algorithm, config.trainer, **arguments)
+    trainer = Trainer(env, None, agent, algorithm, config.trainer, **arguments)
     trainer.open(seed=config.seed)
     return trainer
 

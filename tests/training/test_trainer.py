@@ -319,9 +319,10 @@ def test_evaluation_changes_nothing(tiny):
 def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds):
     trainer = tiny.trainer(num_seeds=num_seeds)
     trainer.init(0)
-    usual = trainer.evaluate()
-    jax.tree.map(np.testing.assert_array_equal, trainer.evaluate(env=tiny.env()), usual)
-    host = GymnasiumAdapter(HostCounter, tiny.env().num_envs)
+    usual, num_envs = trainer.evaluate(), trainer.config.evaluation_episodes
+    same = trainer.evaluate(env=tiny.env(num_envs=num_envs))
+    jax.tree.map(np.testing.assert_array_equal, same, usual)
+    host = GymnasiumAdapter(HostCounter, num_envs)
     found = trainer.evaluate(env=host)
     assert found.pop("done_info").keys() == {"total"}  # which the jittable one does not report
     jax.tree.map(np.testing.assert_allclose, found, usual)
