@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from rlkit.types import Measurements
 
 COMMAND = "rlkit evaluate"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/mine --checkpoint latest --episodes 1000
+  {COMMAND} runs/mine --seed-index 0 --json"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Evaluates the policy of the run in RUN_DIR, with its most likely and with sampled actions."""
+    """Evaluates the policy of a run, with its most likely and with sampled actions."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
@@ -49,7 +53,9 @@ class EvaluateFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the evaluation and returns the exit code."""
-    chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
+    chosen = validation.validate(
+        flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    )
     own_env.check_run(
         own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
     )

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import tyro
 
+from rlkit.cli import help
 from rlkit.cli.spelling import advice, flag_types, usual_form
 from rlkit.errors import ConfigError, require
 from rlkit.validation import PlainData
@@ -26,13 +27,27 @@ def parse(
     command: str,
     description: str | None = None,
     default: F | None = None,
+    first: Sequence[str] = (),
+    epilogue: str = "",
 ) -> F:
     """Builds a `kind` from `arguments`; fields of nested dataclasses become flags without a prefix.
 
     Flags that are not given keep the values of `default`. `command` is the command as typed, for
-    the help. `--help` prints the help and raises `SystemExit`. Raises `ConfigError` in one line for
-    mistakes.
+    the help. `--help` and `--help-all` print the help, which ends with the `epilogue`, and raise
+    `SystemExit`; `--help` shows the fields in `first` alone, if there are any. Raises `ConfigError`
+    in one line for mistakes.
     """
+    if help.is_asked(arguments):
+        help.show(
+            kind,
+            command=command,
+            description=description,
+            default=default,
+            first=first,
+            epilogue=epilogue,
+            every=help.LONG in arguments,
+        )
+        raise SystemExit(0)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -40,14 +55,11 @@ def parse(
                 kind,
                 args=usual_form(kind, arguments),
                 prog=command,
-                description=description,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
                 config=(tyro.conf.OmitArgPrefixes,),
             )
-    except SystemExit as done:
-        if not done.code:
-            raise
+    except SystemExit:
         raise ConfigError(
             f"{_first_paragraph(message.getvalue())}; see `{command} --help`"
         ) from None

@@ -13,6 +13,10 @@ from rlkit.errors import require
 
 COMMAND = "rlkit plot"
 DEFAULT_OUTPUT = "learning_curve.png"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/ppo runs/dqn --output both.pdf --x wall_seconds
+  {COMMAND} runs/mine --metric train/loss --output loss.png"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,11 @@ class PlotFlags:
     Each environment has a panel of its own.
     """
 
-    run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
+    run_dirs: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN_DIR...", help_behavior_hint="(required)"),
+    ]
     """Run directories."""
     output: str | None = None
     """File to write, as png, pdf or svg, by its ending.
@@ -40,7 +48,7 @@ class PlotFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Plots the curves and returns the exit code."""
-    chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
+    chosen = flags.parse(PlotFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     output = (
         _free_name()
         if chosen.output is None and not chosen.overwrite

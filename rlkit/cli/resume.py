@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit resume"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine                          where it stopped
+  {COMMAND} runs/mine --total-steps 2M         beyond its end"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,9 @@ class ResumeFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
-    chosen = validation.validate(flags.parse(ResumeFlags, arguments, command=COMMAND))
+    chosen = validation.validate(
+        flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    )
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     trainer_settings = settings.get("trainer")
