@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,8 +12,9 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import Seed, read_settings
+from rlkit.errors import CheckpointError, require
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import Seed, read_settings, require_seed
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
@@ -56,9 +58,11 @@ def run(arguments: Sequence[str]) -> int:
     chosen = validation.validate(
         flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     )
-    own_env.check_run(
-        own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
-    )
+    settings = read_settings(chosen.run_dir)
+    own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
+    config = validation.from_dict(TrainerConfig, settings["trainer"])
+    require_seed(chosen.seed_index, config.num_seeds)
+    _check_step(chosen.checkpoint, chosen.run_dir, config)
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
@@ -71,6 +75,17 @@ def run(arguments: Sequence[str]) -> int:
     is_best = chosen.seed_index is None
     print(_as_json(policy, result) if chosen.json else _as_table(policy, result, is_best=is_best))
     return 0
+
+
+def _check_step(step: object, run_dir: str, config: TrainerConfig) -> None:
+    """Raises the error of `load_policy` about a checkpoint early."""
+    directory = pathlib.Path(config.checkpointer_config.directory or f"{run_dir}/checkpoints")
+    if isinstance(step, int) and directory.is_dir():
+        names = (path.name for path in directory.iterdir())
+        steps = sorted(int(name) for name in names if name.isdecimal())
+        listed = ", ".join(map(str, steps)) or "none"
+        known = f"its steps are: {listed}"
+        require(step in steps, f"{directory} has no step {step}", known, CheckpointError)
 
 
 def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:

@@ -4,13 +4,13 @@ import contextlib
 import io
 import itertools
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, TypeVar
 
 import tyro
 
 from rlkit.cli import help
+from rlkit.cli.mistakes import sentence
 from rlkit.cli.spelling import advice, flag_types, usual_form
 from rlkit.errors import ConfigError, require
 from rlkit.validation import PlainData
@@ -48,6 +48,7 @@ def parse(
             every=help.LONG in arguments,
         )
         raise SystemExit(0)
+    see = f"see `{command} {help.LONG if first else '--help'}`"
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -60,15 +61,11 @@ def parse(
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit:
-        raise ConfigError(
-            f"{_first_paragraph(message.getvalue())}; see `{command} --help`"
-        ) from None
+        problem = sentence(message.getvalue(), flag_types(kind))
+        raise ConfigError(f"{problem}; {see}") from None
     if unknown:
-        fix = (
-            advice(unknown[0], list(flags(kind)), command=command)
-            if unknown[0].startswith("-")
-            else f"see `{command} --help`"
-        )
+        is_flag = unknown[0].startswith("-")
+        fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see
         raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
     return parsed
 
@@ -103,15 +100,3 @@ def json_object(flag: str, text: str) -> PlainData:
         "write '{\"name\": value}'",
     )
     return parsed
-
-
-def _first_paragraph(message: str) -> str:
-    """The error inside tyro's message, without its title, frame and hints."""
-    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
-    below_title = itertools.dropwhile(_is_rule, rows[1:])
-    text = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
-    return re.sub(r"^Error parsing (--\S+):", r"\1:", text).removesuffix(".")
-
-
-def _is_rule(row: str) -> bool:
-    return not row.strip("─- ")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import pin_threads, train_to_end
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import read_settings
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import read_settings, require_longer
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -47,8 +47,10 @@ def run(arguments: Sequence[str]) -> int:
     )
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
-    trainer_settings = settings.get("trainer")
-    if isinstance(trainer_settings, dict) and trainer_settings.get("deterministic"):
+    trainer = validation.from_dict(TrainerConfig, settings["trainer"])
+    if chosen.total_steps is not None:
+        require_longer(chosen.total_steps, trainer.total_steps)
+    if trainer.deterministic:
         pin_threads()
     own_env.register(chosen.env)
     return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir, env=chosen.env)

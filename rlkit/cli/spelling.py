@@ -122,8 +122,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def advice(typed: str, known: Sequence[str], *, command: str) -> str:
-    """A hint for an unknown flag; `known` are the flags that `command` takes."""
+def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
+    """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
@@ -131,7 +131,7 @@ def advice(typed: str, known: Sequence[str], *, command: str) -> str:
     # Without dashes, which would make all flags alike.
     near = did_you_mean(name, [flag.strip("-") for flag in known], cutoff=0.6)
     is_hint = near.startswith("did you mean")
-    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else f"see `{command} --help`"
+    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else otherwise
 
 
 def _until_flag(arguments: Sequence[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
+from rlkit.training.config import make_plan
 from rlkit.training.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def run(arguments: Sequence[str]) -> int:
     if len(names) < 2 and file is None and help.is_asked(arguments):
         print(usage(), end="")
         return 0
+    require(
+        file is not None or "--config" not in arguments or len(names) == 2,
+        "--config needs a value",
+        "name a file: --config runs/mine/config.yaml",
+    )
     preset, agent = flags.peek(arguments, "--preset"), flags.peek(arguments, "--agent")
     base = _base(names, file, preset, agent)
     has_seed = base.config.seed is not None or flags.peek(arguments, "--seed") is not None
@@ -90,7 +96,8 @@ def run(arguments: Sequence[str]) -> int:
         origin_of = origins(config, defaults, base.source, typed)
         print(dump(config, origin_of), end="")
         return 0
-    run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
+    run_dir = config.trainer.run_dir
+    run_dir = f"runs/{_run_name(config)}" if run_dir is None else run_dir
     config = dataclasses.replace(
         config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
     )
@@ -113,6 +120,9 @@ def _check_sizes(config: RunConfig) -> None:
         "the length of training is not set",
         "add for example --total-steps 500000",
     )
+    prefill = getattr(config.hyperparameters, "prefill_steps", 0)
+    prefill = prefill if trainer.warmup_steps is None else trainer.warmup_steps
+    make_plan(trainer, env_steps_per_iteration=1, prefill_steps=prefill)
     require(
         trainer.overlap != "acting" or num_envs % 2 == 0,
         f"--overlap acting needs an even number of environments, got {num_envs}",
@@ -166,6 +176,9 @@ def _base(names: list[str], file: str | None, preset: str | None, agent: str | N
             f" {' '.join(names) or 'none'}; {fix}"
         )
     if names:
+        is_swapped = names[0] not in list_algorithms() and names[1] in list_algorithms()
+        fix = f"use `{COMMAND} {names[1]} {names[0]}`"
+        require(not is_swapped, f"{names[0]!r} comes before its algorithm", fix)
         algorithm_entry(names[0])
         _check_env(names[1])
     if file is not None:

@@ -12,7 +12,6 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files.checkpointer import Which
@@ -86,13 +85,7 @@ def reopen(
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:
-    before = settings.total_steps
-    require(
-        before is None or total_steps >= before,
-        f"total_steps={total_steps} is less than the {before} of the run",
-        "give a larger one to extend it, or leave it out",
-        ConfigError,
-    )
+    run_config.require_longer(total_steps, settings.total_steps)
     return dataclasses.replace(
         settings, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None
     )

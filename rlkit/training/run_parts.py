@@ -66,6 +66,9 @@ def parts_from_env(
     """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
     validate(config)
     _require_algorithm(algorithm, agent)
+    if inspect.isfunction(agent):
+        fix = f"call it: {agent.__name__}(env.observation_space, env.action_space)"
+        raise ConfigError(f"agent must be an agent, got the function {agent.__name__}; {fix}")
     own_envs: list[EnvAdapter] = []
     train_env = as_adapter(env, own_envs)
     if eval_env is not None:

@@ -128,12 +128,11 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_help_shows_the_first_flags_and_counts_the_others(algorithm, capsys):
     command = ["train", algorithm, "gymnax/CartPole-v1"]
-    first, every = (
-        set(re.findall(r"^[^\w\n]*--([a-z][a-z-]*)", said_by(capsys, *command, option), re.MULTILINE))
-        for option in ("--help", "--help-all")
-    )
+    row = re.compile(r"^[^\w\n]*--([a-z][a-z-]*)", re.MULTILINE)
+    texts = [said_by(capsys, *command, option) for option in ("--help", "--help-all")]
+    first, every = (set(row.findall(text)) for text in texts)
     assert first == {name.replace("_", "-") for name in FIRST} and first < every
-    last = said_by(capsys, *command, "--help").splitlines()[-1]
+    last = texts[0].splitlines()[-1]
     count = len(every - first)
     assert last == f"`rlkit {' '.join(command)} --help-all` shows the other {count} flags."
 

@@ -97,7 +97,7 @@ def test_flags_and_positions_keep_their_order():
 )
 def test_unknown_flags(typed, said):
     known = [*flags(Everything), *flags(RunFlags)]
-    assert said in advice(typed, known, command="rlkit train")
+    assert said in advice(typed, known, otherwise="see `rlkit train --help`")
 
 
 def test_other_names_lead_to_flags_that_exist():

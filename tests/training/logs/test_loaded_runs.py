@@ -56,7 +56,7 @@ TWO_SEEDS = [
     record(seed=0, a=1.0),
     record(seed=1, a=3.0),
     record(a=2.0, extra=7.0),
-    record("train", 100, seed=0, b=1.0),
+    record("train", 100, seed=0, b=1.0, only=5.0),
     record("train", 100, seed=1, b=2.0),
     record("train", 100, b=1.5, steps_per_second=9.0),
     record("eval", 200, seed=1, a=4.0),
@@ -76,8 +76,9 @@ def test_arrays_have_a_row_for_each_seed(tmp_path):
     np.testing.assert_array_equal(steps, [0, 200])
     np.testing.assert_array_equal(values, [[1, np.nan], [3, 4]])
     assert [x.tolist() for x in two.arrays("eval/extra")] == [[0], [[7.0]]]  # of both seeds
+    np.testing.assert_array_equal(two.arrays("train/only")[1], [[5.0], [np.nan]])
     assert (one.num_seeds, two.num_seeds) == (1, 2)
-    assert two.metrics == ["eval/a", "eval/extra", "train/b", "train/steps_per_second"]
+    assert two.metrics[:4] == ["eval/a", "eval/extra", "train/b", "train/only"]
 
 
 @pytest.mark.fast
