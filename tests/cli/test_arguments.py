@@ -250,6 +250,7 @@ def test_mistakes_and_help_import_no_jax():
         ["--version"],
         ["train", "--help"],
         [*TRAIN, "--help"],
+        [*TRAIN, "--help-all"],
     ]
     calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
