@@ -59,6 +59,8 @@ from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
 from .training import EarlyStopping as EarlyStopping
 from .training import EnvConfig as EnvConfig
+from .training import LoadedRun as LoadedRun
+from .training import LoadedRuns as LoadedRuns
 from .training import LoggerConfig as LoggerConfig
 from .training import Module as Module
 from .training import Policy as Policy
@@ -71,6 +73,8 @@ from .training import build as build
 from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy
+from .training import load_run as load_run
+from .training import load_runs as load_runs
 from .training import log_callback as log_callback
 from .training import preset as preset
 from .xla_cpu import compiler_options as compiler_options

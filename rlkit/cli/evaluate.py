@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,8 +12,9 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import Seed, read_settings
+from rlkit.errors import CheckpointError, require
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import Seed, read_settings, require_seed
 from rlkit.validation import PlainData
 
 if TYPE_CHECKING:
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
     from rlkit.types import Measurements
 
 COMMAND = "rlkit evaluate"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/mine --checkpoint latest --episodes 1000
+  {COMMAND} runs/mine --seed-index 0 --json"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Evaluates the policy of the run in RUN_DIR, with its most likely and with sampled actions."""
+    """Evaluates the policy of a run, with its most likely and with sampled actions."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
@@ -50,10 +56,14 @@ class EvaluateFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the evaluation and returns the exit code."""
-    chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
-    own_env.check_run(
-        own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
+    chosen = validation.validate(
+        flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     )
+    settings = read_settings(chosen.run_dir)
+    own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
+    config = validation.from_dict(TrainerConfig, settings["trainer"])
+    require_seed(chosen.seed_index, config.num_seeds)
+    _check_step(chosen.checkpoint, chosen.run_dir, config)
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
@@ -66,6 +76,17 @@ def run(arguments: Sequence[str]) -> int:
     is_best = chosen.seed_index is None
     print(_as_json(policy, result) if chosen.json else _as_table(policy, result, is_best=is_best))
     return 0
+
+
+def _check_step(step: object, run_dir: str, config: TrainerConfig) -> None:
+    """Raises the error of `load_policy` about a checkpoint early."""
+    directory = pathlib.Path(config.checkpoint_directory(run_dir))
+    if isinstance(step, int) and directory.is_dir():
+        names = (path.name for path in directory.iterdir())
+        steps = sorted(int(name) for name in names if name.isdecimal())
+        listed = ", ".join(map(str, steps)) or "none"
+        known = f"its steps are: {listed}"
+        require(step in steps, f"{directory} has no step {step}", known, CheckpointError)
 
 
 def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:

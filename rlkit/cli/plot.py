@@ -14,6 +14,11 @@ from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 
 COMMAND = "rlkit plot"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/ppo runs/dqn --output both.pdf --x wall_seconds
+  {COMMAND} runs/mine --metric train/loss --output loss.png
+  {COMMAND} --schedule runs/mine"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,9 @@ class PlotFlags:
     """
 
     run_dirs: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN_DIR...", help_behavior_hint="(required)"),
     ] = ()
     """Run directories."""
     schedule: str | None = None
@@ -45,7 +52,7 @@ class PlotFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Plots the curves and returns the exit code."""
-    chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
+    chosen = flags.parse(PlotFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     default = "learning_curve.png" if chosen.schedule is None else "schedule.png"
     output = (
         _free_name(default)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import pin_threads, train_to_end
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import read_settings
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import read_settings, require_longer
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit resume"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine                          where it stopped
+  {COMMAND} runs/mine --total-steps 2M         beyond its end"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,11 +42,15 @@ class ResumeFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
-    chosen = validation.validate(flags.parse(ResumeFlags, arguments, command=COMMAND))
+    chosen = validation.validate(
+        flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    )
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
-    trainer_settings = settings.get("trainer")
-    if isinstance(trainer_settings, dict) and trainer_settings.get("deterministic"):
+    trainer = validation.from_dict(TrainerConfig, settings["trainer"])
+    if chosen.total_steps is not None:
+        require_longer(chosen.total_steps, trainer.total_steps)
+    if trainer.deterministic:
         pin_threads()
     own_env.register(chosen.env)
     return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir, env=chosen.env)

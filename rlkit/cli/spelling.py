@@ -5,6 +5,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, get_args
 
 from rlkit.errors import did_you_mean
@@ -85,7 +86,8 @@ OTHER_COMMANDS = {
     "curve": "plot",
 }
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
-_POWER = re.compile(r"\d+(\.\d*)?[eE]\+?(\d|1[0-5])")
+_SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")
+_ZEROS = {"k": 3, "m": 6, "b": 9}  # of thousands, millions, billions
 _WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
 
 
@@ -104,8 +106,8 @@ def flag_types(kind: type) -> dict[str, Any]:
 def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
-    `--total-steps 1e5` becomes 100000, `--double True` becomes `--double`, `--wandb` alone is
-    online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
+    `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`, `--wandb`
+    alone is online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
@@ -121,8 +123,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def advice(typed: str, known: Sequence[str], *, command: str) -> str:
-    """A hint for an unknown flag; `known` are the flags that `command` takes."""
+def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
+    """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
@@ -130,7 +132,7 @@ def advice(typed: str, known: Sequence[str], *, command: str) -> str:
     # Without dashes, which would make all flags alike.
     near = did_you_mean(name, [flag.strip("-") for flag in known], cutoff=0.6)
     is_hint = near.startswith("did you mean")
-    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else f"see `{command} --help`"
+    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else otherwise
 
 
 def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
@@ -163,9 +165,13 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
 
 
 def _whole(value: str) -> str:
-    """`1e5` as 100000; anything else as it is."""
-    number = float(value) if _POWER.fullmatch(value) else 0.5
-    return str(int(number)) if number.is_integer() else value
+    """`1e5` and `100k` as 100000; anything else as it is."""
+    short = _SHORT.fullmatch(value)
+    if short is None:
+        return value
+    digits, power, unit = short.groups()
+    number = Decimal(digits).scaleb(int(power) if power else _ZEROS[unit.lower()])
+    return str(int(number)) if number == int(number) else value
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:

@@ -15,6 +15,10 @@ from .files.checkpointer import Checkpointer as Checkpointer
 from .files.run_description import hparams_to_dict as hparams_to_dict
 from .from_config import build as build
 from .from_config import reopen as reopen
+from .logs.loaded_run import LoadedRun as LoadedRun
+from .logs.loaded_run import load_run as load_run
+from .logs.loaded_runs import LoadedRuns as LoadedRuns
+from .logs.loaded_runs import load_runs as load_runs
 from .logs.loggers import Logger as Logger
 from .logs.plotting import learning_curve as learning_curve
 from .logs.records import Record as Record

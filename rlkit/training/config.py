@@ -1,6 +1,7 @@
 """Settings of a training run. Imports no JAX, so that `--help` and errors are quick."""
 
 import dataclasses
+import os
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
@@ -136,6 +137,11 @@ class TrainerConfig:
     """Where records are logged; None: nowhere."""
     checkpointer_config: CheckpointerConfig | None = CheckpointerConfig()
     """Where checkpoints are saved; None: nowhere."""
+
+    def checkpoint_directory(self, run_dir: str | os.PathLike[str]) -> str:
+        """The directory of the checkpoints of a run in `run_dir`."""
+        own = None if self.checkpointer_config is None else self.checkpointer_config.directory
+        return own or os.path.join(run_dir, "checkpoints")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

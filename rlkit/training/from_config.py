@@ -12,15 +12,12 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
-
-MAX_EVALUATION_ENVS = 64
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
@@ -30,11 +27,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     directory cannot be used.
     """
     env, agent, algorithm = _parts(config)
-    episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
-    eval_env = None  # on the host the Trainer makes its own
-    if env.is_jittable:
-        eval_env = make_env(config.env.id, episodes, **config.env.arguments)
-    trainer = Trainer(env, eval_env, agent, algorithm, config.trainer, **arguments)
+    trainer = Trainer(env, None, agent, algorithm, config.trainer, **arguments)
     trainer.open(seed=config.seed)
     return trainer
 
@@ -93,13 +86,7 @@ def reopen(
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:
-    before = settings.total_steps
-    require(
-        before is None or total_steps >= before,
-        f"total_steps={total_steps} is less than the {before} of the run",
-        "give a larger one to extend it, or leave it out",
-        ConfigError,
-    )
+    run_config.require_longer(total_steps, settings.total_steps)
     return dataclasses.replace(
         settings, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None
     )

@@ -190,6 +190,24 @@ def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     return settings
 
 
+def require_seed(seed_index: int | None, num_seeds: int) -> None:
+    """Raises `ConfigError` unless it is the index of a seed of the run, or None."""
+    counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
+    if num_seeds == 1:
+        counted = "one seed; leave it out"
+    if seed_index is not None and not 0 <= seed_index < num_seeds:
+        raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
+
+
+def require_longer(total_steps: int, before: int | None) -> None:
+    """Raises `ConfigError` unless a run of `before` steps can be extended to `total_steps`."""
+    require(
+        before is None or total_steps >= before,
+        f"total_steps={total_steps} is less than the {before} of the run",
+        "give a larger one to extend it, or leave it out",
+    )
+
+
 def preset_names() -> list[str]:
     """Names of rlkit's presets, as `algorithm/suite/env`."""
     root = resources.files("rlkit.presets")

@@ -62,8 +62,8 @@ class Trainer:
     Args:
         env: an adapter, a `gymnasium.Env` class (which makes 4 environments), or one such
             environment. Adapters that you pass in stay open.
-        eval_env: likewise, with any number of environments; None: `env` itself, or for host
-            environments one that the Trainer makes and closes.
+        eval_env: likewise, with any number of environments; None: one like `env` that the Trainer
+            makes and closes, or `env` itself if it is jittable and has no name.
         agent, algorithm: what is trained, and how.
         config: length of training, evaluation, checkpoints, logs.
         logger, checkpointer: an instance (yours to close), a config or a path; None: `config`'s.

@@ -235,8 +235,10 @@ def test_run_without_a_state(tiny):
     ):
         with pytest.raises(ConfigError, match=r"call init\(key\) or run\(key\) first"):
             call()
-    with pytest.raises(ConfigError, match="typed key or a seed"):
+    with pytest.raises(ConfigError, match=r"got a legacy key.*pass jax\.random\.key\(0\)"):
         trainer.run(jax.random.PRNGKey(0))
+    with pytest.raises(ConfigError, match="must be a typed key or a seed, got 'a'"):
+        trainer.run("a")
     with pytest.raises(ConfigError, match="pass one key, or one per seed"):
         trainer.run(jax.random.split(jax.random.key(0), 3))
 
@@ -319,9 +321,10 @@ def test_evaluation_changes_nothing(tiny):
 def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds):
     trainer = tiny.trainer(num_seeds=num_seeds)
     trainer.init(0)
-    usual = trainer.evaluate()
-    jax.tree.map(np.testing.assert_array_equal, trainer.evaluate(env=tiny.env()), usual)
-    host = GymnasiumAdapter(HostCounter, tiny.env().num_envs)
+    usual, num_envs = trainer.evaluate(), trainer.config.evaluation_episodes
+    same = trainer.evaluate(env=tiny.env(num_envs=num_envs))
+    jax.tree.map(np.testing.assert_array_equal, same, usual)
+    host = GymnasiumAdapter(HostCounter, num_envs)
     found = trainer.evaluate(env=host)
     assert found.pop("done_info").keys() == {"total"}  # which the jittable one does not report
     jax.tree.map(np.testing.assert_allclose, found, usual)
@@ -332,6 +335,19 @@ def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds
         trainer.evaluate(env=tiny.env("gymnax/CartPole-v1"))
     with pytest.raises(ConfigError, match=r"seed must be an integer in .*, got 'a'"):
         trainer.evaluate(seed="a")
+
+
+def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
+    """Episodes depend on the number of environments, which nobody chose here."""
+    with tiny.trainer(run_dir=str(tmp_path / "script"), share=False) as trainer:
+        history = trainer.run(0)
+        assert trainer.module.eval_env.num_envs == trainer.config.evaluation_episodes == 3
+    config = run_config.load(tmp_path / "script" / "config.yaml")
+    with rlkit.build(run_config.for_another_run(config)) as again:
+        repeated = again.run(config.seed)
+    for name in ("return", "sampled_return", "length"):
+        for ours, theirs in zip(history, repeated, strict=True):
+            np.testing.assert_array_equal(ours[name], theirs[name])
 
 
 def test_evaluation_does_not_reset_the_training(tiny):
