@@ -41,7 +41,7 @@ ROOMS = {
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},
         {"evaluations", "run"},
-        {"reporting", "restoring", "saving"},
+        {"reporting", "restoring", "saving", "starting"},
         {"trainer"},
         {"from_config"},
     ),

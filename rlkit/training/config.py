@@ -107,6 +107,10 @@ class TrainerConfig:
     """Checkpoint to start from: a step (0 is one), latest, best,
     or auto: the latest if there is one, else start anew.
     """
+    warm_start: str | None = None
+    """Run directory whose policy's parameters training starts from, the best one's;
+    optimiser, exploration and steps start anew. None: fresh networks.
+    """
     replay_buffer_capacity: PositiveInt | None = None
     """Capacity of the replay buffer in transitions, for off-policy algorithms.
     None: the algorithm's default.

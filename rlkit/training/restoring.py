@@ -37,15 +37,17 @@ class RestoredRun:
         return dataclasses.replace(self.progress, wall_seconds=0.0, parent=parent)
 
 
-def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun | None:
+def begin_or_restore(
+    run: Run, files: RunFiles, start: RunStart, *, needs_key: bool = True
+) -> RestoredRun | None:
     """Starts `run`, or restores a checkpoint of its own as `config.restore_checkpoint` says.
 
-    `start` is what it was started from. Returns what was read; None if the run starts, in which
-    case it has no state yet.
+    `start` is what it was started from; a fresh start `needs_key` to begin with. Returns what was
+    read; None if the run starts, in which case it has no state yet.
 
     Raises `RlkitError` if it cannot: no key was given, or the files hold another run.
     """
-    which = _which_to_restore(run, files.checkpointer, start)
+    which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
     if files.checkpointer is not None and which is not None:
         counts_on = run.config.restore_checkpoint != "auto"
         restored = restore(run, files.checkpointer, which, start=start, counts_on=counts_on)
@@ -109,14 +111,16 @@ def caveats(run: Run, restored: RestoredRun) -> list[str]:
     return texts
 
 
-def _which_to_restore(run: Run, checkpointer: Checkpointer | None, start: RunStart) -> Which | None:
+def _which_to_restore(
+    run: Run, checkpointer: Checkpointer | None, start: RunStart, *, needs_key: bool
+) -> Which | None:
     """The checkpoint that a run starts from; None for a fresh start."""
     which = run.config.restore_checkpoint
     latest = None if checkpointer is None else checkpointer.latest_step()
     if checkpointer is not None and which is not None and (which != "auto" or latest is not None):
         return "latest" if which == "auto" else which
     require(
-        start.keys is not None,
+        start.keys is not None or not needs_key,
         "this run has no checkpoint yet, and its key is unknown",
         "start it again from its own script",
         CheckpointError,
