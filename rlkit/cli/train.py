@@ -106,6 +106,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     check_run_dir(config.trainer)
     _check_sizes(config)
+    if config.trainer.warm_start is not None:
+        run_config.read_settings(config.trainer.warm_start)
     if config.trainer.deterministic:
         pin_threads()
     own_env.register(_typed_env(names))

@@ -59,21 +59,28 @@ def reopen(
     total_steps: int | None = None,
     save_replay: bool | None = None,
     which: Which = "latest",
+    into: str | os.PathLike[str] | None = None,
     **arguments: Any,
 ) -> Trainer:
     """A trainer that continues a run directory: `trainer.run()` trains what is left.
 
+    With `into`, a new run in that directory goes on from any of its checkpoints: an older step, the
+    best or the latest. The old run stays as it is, and the new one records where it came from.
     A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay
     memory from now on; None: as before. All other settings stay as they were. Raises `RlkitError`
     if there is nothing to resume.
     """
     config = read_config(run_dir)
-    settings = dataclasses.replace(
-        config.trainer,
-        run_dir=os.fspath(run_dir),
-        # "auto": a run that was interrupted before its first checkpoint starts again.
-        restore_checkpoint="auto" if which == "latest" else which,
-    )
+    if into is None:
+        settings = dataclasses.replace(
+            config.trainer,
+            run_dir=os.fspath(run_dir),
+            # "auto": a run that was interrupted before its first checkpoint starts again.
+            restore_checkpoint="auto" if which == "latest" else which,
+        )
+    else:
+        settings = run_config.for_another_run(config).trainer
+        settings = dataclasses.replace(settings, run_dir=os.fspath(into))
     if save_replay is not None:
         checkpoints = settings.checkpointer_config or CheckpointerConfig()
         checkpoints = dataclasses.replace(checkpoints, save_replay=save_replay)
@@ -81,7 +88,11 @@ def reopen(
     if total_steps is not None:
         settings = _extended(settings, total_steps)
     trainer = build(dataclasses.replace(config, trainer=settings), **arguments)
-    trainer.init(config.seed)
+    if into is None:
+        trainer.init(config.seed)
+    else:
+        trainer.load_checkpoint(config.trainer.checkpoint_directory(run_dir), which)
+        trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
     return trainer
 
 

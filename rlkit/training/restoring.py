@@ -172,7 +172,8 @@ def _require_same_run(
         newest <= restored.step,
         f"step {restored.step} is older than the latest, {newest}: "
         "continuing from it would overwrite what followed",
-        "use a new run_dir, and load_checkpoint(old_run_dir, step) before run()",
+        "continue in a new run, with `rlkit resume RUN_DIR --checkpoint STEP --into NEW_DIR` or"
+        " reopen(run_dir, which=step, into=new_dir)",
         CheckpointError,
     )
 

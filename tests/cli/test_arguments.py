@@ -173,9 +173,9 @@ MISTAKES = {
         ["resume", "runs/absent", "--total-steps", "0"],
         "ResumeFlags.total_steps",
     ),
-    "resume from an older step": (
-        ["resume", "runs/absent", "--checkpoint", "best"],
-        "unknown argument '--checkpoint'",
+    "warm start from nothing": (
+        [*TRAIN, "--warm-start", "runs/absent"],
+        "runs/absent does not contain a run",
     ),
     "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
