@@ -97,6 +97,13 @@ class Callback:
     results arrive.
     """
 
+    def on_warm_up(self, trainer: RunView, done: int, total: int) -> None:
+        """While random steps fill the replay memory, or steps of the policy after a resume.
+
+        `done` of `total` environment steps of one seed are taken: none at first. On the host it is
+        called after each rollout, otherwise once more at the end.
+        """
+
     def on_run_start(self, trainer: RunView) -> None:
         """Before the first outer iteration of a `run`."""
 
@@ -322,24 +329,28 @@ def log_callback(function: Callable[[int, dict[str, float]], object]) -> LogCall
 class ProgressBar(Callback):
     """A bar over environment steps, with the latest return, in a terminal or a notebook.
 
-    Elsewhere, as in a file or a pipe, there is none.
+    Before it, one over those that fill the replay memory. Elsewhere, as in a file or a pipe, there
+    is none.
     """
 
     def __init__(self) -> None:
         self._bar: tqdm.auto.tqdm | None = None
 
+    def on_warm_up(self, trainer: RunView, done: int, total: int) -> None:
+        """Opens a bar, moves it, and closes it."""
+        if done == 0:
+            self.on_run_end(trainer)
+            self._bar = _bar("warming up", total=total, initial=0)
+            return
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+        if done >= total:
+            self.on_run_end(trainer)
+
     def on_run_start(self, trainer: RunView) -> None:
         """Opens the bar at the current step of the run."""
-        in_notebook = tqdm.auto.tqdm is not tqdm.asyncio.tqdm_asyncio
-        self._bar = tqdm.auto.tqdm(
-            disable=False if in_notebook else None,  # None: unless it is a terminal
-            total=trainer.steps_at(trainer.plan.num_checkpoints),
-            initial=trainer.env_steps,
-            unit="step",
-            unit_scale=True,
-            desc="training",
-            smoothing=0.1,
-        )
+        total = trainer.steps_at(trainer.plan.num_checkpoints)
+        self._bar = _bar("training", total=total, initial=trainer.env_steps)
 
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """Moves the bar."""
@@ -356,3 +367,16 @@ class ProgressBar(Callback):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
+
+
+def _bar(what: str, *, total: int, initial: int) -> tqdm.auto.tqdm:
+    in_notebook = tqdm.auto.tqdm is not tqdm.asyncio.tqdm_asyncio
+    return tqdm.auto.tqdm(
+        disable=False if in_notebook else None,  # None: unless it is a terminal
+        total=total,
+        initial=initial,
+        unit="step",
+        unit_scale=True,
+        desc=what,
+        smoothing=0.1,
+    )

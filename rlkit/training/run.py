@@ -1,8 +1,9 @@
 """`Run`: the state of a run, which the Trainer, its reporter and a restored checkpoint change."""
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -53,6 +54,7 @@ class Run:
         self.compiler = Compiler(config.num_seeds, groups)
         self.clock = RunClock(self.compiler)
         self.program: Program = self._make_program()
+        self.on_warm_up: Callable[[int, int], None] = lambda done, total: None
         self.begin(RunProgress.start(self.plan))
 
     def begin(self, progress: RunProgress) -> None:
@@ -154,7 +156,8 @@ class Run:
 
     def init(self, keys: Key) -> None:
         """Makes the state before training, from the keys of all seeds."""
-        self.state = self.program.init(keys)
+        with self._warming_up(self.plan.prefill_steps):
+            self.state = self.program.init(keys)
 
     def outer_iteration(self) -> Results:
         """Runs an outer iteration; returns (metrics, counters)."""
@@ -177,9 +180,25 @@ class Run:
 
     def refill(self) -> None:
         """Fills the replay memory that a checkpoint left out, with steps of the policy."""
-        self._advance(lambda ts: (self.program.refill(ts), None))
+        with self._warming_up(self.refill_steps):
+            self._advance(lambda ts: (self.program.refill(ts), None))
         self.progress = self.progress.after_steps(self.refill_steps)
         self.set_horizon()
+
+    @contextlib.contextmanager
+    def _warming_up(self, total: int) -> Iterator[None]:
+        """Tells `on_warm_up` how many of the `total` environment steps are done.
+
+        On the host after each rollout, otherwise only before the first and after the last.
+        """
+        if total > 0:
+            size = self.plan.env_steps_per_iteration
+            self.on_warm_up(0, total)
+            self.program.on_warm_up = lambda rollouts: self.on_warm_up(rollouts * size, total)
+        yield
+        if total > 0 and self.parts.is_compiled:
+            jax.block_until_ready(self.state)
+            self.on_warm_up(total, total)
 
     def set_horizon(self) -> None:
         """Makes schedules end with the run, including the steps outside the plan."""

@@ -107,6 +107,7 @@ class Trainer:
         self._open_files = partial(RunFiles, logger=logger, checkpointer=checkpointer)
         self._files: RunFiles | None = None
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
+        self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
         self.module, self.config, self.compiler = parts.module, config, self._run.compiler
         self.stop_reason: str | None = None

@@ -9,7 +9,9 @@ import types
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from host_twins import HostCounter
 
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError
 from rlkit.training.callbacks import (
     Callback,
@@ -20,7 +22,7 @@ from rlkit.training.callbacks import (
     log_callback,
     restore_callbacks,
 )
-from rlkit.training.config import Plan
+from rlkit.training.config import CheckpointerConfig, Plan
 from rlkit.training.logs.records import read_records
 from rlkit.training.run_progress import RunProgress
 
@@ -60,6 +62,46 @@ def test_the_progress_bar_asks_for_steps_alone(terminal):
     assert bar._bar.n == 20 + 2 * 32 and "eval_return=1.5" in bar._bar.postfix
     bar.on_run_end(view)
     assert bar._bar is None and "eval_return=1.5" in written.getvalue()
+
+
+def test_the_bar_shows_how_the_memory_warms_up(terminal):
+    written, bar = terminal(), ProgressBar()
+    for done in (0, 40, 100):
+        bar.on_warm_up(a_view(), done, 100)
+        assert (bar._bar is None) == (done == 100)
+    assert "warming up" in written.getvalue() and "100/100" in written.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["jittable", "host"])
+def test_callbacks_hear_of_the_warm_up(tiny, tmp_path, kind):
+    """Of the prefill, and of the refill of a memory that no checkpoint holds."""
+
+    class Diary(Callback):
+        def __init__(self):
+            self.calls = []
+
+        def on_warm_up(self, trainer, done, total):
+            self.calls.append((done, total))
+
+    def heard(**settings):
+        env = GymnasiumAdapter(HostCounter, 2) if kind == "host" else None
+        diary = Diary()
+        keep = CheckpointerConfig(save_replay=False)
+        with tiny.trainer(
+            "dqn",
+            env=env,
+            callbacks=[diary],
+            run_dir=str(tmp_path / kind),
+            checkpointer_config=keep,
+            num_checkpoints=1,
+            **settings,
+        ) as trainer:
+            trainer.run(0)
+        return diary.calls
+
+    parts = [(0, 32), (32, 32)] if kind == "jittable" else [(0, 32), (16, 32), (32, 32)]
+    assert heard() == parts
+    assert heard(restore_checkpoint="latest") == parts
 
 
 class View(types.SimpleNamespace):

@@ -53,6 +53,7 @@ class HostProgram:
         self._num_seeds = compiler.num_seeds
         self._num_iterations, self._keeps_each = num_iterations, keeps_each
         self.unfinished: tuple[TrainState, int] | None = None
+        self.on_warm_up: Callable[[int], None] = lambda rollouts: None
         self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
         self.collector = HostCollector(
             module, self.functions, num_seeds=compiler.num_seeds, num_groups=num_groups
@@ -84,6 +85,7 @@ class HostProgram:
             rollout_key = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
             ts = ts.replace(local=ts.local.replace(key=rollout_key))
             ts = self._absorb_rollout(ts, self.functions.act_randomly)
+            self.on_warm_up(index + 1)
         return ts
 
     def state_shape(self, key: Key) -> TrainState:
@@ -105,8 +107,9 @@ class HostProgram:
         self.collector.reset(self.functions.restart_key(ts.local.key))
         local = self.functions.empty(ts.learner, bare(ts.local))
         ts = self.collector.with_obs(ts.replace(local=local))
-        for _ in range(self._module.algorithm.refill_collects(self._module.env)):
+        for index in range(self._module.algorithm.refill_collects(self._module.env)):
             ts = self._absorb_rollout(ts, self.functions.act)
+            self.on_warm_up(index + 1)
         return ts
 
     def outer(self, ts: TrainState) -> tuple[TrainState, Results]:

@@ -28,6 +28,9 @@ class DeviceProgram:
     ):
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
+        self.on_warm_up: Callable[[int], None] = lambda rollouts: (
+            None
+        )  # nor does it warm up in parts
         counters: Callable[[PyTree], Counters] | None = getattr(module, "counters", None)
 
         def step(

@@ -1,5 +1,6 @@
 """What the Trainer calls, for any environment."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from rlkit.types import Counters, Key, Metrics, PyTree
@@ -18,6 +19,9 @@ class Program(Protocol):
 
     None if that state is lost.
     """
+
+    on_warm_up: Callable[[int], None]
+    """Called with the rollouts so far while `init` or `refill` warms up on the host."""
 
     def init(self, key: Key, /) -> PyTree:
         """The state before training."""
