@@ -20,12 +20,14 @@ from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
+from rlkit.training.logs.loggers import check_logger
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit train"
+RUNS = "runs"  # where runs go that were given no directory
 
 
 def usage() -> str:
@@ -105,6 +107,7 @@ def run(arguments: Sequence[str]) -> int:
     config, dry_run = _override(base.config, typed, command=" ".join([COMMAND, *names]))
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
+    check_logger(config.trainer.logger_config, RUNS)
     if dry_run:
         _check_sizes(config)
         own_env.register(_typed_env(names))
@@ -114,7 +117,7 @@ def run(arguments: Sequence[str]) -> int:
         origin_of = origins(config, defaults, base.source, typed)
         print(dump(config, origin_of), end="")
         return 0
-    run_dir = config.trainer.run_dir or f"runs/{_run_name(config)}"
+    run_dir = config.trainer.run_dir or f"{RUNS}/{_run_name(config)}"
     config = dataclasses.replace(
         config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
     )

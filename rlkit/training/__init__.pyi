@@ -14,7 +14,7 @@ from .core.module import fit as fit
 from .files.checkpointer import Checkpointer as Checkpointer
 from .from_config import build as build
 from .from_config import reopen as reopen
-from .logs.loggers import Logger as Logger
+from .logs.logger import Logger as Logger
 from .logs.plotting import learning_curve as learning_curve
 from .logs.records import Record as Record
 from .logs.records import read_records as read_records

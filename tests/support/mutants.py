@@ -357,13 +357,13 @@ MUTANTS = (
         "rlkit/training/logs/wandb_logger.py",
         "self._gave_up = True",
         "self._gave_up = False",
-        ("tests/training/logs/test_loggers.py::test_wandb_that_cannot_start_is_tried_once",),
+        ("tests/training/logs/test_wandb_logger.py::test_wandb_that_cannot_start_is_tried_once",),
     ),
     Mutant(
         "an error of Weights & Biases ends the run",
         "rlkit/training/logs/wandb_logger.py",
         "except Exception as error:  # whatever happens, the records are safe in the JSONL file",
         "except ValueError as error:  # whatever happens, the records are safe in the JSONL file",
-        ("tests/training/logs/test_loggers.py::test_wandb_failures_cost_one_warning",),
+        ("tests/training/logs/test_wandb_logger.py::test_wandb_failures_cost_one_warning",),
     ),
 )

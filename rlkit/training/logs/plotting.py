@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
-from rlkit.training.logs.loggers import human_count
+from rlkit.training.logs.human_units import human_count
 from rlkit.training.logs.records import Record, read_records
 
 if TYPE_CHECKING:
