@@ -15,6 +15,8 @@ from .files.checkpointer import Checkpointer as Checkpointer
 from .from_config import build as build
 from .from_config import reopen as reopen
 from .logs.logger import Logger as Logger
+from .logs.logger import Outcome as Outcome
+from .logs.logger import Publisher as Publisher
 from .logs.plotting import learning_curve as learning_curve
 from .logs.records import Record as Record
 from .logs.records import read_records as read_records

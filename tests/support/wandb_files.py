@@ -16,7 +16,7 @@ def wandb_files(directory: pathlib.Path) -> list[pathlib.Path]:
     """
     if "wandb" in sys.modules:
         sys.modules["wandb"].teardown()
-    return sorted(directory.rglob("run-*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+    return sorted(directory.rglob("run-*.wandb"), key=_start)
 
 
 def wandb_history(directory: pathlib.Path) -> tuple[list[dict[str, Any]], list[str]]:
@@ -69,6 +69,14 @@ def lay_out_artifacts(path: pathlib.Path, directory: pathlib.Path) -> list[dict[
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file.local_path, target)
     return found
+
+
+def _start(path: pathlib.Path) -> int:
+    """When a run was started, in nanoseconds; of one killed early, when its file was written."""
+    for kind, entry in _entries(path):
+        if kind == "run":
+            return entry.run.start_time.ToNanoseconds()
+    return path.stat().st_mtime_ns
 
 
 def _items(items: Any, separator: str = "/") -> dict[str, Any]:

@@ -183,6 +183,12 @@ def test_an_artifact_of_wandb_is_a_policy(tracked, tmp_path):
     assert lay_out_artifacts(second, tmp_path) == []
     policy, original = rlkit.load_policy(tmp_path), rlkit.load_policy(tracked.parts)
     assert metadata["type"] == "model" and metadata["step"] == original.checkpoint_step
+    (evaluated,) = [
+        value
+        for _, env_steps, _, seed, name, value in jsonl_rows(tracked.parts)
+        if name == "eval/avg_return" and seed is None and env_steps == metadata["env_steps"]
+    ]
+    assert metadata["return"] == evaluated
     assert policy.env_steps == original.env_steps == metadata["env_steps"]
     assert policy.seed_index == original.seed_index
     obs = np.zeros((1, *policy.env.observation_space.shape), np.float32)

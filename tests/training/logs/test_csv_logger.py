@@ -24,6 +24,7 @@ def test_pandas_reads_every_number_back(tmp_path):
     logger.log(record(metrics={'user/"a, b"\n': 1.0}, seed=3))
     logger.log(record(text="only in the JSONL file"))
     logger.close()
+    assert b"\r" not in logger.path.read_bytes()
     table = pandas.read_csv(logger.path)
     assert tuple(table.columns) == COLUMNS
     # Not every version of pandas is exact in the last bit.

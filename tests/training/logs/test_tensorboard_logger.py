@@ -135,6 +135,8 @@ def test_settings_are_written_once(tmp_path):
     resumed.log(record(1))
     resumed.close()
     assert hparams(read_events(tmp_path)) == {"lr": 1.0}
+    contents = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert contents.count(b"_hparams_/session_start_info") == 1
 
 
 def test_without_tensorboardx_no_run_directory_is_made(tiny, tmp_path, monkeypatch):
