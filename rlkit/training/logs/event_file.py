@@ -7,6 +7,7 @@ tensorboardX, which has no torch, makes its messages and checksums. It does not 
 import importlib
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,14 @@ class EventFile:
         log = _messages("event").SessionLog
         self._append(step=first_step, session_log=log(status=log.START))
 
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Adds a point to the curve `name`."""
+    def add_points(self, metrics: Mapping[str, float], step: int) -> None:
+        """Adds a point to the curve of each metric."""
         # tensorboardX's `scalar` would warn of each NaN, and change names with blanks.
         summary = _messages("summary").Summary
-        point = summary.Value(tag=name, simple_value=value)
-        self._append(step=step, summary=summary(value=[point]))
+        points = [
+            summary.Value(tag=name, simple_value=float(value)) for name, value in metrics.items()
+        ]
+        self._append(step=step, summary=summary(value=points))
 
     def add_text(self, name: str, value: str, step: int) -> None:
         """Adds a text. TensorBoard shows one for each name and step."""

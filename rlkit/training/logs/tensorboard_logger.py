@@ -40,8 +40,8 @@ class TensorboardLogger:
     def log(self, record: Record, /) -> None:
         step = int(record.env_steps)
         file = self._file_in("" if record.seed is None else f"seed_{record.seed}")
-        for name, value in record.metrics.items():
-            file.add_scalar(name, float(value), step)
+        if record.metrics:
+            file.add_points(record.metrics, step)
         if record.text is not None:
             is_code = record.kind == "error"  # tracebacks, in a tab that shows Markdown
             text = textwrap.indent(record.text, "    ") if is_code else record.text
