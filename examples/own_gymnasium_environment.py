@@ -58,8 +58,8 @@ def main(total_steps: int = 100_000) -> None:
     env.close()
 
     print(
-        f"return {last['return'].mean():.2f}, {last['done_info']['distance']:.2f} from the buoy at"
-        " the end"
+        f"return {last['return'].mean():.2f},"
+        f" {last['done_info']['distance'].mean():.2f} from the buoy at the end"
     )
     draw(episode["obs"]["offset"][0, : episode["length"][0]])
 

@@ -2,6 +2,7 @@ from . import agents as agents
 from . import algorithms as algorithms
 from . import envs as envs
 from . import ops as ops
+from . import optimizers as optimizers
 from . import training as training
 from . import xla_cpu as xla_cpu
 from .agents import ActorCritic as ActorCritic
@@ -51,10 +52,15 @@ from .envs import make_env as make_env
 from .envs import register_env as register_env
 from .envs import vectorize as vectorize
 from .errors import RlkitError as RlkitError
+from .optimizers import OptimizerConfig as OptimizerConfig
+from .optimizers import create_optimizer as create_optimizer
+from .optimizers import create_schedule as create_schedule
 from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
 from .training import EarlyStopping as EarlyStopping
 from .training import EnvConfig as EnvConfig
+from .training import LoadedRun as LoadedRun
+from .training import LoadedRuns as LoadedRuns
 from .training import LoggerConfig as LoggerConfig
 from .training import Module as Module
 from .training import Policy as Policy
@@ -67,8 +73,11 @@ from .training import build as build
 from .training import fit as fit
 from .training import hparams_to_dict as hparams_to_dict
 from .training import load_policy as load_policy
+from .training import load_run as load_run
+from .training import load_runs as load_runs
 from .training import log_callback as log_callback
 from .training import preset as preset
+from .training import reopen as reopen
 from .xla_cpu import compiler_options as compiler_options
 
 __version__: str

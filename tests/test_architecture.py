@@ -41,7 +41,7 @@ ROOMS = {
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},
         {"evaluations", "run"},
-        {"reporting", "restoring", "saving"},
+        {"reporting", "restoring", "saving", "starting"},
         {"trainer"},
         {"from_config"},
     ),
@@ -60,6 +60,7 @@ UNSAFE_YAML = {
 NO_JAX = (
     "rlkit",
     "rlkit.training.config",
+    "rlkit.training.logs.loaded_runs",
     "rlkit.algorithms.configs",
     "rlkit.agents.configs",
     "rlkit.cli.main",
@@ -306,7 +307,7 @@ def slow_imports(*modules: str) -> str:
         import importlib, sys
         for module in {modules!r}:
             importlib.import_module(module)
-        slow = {{"jax", "flax", "gymnax", "distrax", "orbax", "wandb", "matplotlib"}}
+        slow = {{"jax", "flax", "gymnax", "distrax", "orbax", "wandb", "matplotlib", "pandas"}}
         print(*sorted(slow & sys.modules.keys()))
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

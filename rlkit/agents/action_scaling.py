@@ -7,12 +7,14 @@ import math
 
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.base import unsupported_actions
-from rlkit.agents.networks import Network, make_network
-from rlkit.agents.torso import Torso, Twins, WithHead
+from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCriticConfig
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import Twins, WithHead, torso_of
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, Obs, Params
@@ -55,19 +57,21 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
 def twin_critic(
     observation_space: Space,
     box: spaces.Box,
-    hidden_sizes: tuple[int, ...],
-    activation: str,
-    image_encoder: str,
+    config: SoftActorCriticConfig | DeterministicActorCriticConfig,
+    own: TorsoBuilder | None,
 ) -> Network[Array]:
-    """Two critics as one network, `apply(params, obs, unit_action)` -> [2, B]."""
+    """Two critics as one network, `apply(params, obs, unit_action)` -> [2, B].
+
+    The torso, a user's `own` or the default, encodes (obs, unit_action), the action flat [B, A].
+    """
     size = math.prod(box.shape)
     seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
+    build, features = torso_of(config, seen, own)
 
-    def critic() -> WithHead:
-        torso = Torso(seen, hidden_sizes, activation, image_encoder=image_encoder)
-        return WithHead(torso, hidden_sizes[-1], 1, 1.0)
+    def critic(rngs: nnx.Rngs) -> WithHead:
+        return WithHead(build(rngs), features, 1, 1.0)
 
-    twins = make_network(lambda _: Twins(critic(), critic()))
+    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config.precision)
 
     def values(params: Params, obs: Obs, unit_action: Action) -> Array:
         flat = unit_action.reshape(unit_action.shape[0], -1)

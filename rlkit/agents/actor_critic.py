@@ -9,9 +9,9 @@ from jax import Array
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import Linear
-from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
-from rlkit.agents.torso import Torso, WithHead
-from rlkit.spaces import Space, abstract, check_observation_space, is_image, leaves
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import WithHead, torso_of
+from rlkit.spaces import Space, check_observation_space, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
 
@@ -75,23 +75,15 @@ def actor_critic(
     config = validate(config or ActorCriticConfig())
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
-
-    def default_torso(_: nnx.Rngs) -> Torso:
-        return Torso(
-            observation_space,
-            config.hidden_sizes,
-            config.activation,
-            image_encoder=config.image_encoder,
-        )
-
-    build = torso or default_torso
-    features = out_features(build, abstract(observation_space, (2,)))
+    build, features = torso_of(config, observation_space, torso)
     convolves = config.image_encoder == "cnn" and any(
         is_image(leaf) for leaf in leaves(observation_space)
     )
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
-    network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs))
+    network = make_network(
+        lambda rngs: kind(build, features, head.num_outputs, rngs=rngs), config.precision
+    )
     return ActorCritic(
         network=network,
         head=head,

@@ -14,8 +14,8 @@ from jax import Array
 
 from rlkit.agents import action_scaling
 from rlkit.agents.configs import DeterministicActorCriticConfig
-from rlkit.agents.networks import Network, make_network
-from rlkit.agents.torso import Torso, WithHead
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -32,6 +32,7 @@ class DeterministicActorCritic:
     actor: Network[Array]
     critic: Network[Array]
     spec: tuple[str, DeterministicActorCriticConfig]
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: spaces.Box = dataclasses.field(
         compare=False
     )  # spaces are not hashable, agents are
@@ -84,8 +85,15 @@ def deterministic_actor_critic(
     observation_space: Space,
     action_space: Space,
     config: DeterministicActorCriticConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
+    critic_torso: TorsoBuilder | None = None,
 ) -> DeterministicActorCritic:
     """A `DeterministicActorCritic` for ONE environment, whose actions are a Box with finite bounds.
+
+    `torso` replaces the actor's torso, as for `actor_critic`, and `critic_torso` those of the two
+    critics: `critic_torso(rngs)` returns an `nnx.Module` that maps (obs [B, ...], unit actions
+    [B, A]) to features [B, F].
 
     Actor and critics share nothing and start like those of `soft_actor_critic`: orthogonal weights,
     with the actor's last layer scaled by 0.01, so that the first actions are near the middle of the
@@ -95,15 +103,15 @@ def deterministic_actor_critic(
     config = validate(config or DeterministicActorCriticConfig())
     check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
-    sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
+    build, features = torso_of(config, observation_space, torso)
 
-    def actor(_: nnx.Rngs) -> WithHead:
-        torso = Torso(observation_space, sizes, activation, image_encoder=image_encoder)
-        return WithHead(torso, sizes[-1], math.prod(box.shape), 0.01)
+    def actor(rngs: nnx.Rngs) -> WithHead:
+        return WithHead(build(rngs), features, math.prod(box.shape), 0.01)
 
     return DeterministicActorCritic(
-        actor=make_network(actor),
-        critic=action_scaling.twin_critic(observation_space, box, sizes, activation, image_encoder),
+        actor=make_network(actor, config.precision),
+        critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
         spec=("deterministic_actor_critic", config),
+        custom=custom_torsos(torso, critic_torso),
         action_space=box,
     )

@@ -4,13 +4,14 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import SoftActorCriticConfig
-from rlkit.agents.networks import Network, make_network
-from rlkit.agents.torso import Torso, Twins, WithHead
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import Twins, WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -28,6 +29,7 @@ class DiscreteSoftActorCritic:
     critic: Network[Array]
     start: int  # the smallest action
     spec: tuple[str, SoftActorCriticConfig]
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
@@ -75,9 +77,17 @@ class DiscreteSoftActorCritic:
 
 
 def discrete_soft_actor_critic(
-    observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
+    observation_space: Space,
+    action_space: Space,
+    config: SoftActorCriticConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
+    critic_torso: TorsoBuilder | None = None,
 ) -> DiscreteSoftActorCritic:
     """A `DiscreteSoftActorCritic` for the spaces of ONE environment.
+
+    `torso` replaces the actor's torso and `critic_torso` those of the two critics, both as for
+    `actor_critic`.
 
     Networks and initial weights are those of `soft_actor_critic`, so the policy starts out nearly
     uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
@@ -87,20 +97,20 @@ def discrete_soft_actor_critic(
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
     num_actions = int(action_space.n)
+    actor_torso, actor_features = torso_of(config, observation_space, torso)
+    build, features = torso_of(config, observation_space, critic_torso)
 
-    def network(scale: float) -> WithHead:
-        torso = Torso(
-            observation_space,
-            config.hidden_sizes,
-            config.activation,
-            image_encoder=config.image_encoder,
-        )
-        return WithHead(torso, config.hidden_sizes[-1], num_actions, scale)
+    def actor(rngs: nnx.Rngs) -> WithHead:
+        return WithHead(actor_torso(rngs), actor_features, num_actions, 0.01)
+
+    def critic(rngs: nnx.Rngs) -> WithHead:
+        return WithHead(build(rngs), features, num_actions, 1.0)
 
     return DiscreteSoftActorCritic(
-        actor=make_network(lambda _: network(0.01)),
-        critic=make_network(lambda _: Twins(network(1.0), network(1.0))),
+        actor=make_network(actor, config.precision),
+        critic=make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config.precision),
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
+        custom=custom_torsos(torso, critic_torso),
         action_space=action_space,
     )

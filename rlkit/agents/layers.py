@@ -56,8 +56,9 @@ class Linear(nnx.Module):
         self.bias = described((out_features,), "constant", 0.0)
 
     def __call__(self, x: Array) -> Array:
-        bias = self.bias[...].reshape((1,) * (x.ndim - 1) + (-1,))
-        return matmul(x, self.kernel[...]) + bias
+        kernel, bias = self.kernel[...], self.bias[...]
+        bias = bias.reshape((1,) * (x.ndim - 1) + (-1,))
+        return matmul(x.astype(kernel.dtype), kernel) + bias
 
 
 class MLP(nnx.Module):
@@ -106,6 +107,7 @@ class Conv(nnx.Module):
     def __call__(self, x: Array) -> Array:
         k, s = self.kernel_size, self.stride
         kernel = self.kernel[...]
+        x = x.astype(kernel.dtype)
         height, width = (_out_size(size, k, s) for size in x.shape[1:3])
         x = x[:, : (height - 1) * s + k, : (width - 1) * s + k]
         if s > 1 and k % s == 0:

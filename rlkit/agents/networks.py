@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,9 @@ from flax import nnx, traverse_util
 from jax import Array
 
 from rlkit.agents import first_weights
+from rlkit.agents.configs import Precision
 from rlkit.errors import ConfigError, require
-from rlkit.types import Key, Obs, Params
+from rlkit.types import Key, Obs, Params, PyTree
 
 Outputs = TypeVar("Outputs")
 TorsoBuilder = Callable[[nnx.Rngs], Callable[[Obs], Array]]
@@ -26,9 +27,12 @@ class Network(Generic[Outputs]):
     apply: Callable[..., Outputs]
 
 
-def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network[Outputs]:
+def make_network(
+    build: Callable[[nnx.Rngs], Callable[..., Outputs]], precision: Precision = "float32"
+) -> Network[Outputs]:
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
 
+    The parameters are float32; `apply` computes with `precision` and returns float32.
     The module is built once, without computing anything. `init` draws the initial weights of
     rlkit's own layers in one go; for other layers, such as `nnx.Linear`, it builds the module
     again. Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
@@ -56,10 +60,22 @@ def make_network(build: Callable[[nnx.Rngs], Callable[..., Outputs]]) -> Network
             weights = {path: param.get_value() for path, param in built} | weights
         return traverse_util.unflatten_dict({path: weights[path] for path in params})
 
-    def apply(params: Params, *inputs: object) -> Outputs:
-        return nnx.merge(graphdef, params)(*inputs)
+    def apply(params: Params, *inputs: PyTree) -> Outputs:
+        if precision == "float32":
+            return nnx.merge(graphdef, params)(*inputs)
+        params, inputs = _cast((params, inputs), precision)
+        return _cast(nnx.merge(graphdef, params)(*inputs), "float32")
 
     return Network(init, apply)
+
+
+def _cast(tree: PyTree, precision: Precision) -> Any:
+    """The same tree, with floats of that precision; integers stay as they are."""
+
+    def cast(x: Array) -> Array:
+        return x.astype(precision) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(cast, tree)
 
 
 def _require_whole_values(

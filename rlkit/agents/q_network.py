@@ -11,10 +11,10 @@ from jax import Array
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.layers import Linear
-from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
-from rlkit.agents.torso import Torso
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import torso_of
 from rlkit.ops.random_bits import as_integers, as_uniform
-from rlkit.spaces import Space, abstract, check_observation_space
+from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
 
@@ -93,20 +93,11 @@ def q_network(
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a Q-network", "Discrete", action_space)
-
-    def default_torso(_: nnx.Rngs) -> Torso:
-        return Torso(
-            observation_space,
-            config.hidden_sizes,
-            config.activation,
-            image_encoder=config.image_encoder,
-            layer_norm=config.layer_norm,
-        )
-
-    build, num_actions = torso or default_torso, int(action_space.n)
-    features = out_features(build, abstract(observation_space, (2,)))
+    num_actions = int(action_space.n)
+    build, features = torso_of(config, observation_space, torso, layer_norm=config.layer_norm)
     network = make_network(
-        lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs)
+        lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs),
+        config.precision,
     )
     return QNetwork(
         network=network,
@@ -120,13 +111,16 @@ def q_network(
 
 
 def normalized_q_network(
-    observation_space: Space, action_space: Space, config: NormalizedQNetworkConfig | None = None
+    observation_space: Space,
+    action_space: Space,
+    config: NormalizedQNetworkConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
 ) -> QNetwork:
     """A `q_network` with layer norm, which stabilises learning without a target network (PQN)."""
     config = config or NormalizedQNetworkConfig()
-    return dataclasses.replace(
-        q_network(observation_space, action_space, config), spec=("normalized_q_network", config)
-    )
+    network = q_network(observation_space, action_space, config, torso=torso)
+    return dataclasses.replace(network, spec=("normalized_q_network", config))
 
 
 class QValues(nnx.Module):

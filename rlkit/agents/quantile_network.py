@@ -7,7 +7,7 @@ from jax import Array
 
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import QuantileNetworkConfig
-from rlkit.agents.networks import Network
+from rlkit.agents.networks import Network, TorsoBuilder
 from rlkit.agents.q_network import QNetwork, q_network
 from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -21,6 +21,7 @@ class QuantileNetwork:
     inner: QNetwork  # values are means of quantiles
     wide: QNetwork  # a value for each quantile of each action
     spec: tuple[str, QuantileNetworkConfig]
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
     def init(self, key: Key) -> Params:
@@ -62,9 +63,13 @@ class QuantileNetwork:
 
 
 def quantile_network(
-    observation_space: Space, action_space: Space, config: QuantileNetworkConfig | None = None
+    observation_space: Space,
+    action_space: Space,
+    config: QuantileNetworkConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
 ) -> QuantileNetwork:
-    """A `QuantileNetwork` for the spaces of ONE environment.
+    """A `QuantileNetwork` for the spaces of ONE environment; `torso` as for `actor_critic`.
 
     It is a `q_network` with `num_quantiles` outputs for each action. If dueling, it adds one state
     value to all quantiles of all actions, where Rainbow has one for each quantile. Raises
@@ -74,7 +79,8 @@ def quantile_network(
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a quantile network", "Discrete", action_space)
     num_actions = int(action_space.n)
-    wide = q_network(observation_space, spaces.Discrete(config.num_quantiles * num_actions), config)
+    outputs = spaces.Discrete(config.num_quantiles * num_actions)
+    wide = q_network(observation_space, outputs, config, torso=torso)
 
     def means(params: Params, obs: Obs) -> Array:
         return split(wide.q_values(params, obs), config.num_quantiles).mean(axis=0)
@@ -90,6 +96,7 @@ def quantile_network(
         inner=inner,
         wide=wide,
         spec=("quantile_network", config),
+        custom=wide.custom,
         action_space=action_space,
     )
 

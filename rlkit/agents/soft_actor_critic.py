@@ -15,8 +15,8 @@ from jax import Array
 from rlkit.agents import action_scaling
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
-from rlkit.agents.networks import Network, make_network
-from rlkit.agents.torso import Torso, WithHead
+from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import validate
@@ -36,6 +36,7 @@ class SoftActorCritic:
     actor: Network[Array]
     critic: Network[Array]
     spec: tuple[str, SoftActorCriticConfig]
+    custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: spaces.Box = dataclasses.field(
         compare=False
     )  # spaces are not hashable, agents are
@@ -87,9 +88,18 @@ class SoftActorCritic:
 
 
 def soft_actor_critic(
-    observation_space: Space, action_space: Space, config: SoftActorCriticConfig | None = None
+    observation_space: Space,
+    action_space: Space,
+    config: SoftActorCriticConfig | None = None,
+    *,
+    torso: TorsoBuilder | None = None,
+    critic_torso: TorsoBuilder | None = None,
 ) -> SoftActorCritic:
     """A `SoftActorCritic` for ONE environment, whose actions are a Box with finite bounds.
+
+    `torso` replaces the actor's torso, as for `actor_critic`, and `critic_torso` those of the two
+    critics: `critic_torso(rngs)` returns an `nnx.Module` that maps (obs [B, ...], unit actions
+    [B, A]) to features [B, F].
 
     Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our
     other agents (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer's
@@ -100,15 +110,15 @@ def soft_actor_critic(
     config = validate(config or SoftActorCriticConfig())
     check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
-    sizes, activation, image_encoder = config.hidden_sizes, config.activation, config.image_encoder
+    build, features = torso_of(config, observation_space, torso)
 
-    def actor(_: nnx.Rngs) -> WithHead:
-        torso = Torso(observation_space, sizes, activation, image_encoder=image_encoder)
-        return WithHead(torso, sizes[-1], 2 * math.prod(box.shape), 0.01)
+    def actor(rngs: nnx.Rngs) -> WithHead:
+        return WithHead(build(rngs), features, 2 * math.prod(box.shape), 0.01)
 
     return SoftActorCritic(
-        actor=make_network(actor),
-        critic=action_scaling.twin_critic(observation_space, box, sizes, activation, image_encoder),
+        actor=make_network(actor, config.precision),
+        critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
         spec=("soft_actor_critic", config),
+        custom=custom_torsos(torso, critic_torso),
         action_space=box,
     )

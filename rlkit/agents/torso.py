@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,29 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.layers import CNN, MLP, Linear
+from rlkit.agents.networks import TorsoBuilder, out_features
 from rlkit.errors import SpaceError
-from rlkit.spaces import Space, is_image, leaves
+from rlkit.spaces import Space, abstract, is_image, leaves
 from rlkit.types import Obs
+
+
+class TorsoConfig(Protocol):
+    """What the configs of agents say about their torso."""
+
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """Widths of the fully connected layers."""
+        ...
+
+    @property
+    def activation(self) -> str:
+        """Non-linearity between layers."""
+        ...
+
+    @property
+    def image_encoder(self) -> str:
+        """How images are encoded, "cnn" or "flatten"."""
+        ...
 
 
 class Torso(nnx.Module):
@@ -55,6 +76,26 @@ class Torso(nnx.Module):
         return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
 
 
+def torso_of(
+    config: TorsoConfig, space: Space, own: TorsoBuilder | None = None, *, layer_norm: bool = False
+) -> tuple[TorsoBuilder, int]:
+    """(builder, number of features) of the torso that a config describes, or of a user's `own`.
+
+    Raises `ConfigError` if the user's does not fit the observations.
+    """
+
+    def default(_: nnx.Rngs) -> Torso:
+        return Torso(
+            space,
+            config.hidden_sizes,
+            config.activation,
+            image_encoder=config.image_encoder,
+            layer_norm=layer_norm,
+        )
+
+    return (own or default), out_features(own or default, abstract(space, (2,)))
+
+
 class WithHead(nnx.Module):
     """A torso with a linear layer on top: obs [B, ...] -> [B, out_features]."""
 
@@ -70,6 +111,12 @@ class WithHead(nnx.Module):
 
     def __call__(self, obs: Obs) -> Array:
         return self.head(self.torso(obs))
+
+
+def custom_torsos(torso: TorsoBuilder | None, critic_torso: TorsoBuilder | None) -> tuple[str, ...]:
+    """The names of those that a user passed."""
+    given = {"torso": torso, "critic_torso": critic_torso}
+    return tuple(name for name, build in given.items() if build is not None)
 
 
 class Twins(nnx.Module):

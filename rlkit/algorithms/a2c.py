@@ -13,12 +13,12 @@ from jax import Array
 
 from rlkit.agents.base import ActorCriticAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import A2CConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import policy_gradient
 from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatch
 from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.types import Key, Metrics, Params, PyTree
 from rlkit.validation import validate
 

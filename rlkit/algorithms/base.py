@@ -21,6 +21,7 @@ from rlkit.algorithms.initial_state import (
     initial_local,
 )
 from rlkit.algorithms.metrics import mean_over_devices
+from rlkit.algorithms.process_batch import ProcessBatch, takes_key
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.algorithms.rollout_statistics import fold_observations, fold_returns
 from rlkit.algorithms.update_loop import UpdateLoop
@@ -47,7 +48,8 @@ class Algorithm:
     """Trains an agent on rollouts; captured by closure, never passed through `jit`.
 
     `spec` is (registry name, config), or None for algorithms that are not in the registry. `custom`
-    names the parts that were passed in addition to the config. `check(agent, env)` raises a
+    names the parts that were passed in addition to the config. `process_batch` changes each batch
+    before the losses see it. `check(agent, env)` raises a
     `ConfigError` if the algorithm cannot work with them. Recurrent agents are rejected unless
     `learns_through_carry`.
     """
@@ -59,6 +61,7 @@ class Algorithm:
     normalize_rewards: bool = False
     spec: tuple[str, object] | None = None
     custom: tuple[str, ...] = ()
+    process_batch: ProcessBatch | None = None
     check: Callable[[Agent, EnvAdapter], None] | None = None
     learns_through_carry: bool = False
 
@@ -68,6 +71,8 @@ class Algorithm:
             f"{type(self.batch_builder).__name__} does not say which replay buffer it draws from",
             "give it replay_buffer = None if it is on-policy",
         )
+        if self.process_batch is not None:
+            takes_key(self.process_batch)
 
     @property
     def replay_buffer(self) -> ReplayBuffer | None:
@@ -191,6 +196,7 @@ class Algorithm:
             batch_builder=self.batch_builder,
             updater=self.updater,
             dataset=dataset,
+            process_batch=self.process_batch,
             axis_name=axis_name,
         )
         learned, memory, metrics = updates.run(learner, memory, key)

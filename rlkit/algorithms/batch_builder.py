@@ -1,6 +1,5 @@
 """`BatchBuilder`: from rollouts to the batches that an updater learns from."""
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -9,8 +8,6 @@ from jax import Array
 
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, PyTree, Rollout
-
-ProcessBatch = Callable[[PyTree], PyTree]
 
 
 class BatchBuilder(Protocol):

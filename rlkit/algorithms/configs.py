@@ -10,15 +10,13 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 
 from rlkit.errors import ConfigError
+from rlkit.optimizers.config import OptimizerConfig, OptimizerName, ScheduleName, UnitInterval
 
 PositiveInt = Annotated[int, Gt(0)]
-UnitInterval = Annotated[float, Ge(0), Le(1)]
-Schedule = Literal["constant", "linear", "cosine"]
-Optimizer = Literal["adam", "radam", "rmsprop", "sgd"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PPOConfig:
+class PPOConfig(OptimizerConfig):
     """Proximal Policy Optimisation. Defaults are CleanRL's `ppo.py`.
 
     Presets for an environment override them.
@@ -31,11 +29,11 @@ class PPOConfig:
     num_minibatches: PositiveInt = 4
     """Minibatches in each pass; must divide num_envs x num_steps."""
     learning_rate: Annotated[float, Gt(0)] = 2.5e-4
-    """Step size of the optimiser at the start."""
-    learning_rate_schedule: Schedule = "linear"
-    """How the step size falls over the run: linear and cosine end at 0."""
-    optimizer: Optimizer = "adam"
-    """Update rule."""
+    """Step size of the optimiser, which its schedule scales."""
+    learning_rate_schedule: ScheduleName = "linear"
+    """How the step size falls over the run. linear and cosine end at 0 (or at the floor);
+    exponential, step and multistep multiply it by learning_rate_decay.
+    """
     optimizer_epsilon: Annotated[float, Gt(0)] = 1e-5
     """Added to the denominator of adaptive update rules."""
     max_grad_norm: Annotated[float, Gt(0)] | None = 0.5
@@ -61,16 +59,14 @@ class PPOConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class A2CConfig:
+class A2CConfig(OptimizerConfig):
     """Advantage Actor-Critic. Defaults are Stable-Baselines3's."""
 
     num_steps: PositiveInt = 5
     """Steps that each environment takes in one iteration."""
     learning_rate: Annotated[float, Gt(0)] = 7e-4
-    """Step size of the optimiser at the start."""
-    learning_rate_schedule: Schedule = "constant"
-    """How the step size falls over the run: linear and cosine end at 0."""
-    optimizer: Optimizer = "rmsprop"
+    """Step size of the optimiser, which its schedule scales."""
+    optimizer: OptimizerName = "rmsprop"
     """Update rule."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 1e-5
     """Added to the denominator of adaptive update rules."""
@@ -93,7 +89,7 @@ class A2CConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PQNConfig:
+class PQNConfig(OptimizerConfig):
     """Parallelised Q-Network. Defaults are CleanRL's `pqn.py`.
 
     Exploration belongs to the agent, see `QNetworkConfig`.
@@ -106,13 +102,13 @@ class PQNConfig:
     num_minibatches: PositiveInt = 4
     """Minibatches in each pass; must divide num_envs x num_steps."""
     learning_rate: Annotated[float, Gt(0)] = 2.5e-4
-    """Step size of the optimiser at the start."""
-    learning_rate_schedule: Schedule = "linear"
-    """How the step size falls over the run: linear and cosine end at 0."""
-    optimizer: Optimizer = "radam"
+    """Step size of the optimiser, which its schedule scales."""
+    learning_rate_schedule: ScheduleName = "linear"
+    """How the step size falls over the run. linear and cosine end at 0 (or at the floor);
+    exponential, step and multistep multiply it by learning_rate_decay.
+    """
+    optimizer: OptimizerName = "radam"
     """Update rule."""
-    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-8
-    """Added to the denominator of adaptive update rules."""
     max_grad_norm: Annotated[float, Gt(0)] | None = 10.0
     """Largest global norm of the gradient; None: no clipping."""
     gamma: UnitInterval = 0.99
@@ -126,7 +122,7 @@ class PQNConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig:
+class OffPolicyConfig(OptimizerConfig):
     """Settings that off-policy algorithms have in common."""
 
     num_steps: PositiveInt = 1
@@ -147,16 +143,6 @@ class OffPolicyConfig:
     """Initial exponent of prioritised replay's importance weights; rises linearly to 1."""
     gamma: UnitInterval = 0.99
     """Discount factor."""
-    learning_rate: Annotated[float, Gt(0)] = 3e-4
-    """Step size of the optimiser at the start."""
-    learning_rate_schedule: Schedule = "constant"
-    """How the step size falls over the run: linear and cosine end at 0."""
-    optimizer: Optimizer = "adam"
-    """Update rule."""
-    optimizer_epsilon: Annotated[float, Gt(0)] = 1e-8
-    """Added to the denominator of adaptive update rules."""
-    max_grad_norm: Annotated[float, Gt(0)] | None = None
-    """Largest global norm of the gradient; None: no clipping."""
     normalize_observations: bool = False
     """Standardise observations by running statistics, clipped to +-10."""
 
@@ -174,7 +160,7 @@ class DQNConfig(OffPolicyConfig):
     updates_per_step: Annotated[float, Gt(0)] = 0.1
     """Gradient steps per environment step, over all environments."""
     learning_rate: Annotated[float, Gt(0)] = 2.5e-4
-    """Step size of the optimiser at the start."""
+    """Step size of the optimiser, which its schedule scales."""
     target_period: PositiveInt = 500
     """Environment steps between two copies to the target network, over all environments."""
     double: bool = True
@@ -199,7 +185,7 @@ class QRDQNConfig(OffPolicyConfig):
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
     learning_rate: Annotated[float, Gt(0)] = 5e-5
-    """Step size of the optimiser at the start."""
+    """Step size of the optimiser, which its schedule scales."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 0.01 / 32
     """Added to the denominator of adaptive update rules."""
     target_period: PositiveInt = 10_000
@@ -229,7 +215,7 @@ class TD3Config(OffPolicyConfig):
     prefill_steps: Annotated[int, Ge(0)] = 5000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     learning_rate: Annotated[float, Gt(0)] = 1e-3
-    """Step size of the optimiser at the start."""
+    """Step size of the optimiser, which its schedule scales."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
     """Fraction by which all targets move towards their networks whenever the actor steps."""
     policy_delay: PositiveInt = 2

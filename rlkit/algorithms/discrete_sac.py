@@ -20,11 +20,11 @@ from jax import Array
 
 from rlkit.agents.base import DiscreteSoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import twin_loss
-from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.overrides import Losses, Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
 from rlkit.ops import losses
@@ -35,6 +35,7 @@ from rlkit.validation import validate
 def discrete_sac(
     config: DiscreteSACConfig | None = None,
     *,
+    loss: Losses | None = None,
     optimizer: optax.GradientTransformation | None = None,
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
@@ -45,7 +46,10 @@ def discrete_sac(
     """
     config = validate(config or DiscreteSACConfig())
     overrides = Overrides(
-        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
     )
     return soft_off_policy(
         "discrete_sac",

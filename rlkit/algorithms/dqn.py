@@ -15,11 +15,11 @@ from jax import Array
 
 from rlkit.agents.base import QAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_values, off_policy
 from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.ops.losses import at_index

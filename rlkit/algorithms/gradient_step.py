@@ -22,8 +22,9 @@ from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing, global_norm
 LossFn = Callable[[Any, Params, Params, PyTree, Key], PyTree]
 """A loss: (agent, params, target_params, batch, key) -> loss, (loss, metrics) or a dict.
 
-The dict is {"loss": loss, **metrics}. Loss and metrics are scalars, except for the metric
-"td_error" [M]: the errors from which prioritised replay takes its priorities, not logged.
+The dict is {"loss": loss, **metrics}; (loss, array) also does, and logs the mean as "auxiliary".
+The loss is a scalar; metrics are scalars or arrays, whose mean is logged. The metric "td_error" [M]
+has the errors from which prioritised replay takes its priorities, and is not logged.
 """
 
 

@@ -56,12 +56,12 @@ def off_policy(
         batch_builder=ReplayBatchBuilder(
             replay_buffer=make_replay_buffer(config),
             updates_per_step=config.updates_per_step,
-            process_batch=overrides.process_batch,
         ),
         updater=Updater(steps=steps, target=target, simultaneous=simultaneous),
         normalize_observations=config.normalize_observations,
         spec=(name, config),
         custom=overrides.names,
+        process_batch=overrides.process_batch,
         check=check_parts,
     )
 

@@ -54,6 +54,7 @@ def on_policy(
         normalize_rewards=config.normalize_rewards,
         spec=(name, config),
         custom=overrides.names,
+        process_batch=overrides.process_batch,
         check=check_parts,
     )
 
@@ -80,7 +81,6 @@ def policy_gradient(
         gae_lambda=config.gae_lambda,
         minibatches=minibatches,
         normalize_advantages=config.normalize_advantages,
-        process_batch=overrides.process_batch,
     )
     return on_policy(
         name,

@@ -8,7 +8,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.agents.base import ActorCriticAgent, StateValueAgent
-from rlkit.algorithms.batch_builder import Plan, ProcessBatch
+from rlkit.algorithms.batch_builder import Plan
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
 from rlkit.ops.running_stats import normalize
@@ -63,7 +63,6 @@ class OnPolicyBatchBuilder:
     gae_lambda: float | Array
     minibatches: Minibatches
     normalize_advantages: bool = False
-    process_batch: ProcessBatch | None = None
     replay_buffer = None  # on-policy: a constant, not a field
 
     def ingest(
@@ -120,7 +119,7 @@ class OnPolicyBatchBuilder:
             batch = batch.replace(
                 advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name))
             )
-        return self.process_batch(batch) if self.process_batch else batch
+        return batch
 
 
 def next_values(

@@ -1,33 +1,71 @@
 """Overrides of parts, which the factories of all algorithms share."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import optax
 
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.parameter_groups import Group
-from rlkit.optimizers import optimizer_of
+from rlkit.algorithms.process_batch import ProcessBatch
+from rlkit.errors import did_you_mean, require
+from rlkit.optimizers import OptimizerConfig, create_optimizer
 from rlkit.types import PyTree
+
+Losses = Mapping[str, LossFn]
+"""The losses of an algorithm with several, by name: those that replace its own."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Overrides:
     """Parts that a user passes with the config; None: the algorithm's own."""
 
-    loss: LossFn | None = None
+    loss: LossFn | Losses | None = None
     optimizer: optax.GradientTransformation | None = None
     process_batch: ProcessBatch | None = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
-    def step(
-        self, config: object, loss: LossFn, *, group: Group = None, every: int = 1
+    def step(self, config: OptimizerConfig, loss: LossFn) -> GradientStep:
+        """The gradient step of an algorithm with one loss, except for what is overridden.
+
+        Raises `ConfigError` unless a user's loss is a function.
+        """
+        own = self.loss
+        require(
+            own is None or callable(own),
+            f"loss must be a function, got {own!r}",
+            "pass loss=f, with f(agent, params, target_params, batch, key)",
+        )
+        return self._step(config, own if callable(own) else loss)
+
+    def steps(
+        self, config: OptimizerConfig, **losses: tuple[LossFn, Group, int]
+    ) -> tuple[GradientStep, ...]:
+        """The gradient steps of an algorithm with several losses, except for what is overridden.
+
+        Each loss, by its name, comes with its group of parameters and its `every`. Raises
+        `ConfigError` unless the losses that a user passes are functions under these names.
+        """
+        own = {} if self.loss is None else self.loss
+        names = " and ".join(losses)
+        fix = f'pass loss={{"{next(iter(losses))}": f}}; there are {names}'
+        if not isinstance(own, Mapping):
+            require(False, f"this algorithm has several losses, got {own!r}", fix)
+            return ()
+        for name, loss in own.items():
+            require(name in losses, f"there is no loss {name!r}", did_you_mean(name, losses))
+            require(callable(loss), f"the loss {name!r} must be a function, got {loss!r}", fix)
+        return tuple(
+            self._step(config, own.get(name, loss), group, every)
+            for name, (loss, group, every) in losses.items()
+        )
+
+    def _step(
+        self, config: OptimizerConfig, loss: LossFn, group: Group = None, every: int = 1
     ) -> GradientStep:
-        """The gradient step of an algorithm with this config, except for what is overridden."""
         return GradientStep(
-            loss=self.loss or loss,
-            optimizer=self.optimizer or optimizer_of(config),
+            loss=loss,
+            optimizer=self.optimizer or create_optimizer(config),
             group=group,
             process_gradients=self.process_gradients,
             every=every,

@@ -17,12 +17,13 @@ from jax import Array
 
 from rlkit.agents.base import QAndStateValueAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import Plan, ProcessBatch
+from rlkit.algorithms.batch_builder import Plan
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import on_policy
 from rlkit.algorithms.on_policy_batches import Minibatches, flatten, next_values, scale_rewards
 from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
 from rlkit.ops.running_stats import normalize
@@ -65,7 +66,6 @@ def pqn(
         minibatches=Minibatches(
             num_epochs=config.num_epochs, num_minibatches=config.num_minibatches
         ),
-        process_batch=process_batch,
     )
     return on_policy(
         "pqn",
@@ -108,7 +108,6 @@ class QLambdaBatchBuilder:
     gamma: float | Array
     q_lambda: float | Array
     minibatches: Minibatches
-    process_batch: ProcessBatch | None = None
     replay_buffer = None  # on-policy: a constant, not a field
 
     def ingest(
@@ -142,5 +141,4 @@ class QLambdaBatchBuilder:
 
     def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> PyTree:
         """The batch of samples at the indices `plan` [M]."""
-        batch = self.minibatches.gather(dataset, plan)
-        return self.process_batch(batch) if self.process_batch else batch
+        return self.minibatches.gather(dataset, plan)

@@ -9,7 +9,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.algorithms.batch_builder import Plan, ProcessBatch, keys_of_updates
+from rlkit.algorithms.batch_builder import Plan, keys_of_updates
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.ops.running_stats import RunningStats, normalize
 from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, PyTree, Rollout
@@ -40,7 +40,6 @@ class ReplayBatchBuilder:
 
     replay_buffer: ReplayBuffer
     updates_per_step: float
-    process_batch: ProcessBatch | None = None
 
     def ingest(
         self,
@@ -85,11 +84,10 @@ class ReplayBatchBuilder:
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> PyTree:
         """A `Replayed` [M, ...]."""
         batch = self.replay_buffer.sample(dataset.memory, plan, dataset.progress)
-        batch = batch.replace(
+        return batch.replace(
             obs=normalize(dataset.obs_stats, batch.obs),
             next_obs=normalize(dataset.obs_stats, batch.next_obs),
         )
-        return self.process_batch(batch) if self.process_batch else batch
 
 
 def as_fraction(updates_per_step: float) -> Fraction:

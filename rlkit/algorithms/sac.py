@@ -18,11 +18,11 @@ from jax import Array
 
 from rlkit.agents.base import Agent, SoftActorCriticAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import DiscreteSACConfig, SACConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
-from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.overrides import Losses, Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.base import EnvAdapter
@@ -33,18 +33,24 @@ from rlkit.validation import validate
 def sac(
     config: SACConfig | None = None,
     *,
+    loss: Losses | None = None,
     optimizer: optax.GradientTransformation | None = None,
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
     """SAC as an `Algorithm`, for agents like `soft_actor_critic`.
 
-    Batches are `Replayed`; everything else is as for `ppo`. The critics have one optimiser state,
-    actor and temperature another; `optimizer` and `process_gradients` apply to both.
+    `loss={"critic": f, "actor": g}` replaces both losses, or one of them, see `critic_loss` and
+    `actor_loss`. Batches are `Replayed`; everything else is as for `ppo`. The critics have one
+    optimiser state, actor and temperature another; `optimizer` and `process_gradients` apply to
+    both.
     """
     config = validate(config or SACConfig())
     overrides = Overrides(
-        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
     )
     return soft_off_policy(
         "sac",
@@ -74,9 +80,8 @@ def soft_off_policy(
     Their losses are descended simultaneously. Targets of the critics follow by `tau`.
     """
     learned = ("log_temperature",) if config.temperature is None else ()
-    steps = (
-        overrides.step(config, critic, group=("critic",)),
-        overrides.step(config, actor, group=("actor", *learned)),
+    steps = overrides.steps(
+        config, critic=(critic, ("critic",), 1), actor=(actor, ("actor", *learned), 1)
     )
     target = TargetUpdate(groups=("critic",), tau=config.tau)
     return off_policy(

@@ -17,11 +17,11 @@ from jax import Array
 
 from rlkit.agents.base import DeterministicActorCriticAgent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.batch_builder import ProcessBatch
 from rlkit.algorithms.configs import TD3Config
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
-from rlkit.algorithms.overrides import Overrides
+from rlkit.algorithms.overrides import Losses, Overrides
+from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.types import Action, Key, Metrics, Params, PyTree
@@ -31,22 +31,28 @@ from rlkit.validation import validate
 def td3(
     config: TD3Config | None = None,
     *,
+    loss: Losses | None = None,
     optimizer: optax.GradientTransformation | None = None,
     process_batch: ProcessBatch | None = None,
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
     """TD3 as an `Algorithm`, for agents like `deterministic_actor_critic`.
 
-    Batches are `Replayed`; everything else is as for `ppo`. Critics and actor have an optimiser
-    state each; `optimizer` and `process_gradients` apply to both.
+    `loss={"critic": f, "actor": g}` replaces both losses, or one of them, see `critic_loss` and
+    `actor_loss`. Batches are `Replayed`; everything else is as for `ppo`. Critics and actor have an
+    optimiser state each; `optimizer` and `process_gradients` apply to both.
     """
     config = validate(config or TD3Config())
     overrides = Overrides(
-        optimizer=optimizer, process_batch=process_batch, process_gradients=process_gradients
+        loss=loss,
+        optimizer=optimizer,
+        process_batch=process_batch,
+        process_gradients=process_gradients,
     )
-    steps = (
-        overrides.step(config, critic_loss(config), group="critic"),
-        overrides.step(config, actor_loss, group="actor", every=config.policy_delay),
+    steps = overrides.steps(
+        config,
+        critic=(critic_loss(config), "critic", 1),
+        actor=(actor_loss, "actor", config.policy_delay),
     )
     return off_policy(
         "td3",

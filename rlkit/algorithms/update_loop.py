@@ -10,6 +10,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
+from rlkit.algorithms.process_batch import ProcessBatch, process
 from rlkit.algorithms.replay_buffer import Replayed, Reprioritizes
 from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
@@ -30,6 +31,7 @@ class UpdateLoop:
     batch_builder: BatchBuilder
     updater: Updater
     dataset: PyTree
+    process_batch: ProcessBatch | None = None
     axis_name: str | None = None
 
     def run(
@@ -49,7 +51,7 @@ class UpdateLoop:
         return learner, changed if changes_memory else memory, metrics
 
     def _loop(self, state: UpdateState, planned: tuple[Plan, Key]) -> tuple[UpdateState, Metrics]:
-        loop, packing = self._packed(state[0].params, _first(planned[0]))
+        loop, packing = self._packed(state[0].params, *_first(planned))
         state, stacked = packed_scan(
             loop._update_if_due,
             state,
@@ -74,13 +76,20 @@ class UpdateLoop:
         buffer, dataset = self.batch_builder.replay_buffer, self.dataset
         if isinstance(buffer, Reprioritizes):
             dataset = dataset.replace(memory=memory)
-        batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
+        batch = self._batch(dataset, plan, key)
         learner, metrics, error = self.updater.step(self.agent, learner, batch, key, self.axis_name)
         if isinstance(buffer, Reprioritizes):
             memory = buffer.reprioritize(memory, batch, errors_of(batch, error))
         return (learner, memory), metrics
 
-    def _packed(self, params: Params, plan: Plan) -> tuple["UpdateLoop", Packing | NoPacking]:
+    def _batch(self, dataset: PyTree, plan: Plan, key: Key) -> PyTree:
+        """The batch of an update, whose key is not consumed."""
+        batch = self.batch_builder.gather(dataset, plan.batches, self.axis_name)
+        return process(self.process_batch, batch, key, self.axis_name)
+
+    def _packed(
+        self, params: Params, plan: Plan, key: Key
+    ) -> tuple["UpdateLoop", Packing | NoPacking]:
         """The loop, and the form in which it carries the parameters from one update to the next.
 
         It differs from that of the agent only if one `elementwise` optimiser changes them all.
@@ -90,7 +99,7 @@ class UpdateLoop:
             return self, NO_PACKING
 
         def arrays() -> list[Array]:  # a user's `process_batch` may return other things as well
-            batch = self.batch_builder.gather(self.dataset, plan.batches, self.axis_name)
+            batch = self._batch(self.dataset, plan, key)
             return [x for x in jax.tree.leaves(batch) if isinstance(x, Array)]
 
         packing = pack_parameters(params, jax.eval_shape(arrays))

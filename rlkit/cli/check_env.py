@@ -16,25 +16,23 @@ if TYPE_CHECKING:
     from rlkit.envs import CheckReport
 
 COMMAND = "rlkit check-env"
-USAGE = f"""Runs ENV with random actions and reports its mistakes and how to fix them.
+NOTES = f"""Gymnasium environments also run through Gymnasium's checker.
 
-ENV is an id such as gymnasium/Hopper-v5, or your own class,
-my_package.my_module:MyEnv. Gymnasium environments also run through Gymnasium's checker.
+Exit code 0: no errors (warnings may be intended); 1: errors, which break
+training; 2: no such environment, or wrong arguments.
 
-Exit code 0: no errors (warnings may be intended); 1: errors, which break training;
-2: no such environment, or wrong arguments.
-
+examples:
   {COMMAND} gymnasium/CartPole-v1
-  {COMMAND} my_module:Maze --env-arguments '{{"size": 5}}' --num-steps 2000
-"""
+  {COMMAND} my_package.my_module:MyEnv --num-steps 2000
+  {COMMAND} my_package.my_module:MyEnv --env-arguments '{{"size": 5}}'"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckEnvFlags:
-    """What to check, and for how long."""
+    """Runs ENV with random actions and reports its mistakes and how to fix them."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Environment to check (`rlkit list envs`)."""
+    """Environment to check: an id (`rlkit list envs`), or your own class, module:Class."""
     num_steps: PositiveInt = 200
     """Number of random steps; more to reach a time limit of up to 1000 steps."""
     seed: Seed = 0
@@ -48,7 +46,7 @@ class CheckEnvFlags:
 def run(arguments: Sequence[str]) -> int:
     """Runs the check and returns the exit code."""
     chosen = validation.validate(
-        flags.parse(CheckEnvFlags, arguments, command=COMMAND, description=USAGE)
+        flags.parse(CheckEnvFlags, arguments, command=COMMAND, epilogue=NOTES)
     )
     kwargs = flags.json_object("--env-arguments", chosen.env_arguments)
     own_env.check_typed(chosen.env)

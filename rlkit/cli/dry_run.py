@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from rlkit.training.run_config import RunConfig, hparams_to_dict, to_dict
+from rlkit.training.run_config import RunConfig, flat_settings, to_dict
 from rlkit.validation import PlainData
 
 ARGUMENTS = "env.arguments"  # a setting of any form
@@ -30,7 +30,7 @@ def origins(
 
 
 def _flat(config: RunConfig) -> PlainData:
-    flat = hparams_to_dict(config)
+    flat = flat_settings(config)
     inner = {name for name in flat if name.startswith(f"{ARGUMENTS}.")}
     rest = {name: value for name, value in flat.items() if name not in inner}
     return rest | {ARGUMENTS: config.env.arguments}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,19 +12,25 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import Seed, read_settings
+from rlkit.errors import CheckpointError, require
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import Seed, read_settings, require_seed
+from rlkit.validation import PlainData
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
     from rlkit.types import Measurements
 
 COMMAND = "rlkit evaluate"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/mine --checkpoint latest --episodes 1000
+  {COMMAND} runs/mine --seed-index 0 --json"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateFlags:
-    """Evaluates the policy of the run in RUN_DIR, with its most likely and with sampled actions."""
+    """Evaluates the policy of a run, with its most likely and with sampled actions."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
@@ -49,10 +56,14 @@ class EvaluateFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the evaluation and returns the exit code."""
-    chosen = validation.validate(flags.parse(EvaluateFlags, arguments, command=COMMAND))
-    own_env.check_run(
-        own_env.id_in(read_settings(chosen.run_dir)), typed=chosen.env, run_dir=chosen.run_dir
+    chosen = validation.validate(
+        flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     )
+    settings = read_settings(chosen.run_dir)
+    own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
+    config = validation.from_dict(TrainerConfig, settings["trainer"])
+    require_seed(chosen.seed_index, config.num_seeds)
+    _check_step(chosen.checkpoint, chosen.run_dir, config)
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
@@ -67,7 +78,20 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _check_step(step: object, run_dir: str, config: TrainerConfig) -> None:
+    """Raises the error of `load_policy` about a checkpoint early."""
+    directory = pathlib.Path(config.checkpoint_directory(run_dir))
+    if isinstance(step, int) and directory.is_dir():
+        names = (path.name for path in directory.iterdir())
+        steps = sorted(int(name) for name in names if name.isdecimal())
+        listed = ", ".join(map(str, steps)) or "none"
+        known = f"its steps are: {listed}"
+        require(step in steps, f"{directory} has no step {step}", known, CheckpointError)
+
+
 def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:
+    from rlkit.training.logs.metrics import mean_of_known
+
     seed = ""
     if policy.num_seeds > 1:
         of_all = "the best of" if is_best else "of"
@@ -86,24 +110,30 @@ def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str
         ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
     )
     lines += [
-        f"{name:<28}{float(value):10.4g}"
-        for name, value in done_info.items()
-        if np.ndim(value) == 0
+        f"{name:<28}{float(mean_of_known(values)):10.4g}"
+        for name, values in done_info.items()
+        if np.ndim(values) == 1
     ]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _as_json(policy: "Policy", result: "Measurements") -> str:
+    import jax
+
+    from rlkit.training.logs.metrics import mean_of_known
+
     episodes = {
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }
-    averages = {f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()}
-    done_info = {
-        name: np.asarray(value).tolist() for name, value in result.get("done_info", {}).items()
+    averages: PlainData = {
+        f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()
     }
+    done_info = result.get("done_info", {})
+    averages["done_info_mean"] = jax.tree.map(lambda x: float(mean_of_known(x)), done_info)
     about = {
         "checkpoint": policy.checkpoint_step,
         "env_steps": policy.env_steps,
         "seed_index": policy.seed_index,
     }
-    return json.dumps({**about, **averages, **episodes, "done_info": done_info})
+    reported = {"done_info": jax.tree.map(lambda x: np.asarray(x).tolist(), done_info)}
+    return json.dumps({**about, **averages, **episodes, **reported})

@@ -4,12 +4,13 @@ import contextlib
 import io
 import itertools
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, TypeVar
 
 import tyro
 
+from rlkit.cli import help
+from rlkit.cli.mistakes import sentence
 from rlkit.cli.spelling import advice, flag_types, usual_form
 from rlkit.errors import ConfigError, require
 from rlkit.validation import PlainData
@@ -26,13 +27,28 @@ def parse(
     command: str,
     description: str | None = None,
     default: F | None = None,
+    first: Sequence[str] = (),
+    epilogue: str = "",
 ) -> F:
     """Builds a `kind` from `arguments`; fields of nested dataclasses become flags without a prefix.
 
     Flags that are not given keep the values of `default`. `command` is the command as typed, for
-    the help. `--help` prints the help and raises `SystemExit`. Raises `ConfigError` in one line for
-    mistakes.
+    the help. `--help` and `--help-all` print the help, which ends with the `epilogue`, and raise
+    `SystemExit`; `--help` shows the fields in `first` alone, if there are any. Raises `ConfigError`
+    in one line for mistakes.
     """
+    if help.is_asked(arguments):
+        help.show(
+            kind,
+            command=command,
+            description=description,
+            default=default,
+            first=first,
+            epilogue=epilogue,
+            every=help.LONG in arguments,
+        )
+        raise SystemExit(0)
+    see = f"see `{command} {help.LONG if first else '--help'}`"
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -40,23 +56,16 @@ def parse(
                 kind,
                 args=usual_form(kind, arguments),
                 prog=command,
-                description=description,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
-                config=(tyro.conf.OmitArgPrefixes,),
+                config=help.FORM,
             )
-    except SystemExit as done:
-        if not done.code:
-            raise
-        raise ConfigError(
-            f"{_first_paragraph(message.getvalue())}; see `{command} --help`"
-        ) from None
+    except SystemExit:
+        problem = sentence(message.getvalue(), flag_types(kind))
+        raise ConfigError(f"{problem}; {see}") from None
     if unknown:
-        fix = (
-            advice(unknown[0], list(flags(kind)), command=command)
-            if unknown[0].startswith("-")
-            else f"see `{command} --help`"
-        )
+        is_flag = unknown[0].startswith("-")
+        fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see
         raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
     return parsed
 
@@ -91,15 +100,3 @@ def json_object(flag: str, text: str) -> PlainData:
         "write '{\"name\": value}'",
     )
     return parsed
-
-
-def _first_paragraph(message: str) -> str:
-    """The error inside tyro's message, without its title, frame and hints."""
-    rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
-    below_title = itertools.dropwhile(_is_rule, rows[1:])
-    text = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
-    return re.sub(r"^Error parsing (--\S+):", r"\1:", text).removesuffix(".")
-
-
-def _is_rule(row: str) -> bool:
-    return not row.strip("─- ")

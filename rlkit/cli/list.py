@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from rlkit.cli import help
 from rlkit.errors import ConfigError, did_you_mean
 
 COMMAND = "rlkit list"
@@ -9,8 +10,8 @@ COMMAND = "rlkit list"
 
 def run(arguments: Sequence[str]) -> int:
     """Prints the list and returns the exit code."""
-    if {"-h", "--help"} & set(arguments):
-        print(f"usage: {COMMAND} {'|'.join(KINDS)}\n\nPrints the available names, one per line.")
+    if help.is_asked(arguments):
+        print(USAGE)
         return 0
     if len(arguments) != 1:
         raise ConfigError(
@@ -61,3 +62,10 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "algorithms": _algorithms,
     "presets": _presets,
 }
+USAGE = f"""usage: {COMMAND} {"|".join(KINDS)}
+
+Prints the available names, one per line; presets as `rlkit train` takes them.
+
+examples:
+  {COMMAND} algorithms
+  {COMMAND} envs"""

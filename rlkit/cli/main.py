@@ -21,22 +21,22 @@ COMMANDS = {
 
 HELP = f"""usage: rlkit COMMAND [arguments]
 
-Reinforcement learning in JAX: one training loop, compiled end to end where the environment
-allows it.
+Reinforcement learning in JAX: one training loop, compiled end to end where the
+environment allows it.
 
 commands:
 {chr(10).join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())}
 
 examples:
-  rlkit train ppo gymnax/CartPole-v1                      tuned settings, results in runs/
-  rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --learning-rate 1e-3 --run-dir runs/fast
-  rlkit train ppo gymnasium/Hopper-v5                     any Gymnasium environment
-  rlkit train ppo my_package.my_module:MyEnv --total-steps 100000    your own class
-  rlkit train ppo gymnax/CartPole-v1 --help               all settings with their defaults
-  rlkit resume runs/fast --total-steps 1000000
-  rlkit evaluate runs/fast --episodes 100
-  rlkit plot runs/fast runs/slow --output both.png
-  rlkit check-env my_package.my_module:MyEnv              its mistakes and how to fix them
+  rlkit train ppo gymnax/CartPole-v1             tuned settings, into runs/
+  rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --run-dir runs/first
+  rlkit train ppo gymnasium/Hopper-v5            any Gymnasium environment
+  rlkit train ppo my_package.my_module:MyEnv --total-steps 100k
+  rlkit train ppo gymnax/CartPole-v1 --help      its settings with their values
+  rlkit resume runs/first --total-steps 2M
+  rlkit evaluate runs/first --episodes 100
+  rlkit plot runs/first runs/second --output both.png
+  rlkit check-env my_package.my_module:MyEnv     its mistakes, how to fix them
   rlkit list envs
 
 `rlkit COMMAND --help` explains a command; `rlkit --version` prints the version.

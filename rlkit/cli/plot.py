@@ -1,4 +1,4 @@
-"""`rlkit plot`: plots the learning curves of one or several runs."""
+"""`rlkit plot`: plots the learning curves of one or several runs, or a learning rate."""
 
 import dataclasses
 import itertools
@@ -10,23 +10,35 @@ import tyro
 
 from rlkit.cli import flags
 from rlkit.errors import require
+from rlkit.optimizers.config import OptimizerConfig, check_optimizer
+from rlkit.training import run_config
 
 COMMAND = "rlkit plot"
-DEFAULT_OUTPUT = "learning_curve.png"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/ppo runs/dqn --output both.pdf --x wall_seconds
+  {COMMAND} runs/mine --metric train/loss --output loss.png
+  {COMMAND} --schedule runs/mine"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotFlags:
     """Plots the learning curves of finished or running runs into one image.
 
-    Each environment has a panel of its own.
+    Each environment has a panel of its own. With --schedule, plots a learning rate instead.
     """
 
-    run_dirs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR...")]
+    run_dirs: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN_DIR...", help_behavior_hint="(required)"),
+    ] = ()
     """Run directories."""
+    schedule: str | None = None
+    """Plot the learning rate of these settings over the run: a YAML file or a run directory."""
     output: str | None = None
     """File to write, as png, pdf or svg, by its ending.
-    None: learning_curve.png or, if that exists, learning_curve-2.png and so on.
+    None: learning_curve.png (or schedule.png) or, if that exists, learning_curve-2.png and so on.
     """
     overwrite: bool = False
     """Replace the image if it exists."""
@@ -40,14 +52,19 @@ class PlotFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Plots the curves and returns the exit code."""
-    chosen = flags.parse(PlotFlags, arguments, command=COMMAND)
+    chosen = flags.parse(PlotFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    default = "learning_curve.png" if chosen.schedule is None else "schedule.png"
     output = (
-        _free_name()
+        _free_name(default)
         if chosen.output is None and not chosen.overwrite
-        else chosen.output or DEFAULT_OUTPUT
+        else chosen.output or default
     )
     free = chosen.overwrite or not os.path.lexists(output)
     require(free, f"{output} already exists", "add --overwrite, or choose another --output")
+    if chosen.schedule is not None:
+        require(not chosen.run_dirs, "--schedule plots no runs", "leave out the run directories")
+        print(_plot_schedule(chosen.schedule, output, chosen.title))
+        return 0
     from rlkit.training.logs.plotting import learning_curve
 
     print(
@@ -58,7 +75,24 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _free_name() -> str:
-    stem, ending = os.path.splitext(DEFAULT_OUTPUT)
-    names = itertools.chain([DEFAULT_OUTPUT], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
-    return next(name for name in names if not os.path.lexists(name))
+def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str]:
+    """Plots the learning rate of the settings in a file or a run directory."""
+    settings = run_config.read_settings(path) if os.path.isdir(path) else run_config.read_yaml(path)
+    config = run_config.from_dict(settings)
+    described = config.hyperparameters
+    known = isinstance(described, OptimizerConfig)
+    fix = "plot that of another algorithm"
+    require(known, f"{config.algorithm} describes no learning rate", fix)
+    check_optimizer(described)
+    from rlkit.training.logs.schedule_plot import plot_schedule
+
+    schedule = described.learning_rate_schedule
+    about = f"{config.algorithm} on {config.env.id}: {schedule} learning rate"
+    steps = config.trainer.total_steps
+    return plot_schedule(described, output, total_steps=steps, title=title or about)
+
+
+def _free_name(name: str) -> str:
+    stem, ending = os.path.splitext(name)
+    names = itertools.chain([name], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
+    return next(each for each in names if not os.path.lexists(each))

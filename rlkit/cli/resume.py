@@ -2,23 +2,30 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
 
 from rlkit import validation
 from rlkit.cli import flags, own_env
-from rlkit.cli.running import pin_threads, train_to_end
-from rlkit.training.config import PositiveInt
-from rlkit.training.run_config import read_settings
+from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
+from rlkit.errors import require
+from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.run_config import read_settings, require_longer
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit resume"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine                          where it stopped
+  {COMMAND} runs/mine --total-steps 2M         beyond its end
+  {COMMAND} runs/mine --checkpoint best --into runs/branch     a new run from its best"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResumeFlags:
-    """Continues the run in RUN_DIR as if it had never stopped.
+    """Continues the run in RUN_DIR as if it had never stopped, or branches off a new one.
 
     Rows that were logged after its last checkpoint are logged again.
     """
@@ -31,6 +38,10 @@ class ResumeFlags:
     """
     save_replay: bool | None = None
     """Save the replay buffer from now on, or not; None: as when the run was started."""
+    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "latest"
+    """Where to go on from: a step, latest or best. All but the latest need --into."""
+    into: str | None = None
+    """Directory of a new run that goes on from there; RUN_DIR stays as it is."""
     env: str | None = None
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
@@ -39,17 +50,36 @@ class ResumeFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
-    chosen = validation.validate(flags.parse(ResumeFlags, arguments, command=COMMAND))
+    chosen = validation.validate(
+        flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    )
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
-    trainer_settings = settings.get("trainer")
-    if isinstance(trainer_settings, dict) and trainer_settings.get("deterministic"):
+    trainer = validation.from_dict(TrainerConfig, settings["trainer"])
+    if chosen.total_steps is not None:
+        require_longer(chosen.total_steps, trainer.total_steps)
+    require(
+        chosen.checkpoint == "latest" or chosen.into is not None,
+        f"--checkpoint {chosen.checkpoint} would overwrite what followed it",
+        "add --into with the directory of a new run",
+    )
+    if chosen.into is not None:
+        new = dataclasses.replace(trainer, run_dir=chosen.into, restore_checkpoint=None)
+        check_run_dir(new, "--into")
+    if trainer.deterministic:
         pin_threads()
     own_env.register(chosen.env)
-    return train_to_end(lambda: _reopen(chosen), run_dir=chosen.run_dir, env=chosen.env)
+    run_dir = chosen.into or chosen.run_dir
+    return train_to_end(lambda: _reopen(chosen), run_dir=run_dir, env=chosen.env)
 
 
 def _reopen(chosen: ResumeFlags) -> "Trainer":
     from rlkit.training.from_config import reopen
 
-    return reopen(chosen.run_dir, total_steps=chosen.total_steps, save_replay=chosen.save_replay)
+    return reopen(
+        chosen.run_dir,
+        total_steps=chosen.total_steps,
+        save_replay=chosen.save_replay,
+        which=chosen.checkpoint,
+        into=chosen.into,
+    )

@@ -31,11 +31,14 @@ def pin_threads() -> None:
     os.environ["NPROC"] = "1"
 
 
-def check_run_dir(config: TrainerConfig) -> None:
-    """Raises the trainer's errors about the run directory early; creates and locks nothing."""
+def check_run_dir(config: TrainerConfig, flag: str = "--run-dir") -> None:
+    """Raises the trainer's errors about the run directory early; creates and locks nothing.
+
+    `flag` is the one that named it.
+    """
     assert config.run_dir is not None
     path, is_run = run_directory.inspect(config.run_dir)
-    fix = f"continue it with `rlkit resume {config.run_dir}`, or choose another --run-dir"
+    fix = f"continue it with `rlkit resume {config.run_dir}`, or choose another {flag}"
     fresh = config.restore_checkpoint is None
     require(not (is_run and fresh), f"{path} already holds a run", fix, RunDirectoryError)
     fix = "set --run-dir to a run, or leave out --restore-checkpoint"

@@ -5,7 +5,8 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
+from decimal import Decimal
+from typing import Any, get_args
 
 from rlkit.errors import did_you_mean
 from rlkit.validation import field_annotations
@@ -92,7 +93,8 @@ OTHER_COMMANDS = {
     "curve": "plot",
 }
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
-_POWER = re.compile(r"\d+(\.\d*)?[eE]\+?(\d|1[0-5])")
+_SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")
+_ZEROS = {"k": 3, "m": 6, "b": 9}  # of thousands, millions, billions
 _WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
 
 
@@ -100,8 +102,9 @@ def flag_types(kind: type) -> dict[str, Any]:
     """The annotation of each flag of `kind`, by its name without dashes; nested ones included."""
     found: dict[str, Any] = {}
     for name, annotation in field_annotations(kind).items():
-        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-            found |= flag_types(annotation)
+        nested = next(filter(dataclasses.is_dataclass, (annotation, *get_args(annotation))), None)
+        if isinstance(nested, type):
+            found |= flag_types(nested)
         else:
             found[name.replace("_", "-")] = annotation
     return found
@@ -110,8 +113,8 @@ def flag_types(kind: type) -> dict[str, Any]:
 def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
-    `--total-steps 1e5` becomes 100000, `--double True` becomes `--double`, `--wandb` alone is
-    online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
+    `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`, `--wandb`
+    alone is online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
@@ -127,8 +130,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def advice(typed: str, known: Sequence[str], *, command: str) -> str:
-    """A hint for an unknown flag; `known` are the flags that `command` takes."""
+def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
+    """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
@@ -136,7 +139,7 @@ def advice(typed: str, known: Sequence[str], *, command: str) -> str:
     # Without dashes, which would make all flags alike.
     near = did_you_mean(name, [flag.strip("-") for flag in known], cutoff=0.6)
     is_hint = near.startswith("did you mean")
-    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else f"see `{command} --help`"
+    return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else otherwise
 
 
 def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
@@ -159,7 +162,7 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         return [flag, _WHEN_BARE[flag[2:]]]
     if tuple in kinds:
         is_list = len(values) == 1 and values[0][:1] in "[("
-        if is_list or (int in kinds and any("," in value for value in values)):
+        if is_list or ({int, float} & kinds and any("," in value for value in values)):
             words = re.split(r"\s*,\s*|\s+", " ".join(values).strip("[]() "))
             values = [word.strip("'\"") for word in words if word]
     if int in kinds and float not in kinds:
@@ -169,9 +172,13 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
 
 
 def _whole(value: str) -> str:
-    """`1e5` as 100000; anything else as it is."""
-    number = float(value) if _POWER.fullmatch(value) else 0.5
-    return str(int(number)) if number.is_integer() else value
+    """`1e5` and `100k` as 100000; anything else as it is."""
+    short = _SHORT.fullmatch(value)
+    if short is None:
+        return value
+    digits, power, unit = short.groups()
+    number = Decimal(digits).scaleb(int(power) if power else _ZEROS[unit.lower()])
+    return str(int(number)) if number == int(number) else value
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:

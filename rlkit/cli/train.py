@@ -1,27 +1,27 @@
 """`rlkit train`: settings from a preset or file, overridden by flags, then training."""
 
 import dataclasses
-import json
 import os
 import re
 import secrets
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.configs import PPOConfig, PQNConfig, check_minibatches
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
-from rlkit.cli import flags, own_env
+from rlkit.cli import flags, help, own_env, train_flags
 from rlkit.cli.dry_run import dump, origins
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
+from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
+from rlkit.training.config import make_plan
 from rlkit.training.logs.loggers import check_logger
-from rlkit.training.run_config import EnvConfig, RunConfig
+from rlkit.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -37,8 +37,8 @@ def usage() -> str:
     algorithms = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in summaries.items())
     return f"""usage: {COMMAND} ALGORITHM ENV [--setting value ...]
 
-The algorithm and environment select a tuned preset, or the algorithm's defaults if there is none;
-flags override single settings.
+The algorithm and environment select a tuned preset, or the algorithm's defaults
+if there is none; flags override single settings.
 
 algorithms:
 {algorithms}
@@ -53,48 +53,30 @@ presets: `rlkit list presets`
 
 examples:
   {COMMAND} ppo gymnax/CartPole-v1
-  {COMMAND} ppo gymnax/CartPole-v1 --num-seeds 4 --total-steps 500000 --run-dir runs/cartpole
-  {COMMAND} ppo gymnax/CartPole-v1 --hidden-sizes 128 128 --wandb offline
-  {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --env-arguments '{{"vectorization": "async"}}'
-  {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100000 --env-arguments '{{"size": 5}}'
-  {COMMAND} --config runs/cartpole/config.yaml --run-dir runs/again
-  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml     write the settings to a file
-  {COMMAND} ppo gymnax/CartPole-v1 --help                    all settings with their values
+  {COMMAND} ppo gymnax/CartPole-v1 --num-seeds 4 --total-steps 1M
+  {COMMAND} dqn gymnax/CartPole-v1 --hidden-sizes 128 128 --wandb offline
+  {COMMAND} ppo gymnasium/Hopper-v5 --num-envs 8 --run-dir runs/hopper
+  {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100k
+  {COMMAND} --config runs/hopper/config.yaml --run-dir runs/again
+  {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml
+
+`{COMMAND} ppo gymnax/CartPole-v1 --help` shows the first settings with their
+values, `--help-all` all of them, `--dry-run` where each comes from.
 """
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RunFlags:
-    """Settings of the whole run."""
-
-    config: str | None = None
-    """YAML file of settings to use instead of the preset, such as a run's config.yaml, or a preset
-    if ALGORITHM and ENV are named; its run_dir and restore_checkpoint are ignored.
-    """
-    preset: str | None = None
-    """Environment whose preset to use, such as gymnax/Breakout-MinAtar; None: that of ENV."""
-    agent: str = "actor_critic"
-    """Name of the agent."""
-    seed: int = 0
-    """Seed of the run; parallel seeds count up from it."""
-    num_envs: int = 4
-    """Number of parallel environments."""
-    env_arguments: str = "{}"
-    """Keyword arguments of the environment as JSON, for example
-    '{"params": {"max_steps_in_episode": 200}}' for Gymnax
-    or '{"vectorization": "async"}' for Gymnasium.
-    """
-    dry_run: bool = False
-    """Check the settings, print them as YAML with their origins, and exit."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Trains and returns the exit code."""
     names = _positionals(arguments)
     file = flags.peek(arguments, "--config")
-    if len(names) < 2 and file is None and {"-h", "--help"} & set(arguments):
+    if len(names) < 2 and file is None and help.is_asked(arguments):
         print(usage(), end="")
         return 0
+    require(
+        file is not None or "--config" not in arguments or len(names) == 2,
+        "--config needs a value",
+        "name a file: --config runs/mine/config.yaml",
+    )
     preset, agent = flags.peek(arguments, "--preset"), flags.peek(arguments, "--agent")
     base = _base(names, file, preset, agent)
     has_seed = base.config.seed is not None or flags.peek(arguments, "--seed") is not None
@@ -104,9 +86,12 @@ def run(arguments: Sequence[str]) -> int:
         "choose a seed with --seed N",
     )
     typed = arguments[len(names) :]
-    config, dry_run = _override(base.config, typed, command=" ".join([COMMAND, *names]))
+    command = " ".join([COMMAND, *(names or ["--config", str(file)])])
+    config, dry_run = train_flags.override(base.config, typed, command=command)
     if isinstance(config.hyperparameters, (PPOConfig, PQNConfig)):
         check_minibatches(config.hyperparameters, config.env.num_envs)
+    if isinstance(config.hyperparameters, OptimizerConfig):
+        check_optimizer(config.hyperparameters)
     check_logger(config.trainer.logger_config, RUNS)
     if dry_run:
         _check_sizes(config)
@@ -117,12 +102,15 @@ def run(arguments: Sequence[str]) -> int:
         origin_of = origins(config, defaults, base.source, typed)
         print(dump(config, origin_of), end="")
         return 0
-    run_dir = config.trainer.run_dir or f"{RUNS}/{_run_name(config)}"
+    run_dir = config.trainer.run_dir
+    run_dir = f"{RUNS}/{_run_name(config)}" if run_dir is None else run_dir
     config = dataclasses.replace(
         config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
     )
     check_run_dir(config.trainer)
     _check_sizes(config)
+    if config.trainer.warm_start is not None:
+        run_config.read_settings(config.trainer.warm_start)
     if config.trainer.deterministic:
         pin_threads()
     own_env.register(_typed_env(names))
@@ -140,6 +128,9 @@ def _check_sizes(config: RunConfig) -> None:
         "the length of training is not set",
         "add for example --total-steps 500000",
     )
+    prefill = getattr(config.hyperparameters, "prefill_steps", 0)
+    prefill = prefill if trainer.warmup_steps is None else trainer.warmup_steps
+    make_plan(trainer, env_steps_per_iteration=1, prefill_steps=prefill)
     require(
         trainer.overlap != "acting" or num_envs % 2 == 0,
         f"--overlap acting needs an even number of environments, got {num_envs}",
@@ -193,6 +184,9 @@ def _base(names: list[str], file: str | None, preset: str | None, agent: str | N
             f" {' '.join(names) or 'none'}; {fix}"
         )
     if names:
+        is_swapped = names[0] not in list_algorithms() and names[1] in list_algorithms()
+        fix = f"use `{COMMAND} {names[1]} {names[0]}`"
+        require(not is_swapped, f"{names[0]!r} comes before its algorithm", fix)
         algorithm_entry(names[0])
         _check_env(names[1])
     if file is not None:
@@ -246,53 +240,6 @@ def _check_env(env_id: str) -> None:
         "use another id (see `rlkit list envs`)",
     )
     own_env.check_typed(env_id)
-
-
-def _override(
-    config: RunConfig, arguments: Sequence[str], *, command: str
-) -> tuple[RunConfig, bool]:
-    """Applies the flags in `arguments` to `config`; returns the checked config and `dry_run`."""
-    parts = {
-        "hyperparameters": config.hyperparameters,
-        "network": config.network,
-        "trainer": config.trainer,
-    }
-    fields: list[tuple[str, Any]] = [
-        ("run", RunFlags),
-        *((name, type(part)) for name, part in parts.items()),
-    ]
-    kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
-    run_flags = RunFlags(
-        agent=config.agent or "",
-        seed=config.seed or 0,
-        num_envs=config.env.num_envs,
-        env_arguments=json.dumps(config.env.arguments),
-    )
-    description = (
-        f"Trains {config.algorithm} on {config.env.id}. The defaults below come from the preset or"
-        " file."
-    )
-    parsed: Any = flags.parse(
-        kind,
-        arguments,
-        command=command,
-        description=description,
-        default=kind(run=run_flags, **parts),
-    )
-    require(
-        parsed.run.num_envs >= 1,
-        f"--num-envs must be positive, got {parsed.run.num_envs}",
-        "use for example --num-envs 8",
-    )
-    env = EnvConfig(
-        id=config.env.id,
-        num_envs=parsed.run.num_envs,
-        arguments=flags.json_object("--env-arguments", parsed.run.env_arguments),
-    )
-    changed = dataclasses.replace(
-        config, env=env, seed=parsed.run.seed, **{name: getattr(parsed, name) for name in parts}
-    )
-    return validation.validate(changed), parsed.run.dry_run
 
 
 def _run_name(config: RunConfig) -> str:

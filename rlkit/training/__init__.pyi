@@ -12,8 +12,13 @@ from .core.module import Module as Module
 from .core.module import RLModule as RLModule
 from .core.module import fit as fit
 from .files.checkpointer import Checkpointer as Checkpointer
+from .files.run_description import hparams_to_dict as hparams_to_dict
 from .from_config import build as build
 from .from_config import reopen as reopen
+from .logs.loaded_run import LoadedRun as LoadedRun
+from .logs.loaded_run import load_run as load_run
+from .logs.loaded_runs import LoadedRuns as LoadedRuns
+from .logs.loaded_runs import load_runs as load_runs
 from .logs.logger import Logger as Logger
 from .logs.logger import Outcome as Outcome
 from .logs.logger import Publisher as Publisher
@@ -24,6 +29,5 @@ from .policy import Policy as Policy
 from .policy import load_policy as load_policy
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
-from .run_config import hparams_to_dict as hparams_to_dict
 from .run_config import preset as preset
 from .trainer import Trainer as Trainer

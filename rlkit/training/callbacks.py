@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import tqdm.asyncio
@@ -157,8 +157,25 @@ def callback_states(callbacks: Sequence[Callback]) -> PlainData:
                     f"the state of the callback {name} is not plain data ({error}); return numbers,"
                     " text, lists and dicts"
                 ) from None
+            for key in _keys(state):
+                require(
+                    isinstance(key, str),
+                    f"the state of the callback {name} has the key {key!r}, which a checkpoint"
+                    " holds as text",
+                    f"use text as a key, such as {str(key)!r}, and convert it in restore",
+                )
             states[name] = state
     return states
+
+
+def _keys(state: object) -> Iterator[object]:
+    """The keys of all dicts within it."""
+    if isinstance(state, dict):
+        yield from state
+        state = list(state.values())
+    if isinstance(state, list | tuple):
+        for item in state:
+            yield from _keys(item)
 
 
 def restore_callbacks(callbacks: Sequence[Callback], states: PlainData) -> None:

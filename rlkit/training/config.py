@@ -1,6 +1,7 @@
 """Settings of a training run. Imports no JAX, so that `--help` and errors are quick."""
 
 import dataclasses
+import os
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt
@@ -94,7 +95,9 @@ class TrainerConfig:
     Steps that refill an unsaved replay buffer after a resume are not counted.
     """
     num_checkpoints: PositiveInt | None = None
-    """Number of outer iterations; None: 20, or derived from the other two."""
+    """Number of outer iterations; None: 20, or derived from the other two.
+    With restore_checkpoint, those after the checkpoint; with auto, those of the whole run.
+    """
     epochs_per_checkpoint: PositiveInt | None = None
     """Iterations (collect, then update) per outer iteration; None: derived from the other two."""
     num_seeds: PositiveInt = 1
@@ -118,6 +121,10 @@ class TrainerConfig:
     restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
     """Checkpoint to start from: a step (0 is one), latest, best,
     or auto: the latest if there is one, else start anew.
+    """
+    warm_start: str | None = None
+    """Run directory whose policy's parameters training starts from, the best one's;
+    optimiser, exploration and steps start anew. None: fresh networks.
     """
     replay_buffer_capacity: PositiveInt | None = None
     """Capacity of the replay buffer in transitions, for off-policy algorithms.
@@ -145,10 +152,15 @@ class TrainerConfig:
     """
     debug: bool = True
     """Show a progress bar, in a terminal or a notebook."""
-    logger_config: LoggerConfig = LoggerConfig()
-    """Where records are logged."""
-    checkpointer_config: CheckpointerConfig = CheckpointerConfig()
-    """Where checkpoints are saved."""
+    logger_config: LoggerConfig | None = LoggerConfig()
+    """Where records are logged; None: nowhere."""
+    checkpointer_config: CheckpointerConfig | None = CheckpointerConfig()
+    """Where checkpoints are saved; None: nowhere."""
+
+    def checkpoint_directory(self, run_dir: str | os.PathLike[str]) -> str:
+        """The directory of the checkpoints of a run in `run_dir`."""
+        own = None if self.checkpointer_config is None else self.checkpointer_config.directory
+        return own or os.path.join(run_dir, "checkpoints")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,15 +12,12 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
-
-MAX_EVALUATION_ENVS = 64
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
@@ -30,11 +27,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     directory cannot be used.
     """
     env, agent, algorithm = _parts(config)
-    episodes = min(config.trainer.evaluation_episodes, MAX_EVALUATION_ENVS)
-    eval_env = None  # on the host the Trainer makes its own
-    if env.is_jittable:
-        eval_env = make_env(config.env.id, episodes, **config.env.arguments)
-    trainer = Trainer(env, eval_env, agent, algorithm, config.trainer, **arguments)
+    trainer = Trainer(env, None, agent, algorithm, config.trainer, **arguments)
     trainer.open(seed=config.seed)
     return trainer
 
@@ -66,39 +59,45 @@ def reopen(
     total_steps: int | None = None,
     save_replay: bool | None = None,
     which: Which = "latest",
+    into: str | os.PathLike[str] | None = None,
     **arguments: Any,
 ) -> Trainer:
     """A trainer that continues a run directory: `trainer.run()` trains what is left.
 
+    With `into`, a new run in that directory goes on from any of its checkpoints: an older step, the
+    best or the latest. The old run stays as it is, and the new one records where it came from.
     A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay
     memory from now on; None: as before. All other settings stay as they were. Raises `RlkitError`
     if there is nothing to resume.
     """
     config = read_config(run_dir)
-    settings = dataclasses.replace(
-        config.trainer,
-        run_dir=os.fspath(run_dir),
-        # "auto": a run that was interrupted before its first checkpoint starts again.
-        restore_checkpoint="auto" if which == "latest" else which,
-    )
+    if into is None:
+        settings = dataclasses.replace(
+            config.trainer,
+            run_dir=os.fspath(run_dir),
+            # "auto": a run that was interrupted before its first checkpoint starts again.
+            restore_checkpoint="auto" if which == "latest" else which,
+        )
+    else:
+        settings = run_config.for_another_run(config).trainer
+        settings = dataclasses.replace(settings, run_dir=os.fspath(into))
     if save_replay is not None:
-        checkpoints = dataclasses.replace(settings.checkpointer_config, save_replay=save_replay)
+        checkpoints = settings.checkpointer_config or CheckpointerConfig()
+        checkpoints = dataclasses.replace(checkpoints, save_replay=save_replay)
         settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
     if total_steps is not None:
         settings = _extended(settings, total_steps)
     trainer = build(dataclasses.replace(config, trainer=settings), **arguments)
-    trainer.init(config.seed)
+    if into is None:
+        trainer.init(config.seed)
+    else:
+        trainer.load_checkpoint(config.trainer.checkpoint_directory(run_dir), which)
+        trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
     return trainer
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:
-    before = settings.total_steps
-    require(
-        before is None or total_steps >= before,
-        f"total_steps={total_steps} is less than the {before} of the run",
-        "give a larger one to extend it, or leave it out",
-        ConfigError,
-    )
+    run_config.require_longer(total_steps, settings.total_steps)
     return dataclasses.replace(
         settings, total_steps=total_steps, num_checkpoints=None, epochs_per_checkpoint=None
     )

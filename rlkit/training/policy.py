@@ -15,7 +15,7 @@ from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import CheckpointError, ConfigError, require, require_positive_integer
+from rlkit.errors import CheckpointError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
@@ -26,7 +26,7 @@ from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import registered_agent, registered_env
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
-from rlkit.training.run_config import read_settings
+from rlkit.training.run_config import read_settings, require_seed
 from rlkit.types import Action, Key, Measurements, PolicyState, PyTree
 from rlkit.validation import PlainData
 
@@ -148,8 +148,8 @@ def load_policy(
         agent = make_agent(name, env.observation_space, env.action_space, network)
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
     num_seeds = trainer.num_seeds
-    _require_seed(seed_index, num_seeds)
-    directory = trainer.checkpointer_config.directory or os.path.join(run_dir, "checkpoints")
+    require_seed(seed_index, num_seeds)
+    directory = trainer.checkpoint_directory(run_dir)
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"
@@ -170,14 +170,6 @@ def load_policy(
         num_seeds=num_seeds,
         max_evaluation_steps=trainer.max_evaluation_steps,
     )
-
-
-def _require_seed(seed_index: int | None, num_seeds: int) -> None:
-    counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
-    if num_seeds == 1:
-        counted = "one seed; leave it out"
-    if seed_index is not None and not 0 <= seed_index < num_seeds:
-        raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
 
 
 def _target(

@@ -37,17 +37,20 @@ class RestoredRun:
         return dataclasses.replace(self.progress, wall_seconds=0.0, parent=parent)
 
 
-def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun | None:
+def begin_or_restore(
+    run: Run, files: RunFiles, start: RunStart, *, needs_key: bool = True
+) -> RestoredRun | None:
     """Starts `run`, or restores a checkpoint of its own as `config.restore_checkpoint` says.
 
-    `start` is what it was started from. Returns what was read; None if the run starts, in which
-    case it has no state yet.
+    `start` is what it was started from; a fresh start `needs_key` to begin with. Returns what was
+    read; None if the run starts, in which case it has no state yet.
 
     Raises `RlkitError` if it cannot: no key was given, or the files hold another run.
     """
-    which = _which_to_restore(run, files.checkpointer, start)
+    which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
     if files.checkpointer is not None and which is not None:
-        restored = restore(run, files.checkpointer, which, start=start)
+        counts_on = run.config.restore_checkpoint != "auto"
+        restored = restore(run, files.checkpointer, which, start=start, counts_on=counts_on)
         _resume_files(run, files, restored)
         return restored
     run.begin(start.progress)
@@ -59,11 +62,17 @@ def begin_or_restore(run: Run, files: RunFiles, start: RunStart) -> RestoredRun 
 
 
 def restore(
-    run: Run, checkpointer: Checkpointer, which: Which, *, start: RunStart | None = None
+    run: Run,
+    checkpointer: Checkpointer,
+    which: Which,
+    *,
+    start: RunStart | None = None,
+    counts_on: bool = False,
 ) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
-    `start` is what this run was started from; None: the checkpoint is of another run.
+    `start` is what this run was started from; None: the checkpoint is of another run. `counts_on`:
+    the setting `num_checkpoints` is the number of outer iterations from here on.
 
     Raises `RlkitError`, before anything is changed, if it must not.
     """
@@ -74,7 +83,12 @@ def restore(
         progress = restored.progress
         if start.keys is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
-    run.use_plan(_plan_to_go_on(run.config, run.plan, before, same_run=start is not None))
+    config = run.config
+    if counts_on and config.total_steps is None and config.num_checkpoints is not None:
+        done = before.prefill_steps + progress.outer_iteration * before.steps_per_checkpoint
+        more = config.num_checkpoints * run.plan.steps_per_checkpoint
+        config = dataclasses.replace(config, total_steps=done + more, num_checkpoints=None)
+    run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
     run.begin(progress)
     run.state = restored.state
     if run.has_replay(run.state):  # else `refill` starts new episodes
@@ -97,14 +111,16 @@ def caveats(run: Run, restored: RestoredRun) -> list[str]:
     return texts
 
 
-def _which_to_restore(run: Run, checkpointer: Checkpointer | None, start: RunStart) -> Which | None:
+def _which_to_restore(
+    run: Run, checkpointer: Checkpointer | None, start: RunStart, *, needs_key: bool
+) -> Which | None:
     """The checkpoint that a run starts from; None for a fresh start."""
     which = run.config.restore_checkpoint
     latest = None if checkpointer is None else checkpointer.latest_step()
     if checkpointer is not None and which is not None and (which != "auto" or latest is not None):
         return "latest" if which == "auto" else which
     require(
-        start.keys is not None,
+        start.keys is not None or not needs_key,
         "this run has no checkpoint yet, and its key is unknown",
         "start it again from its own script",
         CheckpointError,
@@ -156,7 +172,8 @@ def _require_same_run(
         newest <= restored.step,
         f"step {restored.step} is older than the latest, {newest}: "
         "continuing from it would overwrite what followed",
-        "use a new run_dir, and load_checkpoint(old_run_dir, step) before run()",
+        "continue in a new run, with `rlkit resume RUN_DIR --checkpoint STEP --into NEW_DIR` or"
+        " reopen(run_dir, which=step, into=new_dir)",
         CheckpointError,
     )
 
@@ -175,11 +192,11 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
             num_checkpoints=None,
             epochs_per_checkpoint=before.epochs_per_checkpoint,
         )
-        plan = make_plan(
-            config,
-            env_steps_per_iteration=plan.env_steps_per_iteration,
-            prefill_steps=plan.prefill_steps,
-        )
+    plan = make_plan(
+        config,
+        env_steps_per_iteration=plan.env_steps_per_iteration,
+        prefill_steps=plan.prefill_steps,
+    )
     require(
         plan.total_steps >= before.total_steps or not same_run,
         f"total_steps={plan.total_steps} is less than the {before.total_steps} of the run",

@@ -137,22 +137,24 @@ def load(path: str | pathlib.Path) -> RunConfig:
 def for_another_run(config: RunConfig) -> RunConfig:
     """The settings without those of a single run: its directory, files inside it, its parent."""
     trainer = config.trainer
-    jsonl, directory = trainer.logger_config.jsonl, trainer.checkpointer_config.directory
-    if trainer.run_dir is not None:
-        jsonl, directory = (
-            None if path and _inside(path, trainer.run_dir) else path for path in (jsonl, directory)
-        )
+    logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
+    if logs is not None and _inside(logs.jsonl, trainer.run_dir):
+        logs = dataclasses.replace(logs, jsonl=None)
+    if checkpoints is not None and _inside(checkpoints.directory, trainer.run_dir):
+        checkpoints = dataclasses.replace(checkpoints, directory=None)
     trainer = dataclasses.replace(
         trainer,
         run_dir=None,
         restore_checkpoint=None,
-        logger_config=dataclasses.replace(trainer.logger_config, jsonl=jsonl),
-        checkpointer_config=dataclasses.replace(trainer.checkpointer_config, directory=directory),
+        logger_config=logs,
+        checkpointer_config=checkpoints,
     )
     return dataclasses.replace(config, trainer=trainer)
 
 
-def _inside(path: str, directory: str) -> bool:
+def _inside(path: str | None, directory: str | None) -> bool:
+    if path is None or directory is None:
+        return False
     inner, outer = (
         pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory)
     )
@@ -186,6 +188,24 @@ def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
         RunDirectoryError,
     )
     return settings
+
+
+def require_seed(seed_index: int | None, num_seeds: int) -> None:
+    """Raises `ConfigError` unless it is the index of a seed of the run, or None."""
+    counted = f"{num_seeds} seeds; choose 0 to {num_seeds - 1}"
+    if num_seeds == 1:
+        counted = "one seed; leave it out"
+    if seed_index is not None and not 0 <= seed_index < num_seeds:
+        raise ConfigError(f"seed_index={seed_index}, but the run has {counted}")
+
+
+def require_longer(total_steps: int, before: int | None) -> None:
+    """Raises `ConfigError` unless a run of `before` steps can be extended to `total_steps`."""
+    require(
+        before is None or total_steps >= before,
+        f"total_steps={total_steps} is less than the {before} of the run",
+        "give a larger one to extend it, or leave it out",
+    )
 
 
 def preset_names() -> list[str]:
@@ -251,13 +271,13 @@ def _parse_yaml(text: str) -> Any:
         loader.dispose()
 
 
-def hparams_to_dict(config: Any, prefix: str = "") -> PlainData:
+def flat_settings(config: Any, prefix: str = "") -> PlainData:
     """Settings as a flat dict, `{"hyperparameters.gamma": 0.99, …}`, of a dataclass or dicts."""
     values = validation.to_dict(config) if dataclasses.is_dataclass(config) else config
     flat: PlainData = {}
     for name, value in values.items():
         flat |= (
-            hparams_to_dict(value, f"{prefix}{name}.")
+            flat_settings(value, f"{prefix}{name}.")
             if isinstance(value, dict) and value
             else {f"{prefix}{name}": value}
         )

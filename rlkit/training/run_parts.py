@@ -20,6 +20,7 @@ EnvSource = EnvAdapter | gymnasium.Env | type[gymnasium.Env]
 
 DEFAULT_NUM_ENVS = 4  # made from a gymnasium.Env class; also the default of EnvConfig
 DEFAULT_EVAL_ENVS = 8  # on the host, if training uses fewer
+MAX_EVAL_ENVS = 64  # jittable ones
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,15 @@ def parts_from_env(
     """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
     validate(config)
     _require_algorithm(algorithm, agent)
+    if inspect.isfunction(agent):
+        fix = f"call it: {agent.__name__}(env.observation_space, env.action_space)"
+        raise ConfigError(f"agent must be an agent, got the function {agent.__name__}; {fix}")
     own_envs: list[EnvAdapter] = []
     train_env = as_adapter(env, own_envs)
     if eval_env is not None:
         eval_adapter = as_adapter(eval_env, own_envs)
     elif train_env.is_jittable:
-        eval_adapter = train_env
+        eval_adapter = _jittable_evaluation_env(train_env, config)
     else:
         eval_adapter = _evaluation_env(train_env, config, own_envs)
     algorithm, plan = plan_of(config, algorithm, train_env)
@@ -137,6 +141,17 @@ def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
         env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)
         own_envs.append(env)
     return env
+
+
+def _jittable_evaluation_env(env: EnvAdapter, config: TrainerConfig) -> EnvAdapter:
+    """Environments like `env` if it has a name, else `env` itself.
+
+    Their number depends on settings alone, so evaluations are equal in a run of its config.yaml.
+    """
+    if env.spec is None:
+        return env
+    env_id, arguments = env.spec
+    return make_env(env_id, min(config.evaluation_episodes, MAX_EVAL_ENVS), **arguments)
 
 
 def _evaluation_env(

@@ -22,13 +22,13 @@ from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, Traine
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.evaluations import Evaluations
 from rlkit.training.files.checkpointer import Checkpointer, Which
-from rlkit.training.files.run_description import describe
+from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
-from rlkit.training.policy import play_episodes
+from rlkit.training.policy import Policy, load_policy, play_episodes
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
@@ -40,9 +40,10 @@ from rlkit.training.reporting import (
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
 from rlkit.training.run import Run
-from rlkit.training.run_config import hparams_to_dict
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
+from rlkit.training.starting import start_with
+from rlkit.training.starting import warm_start as warm_start_from
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
 
@@ -63,8 +64,8 @@ class Trainer:
     Args:
         env: an adapter, a `gymnasium.Env` class (which makes 4 environments), or one such
             environment. Adapters that you pass in stay open.
-        eval_env: likewise, with any number of environments; None: `env` itself, or for host
-            environments one that the Trainer makes and closes.
+        eval_env: likewise, with any number of environments; None: one like `env` that the Trainer
+            makes and closes, or `env` itself if it is jittable and has no name.
         agent, algorithm: what is trained, and how.
         config: length of training, evaluation, checkpoints, logs.
         logger, checkpointer: an instance (yours to close), a config or a path; None: `config`'s.
@@ -146,14 +147,26 @@ class Trainer:
 
     # Training
 
-    def init(self, key: Key | int | None) -> PyTree:
+    def init(
+        self,
+        key: Key | int | None,
+        *,
+        train_state: PyTree = None,
+        warm_start: Policy | Path | None = None,
+    ) -> PyTree:
         """The state before training, fresh or restored by `config.restore_checkpoint`.
 
-        Opens the run directory. `key` is a typed key, a batch of S keys, or a seed; a seed s gives
-        the run the seeds s, s + 1, …, so that each equals the single run of that seed. For a
-        restored run, None keeps the key it was started from. The next training step donates the
-        state's buffers: copy what you want to keep.
+        `train_state` is a ready state to begin with instead of a fresh one; it is copied, its steps
+        count, and `key` is only recorded. `warm_start` (None: `config`'s) is a policy, or the run
+        directory of one, whose parameters a fresh state begins with, see `load_policy`. Neither
+        matters if a checkpoint is restored. Opens the run directory. `key` is a typed key, a batch
+        of S keys, or a seed; a seed s gives the run the seeds s, s + 1, …, so that each equals the
+        single run of that seed. For a restored run, None keeps the key it was started from. The
+        next training step donates the state's buffers: copy what you want to keep.
         """
+        is_given, policy = train_state is not None, None
+        if not is_given and self.config.restore_checkpoint is None:  # its errors come first
+            policy = self._policy_to_start_with(warm_start)
         opened_here, start = self._files is None, self._run.start_from(key)
         description = self._description(start.progress.seed)
         try:
@@ -164,15 +177,20 @@ class Trainer:
                 "pass the seed of its config.yaml, or use another run_dir",
                 RunDirectoryError,
             )
-            restored = begin_or_restore(self._run, files, start)
+            restored = begin_or_restore(self._run, files, start, needs_key=not is_given)
             states = {} if restored is None else restored.metadata.callbacks
             restore_callbacks(self._callbacks, states)
             self._log(*memory_announcements(self._run))
-            if restored is None:
-                assert start.keys is not None
-                self._run.init(start.keys)
-            else:
+            if restored is not None:
                 self._log(*caveats(self._run, restored))
+            elif is_given:
+                start_with(self._run, train_state)
+            else:
+                assert start.keys is not None
+                policy = policy or self._policy_to_start_with(warm_start)
+                self._run.init(start.keys)
+                if policy is not None:
+                    warm_start_from(self._run, policy)
         except RlkitError:
             if opened_here:  # so that the directory is free for another try
                 self.close()
@@ -186,18 +204,25 @@ class Trainer:
         if self.state is None:
             self._run.begin(start.progress)
 
-    def run(self, key: Key | int | None = None) -> list[Measurements]:
+    def run(
+        self,
+        key: Key | int | None = None,
+        *,
+        train_state: PyTree = None,
+        warm_start: Policy | Path | None = None,
+    ) -> list[Measurements]:
         """Trains to the end of the plan; returns the evaluations of this call's outer iterations.
 
-        With a key (or seed), calls `init(key)` first; without, continues from the current state. An
-        outer iteration that was not evaluated has {}. Evaluations hold `return` and `length` [E]
-        ([S, E] with seeds), `sampled_return` and `sampled_length`, `done_info` with averages if the
-        environment reports any, and when they were made: `env_steps` and `updates` of one seed, as
-        integers. The evaluation before the first outer iteration is logged, but not returned.
+        With a key (or seed), a `train_state` or a `warm_start`, calls `init` with them first;
+        without, continues from the current state. An outer iteration that was not evaluated has {}.
+        Evaluations hold `return` and `length` [E] ([S, E] with seeds), `sampled_return` and
+        `sampled_length`, `done_info` with what the environment reported at the end of each episode,
+        if anything, and when they were made: `env_steps` and `updates` of one seed, as integers.
+        The evaluation before the first outer iteration is logged, but not returned.
         """
         self.stop_reason = None
         self._run.clock.start()
-        self._init_for_run(key)
+        self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), len(self.history)
         try:
             if not self._run.is_complete:
@@ -463,11 +488,22 @@ class Trainer:
 
     # Start and end
 
-    def _init_for_run(self, key: Key | int | None) -> None:
-        """Calls `init(key)` within `run` if there is a key; requires a state."""
+    def _policy_to_start_with(self, given: Policy | Path | None) -> Policy | None:
+        """The policy whose parameters a fresh run begins with, if any."""
+        given = self.config.warm_start if given is None else given
+        if given is None or isinstance(given, Policy):
+            return given
+        module = self.module
+        parts = {"env": module.env, "agent": module.agent} if isinstance(module, RLModule) else {}
+        return load_policy(given, **parts)
+
+    def _init_for_run(
+        self, key: Key | int | None, train_state: PyTree, warm_start: Policy | Path | None
+    ) -> None:
+        """Calls `init` within `run` if there is anything to start from; requires a state."""
         try:
-            if key is not None:
-                self.init(key)
+            if key is not None or train_state is not None or warm_start is not None:
+                self.init(key, train_state=train_state, warm_start=warm_start)
             self._run.require_state(
                 "run() continues a run, but there is none yet", "call run(key), for instance run(0)"
             )

@@ -69,18 +69,18 @@ MISTAKES = {
         [*TRAIN, "--seed", "1", "now"],
         "unknown argument 'now'; see `rlkit train ppo",
     ),
-    "no value": ([*TRAIN, "--seed"], "Missing value for argument '--seed'"),
+    "no value": ([*TRAIN, "--seed"], "--seed needs a value: a whole number; see `rlkit"),
     "text for a number": (
         [*TRAIN, "--learning-rate", "fast"],
-        "--learning-rate: could not convert string to float: 'fast'",
+        "--learning-rate must be a number, got 'fast'; see `rlkit",
     ),
     "fraction for a count": (
         [*TRAIN, "--num-envs", "1.5"],
-        "--num-envs: invalid literal for int()",
+        "--num-envs must be a whole number, got '1.5'; see `rlkit",
     ),
     "not a choice": (
         [*TRAIN, "--activation", "tan"],
-        "invalid choice 'tan' for argument '--activation'",
+        ", got 'tan'; see `rlkit train ppo gymnax/CartPole-v1 --help-all`",
     ),
     "gamma above 1": (
         [*TRAIN, "--gamma", "1.5"],
@@ -96,8 +96,11 @@ MISTAKES = {
     "negative length": ([*TRAIN, "--total-steps", "-5"], "TrainerConfig.total_steps"),
     "negative seed": ([*TRAIN, "--seed", "-1"], "RunConfig.seed"),
     "huge seed": ([*TRAIN, "--seed", "4294967296"], "RunConfig.seed"),
-    "wandb mode": ([*TRAIN, "--wandb", "on"], "invalid choice 'on' for argument '--wandb'"),
-    "wandb runs": ([*TRAIN, "--wandb-runs", "2"], "invalid choice '2' for argument '--wandb-runs'"),
+    "wandb mode": (
+        [*TRAIN, "--wandb", "on"],
+        "--wandb must be online, offline, disabled or None, got 'on'",
+    ),
+    "wandb runs": ([*TRAIN, "--wandb-runs", "2"], "--wandb-runs must be one or per_seed, got '2'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
     "arguments no object": (
         [*TRAIN, "--env-arguments", "[1]"],
@@ -106,6 +109,10 @@ MISTAKES = {
     "minibatches that do not divide": (
         [*TRAIN, "--num-minibatches", "3"],
         "num_minibatches=3 does not divide the 512 samples",
+    ),
+    "a setting that the optimiser ignores": (
+        [*TRAIN, "--momentum", "0.9"],
+        "momentum has no effect with optimizer=adam; leave it out, or set optimizer to sgd",
     ),
     "environment that downloads": (
         ["train", "ppo", "gymnax/MNISTBandit-bsuite"],
@@ -131,18 +138,47 @@ MISTAKES = {
     "odd number": ([*TRAIN, "--overlap", "acting", "--num-envs", "3"], "use --num-envs 4"),
     "no environments": ([*TRAIN, "--num-envs", "0"], "--num-envs must be positive, got 0"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
-    "config without value": ([*TRAIN, "--config"], "Missing value for argument '--config'"),
-    "resume nothing": (["resume"], "RUN_DIR"),
+    "config without value": ([*TRAIN, "--config"], "--config needs a value: text or None"),
+    "config without value or names": (
+        ["train", "--config"],
+        "--config needs a value; name a file: --config runs/mine/config.yaml",
+    ),
+    "names in the other order": (
+        ["train", "gymnax/CartPole-v1", "ppo"],
+        "use `rlkit train ppo gymnax/CartPole-v1`",
+    ),
+    "text for an optional number": (
+        [*TRAIN, "--total-steps", "1Mio"],
+        "--total-steps must be a whole number or None, got '1Mio'; see `rlkit",
+    ),
+    "text for whole numbers": (
+        [*TRAIN, "--hidden-sizes", "64x64"],
+        "--hidden-sizes must be whole numbers, got '64x64'; see `rlkit",
+    ),
+    "number or word": (
+        [*TRAIN, "--restore-checkpoint", "newest"],
+        "--restore-checkpoint must be a whole number, latest, best, auto or None, got 'newest'",
+    ),
+    "no directory": ([*TRAIN, "--run-dir", ""], "the run directory has no name; name one"),
+    "shorter than the prefill": (
+        ["train", "dqn", TRAIN[2], "--total-steps", "10k", "--prefill-steps", "20k"],
+        "total_steps=10000 does not exceed the 20000 random steps before learning",
+    ),
+    "length set three times": (
+        [*TRAIN, "--num-checkpoints", "2", "--epochs-per-checkpoint", "2"],
+        "leave out one of the three",
+    ),
+    "resume nothing": (["resume"], "rlkit resume needs RUN_DIR; see `rlkit resume --help`"),
     "resume an absent run": (["resume", "runs/absent"], "runs/absent does not contain a run"),
     "resume towards less than nothing": (
         ["resume", "runs/absent", "--total-steps", "0"],
         "ResumeFlags.total_steps",
     ),
-    "resume from an older step": (
-        ["resume", "runs/absent", "--checkpoint", "best"],
-        "unknown argument '--checkpoint'",
+    "warm start from nothing": (
+        [*TRAIN, "--warm-start", "runs/absent"],
+        "runs/absent does not contain a run",
     ),
-    "evaluate nothing": (["evaluate"], "RUN_DIR"),
+    "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
     "evaluate no episodes": (
         ["evaluate", "runs/absent", "--episodes", "0"],
@@ -156,7 +192,12 @@ MISTAKES = {
     ),
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],
-        "invalid choice 'time' for argument '--x'",
+        "--x must be env_steps or wall_seconds, got 'time'",
+    ),
+    "plot runs and a schedule": (["plot", "runs/a", "--schedule", "a.yaml"], "leave out the run"),
+    "plot the schedule of nothing": (
+        ["plot", "--schedule", "absent.yaml"],
+        "cannot read absent.yaml",
     ),
     "list nothing": (["list"], "use one of envs, agents"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
@@ -231,6 +272,7 @@ def test_mistakes_and_help_import_no_jax():
         ["--version"],
         ["train", "--help"],
         [*TRAIN, "--help"],
+        [*TRAIN, "--help-all"],
     ]
     calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
@@ -264,7 +306,6 @@ def test_the_installed_command_answers(tmp_path):
     [
         (["--warmup-steps", "100"], "on-policy"),
         (["--replay-buffer-capacity", "100"], "on-policy"),
-        (["--num-checkpoints", "2", "--epochs-per-checkpoint", "2"], "leave out one of the three"),
         (["--env-arguments", '{"parms": {}}'], "parms"),
         (["--env-arguments", '{"params": {"max_stps": 3}}'], "max_stps"),
     ],
@@ -314,3 +355,23 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
         "run",
         "run/config.yaml",
     ]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
+        (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
+        (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
+    ],
+)
+def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch):
+    """The run is a dummy, which nothing can load."""
+    for step in ("3", "20", "damaged-8"):
+        (tmp_path / "run" / "checkpoints" / step).mkdir(parents=True)
+    settings = "trainer: {total_steps: 100, num_seeds: 2}\nenv: {id: gymnax/CartPole-v1}\n"
+    (tmp_path / "run" / "config.yaml").write_text(settings)
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1

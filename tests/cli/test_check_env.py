@@ -122,7 +122,7 @@ def test_help_teaches(capsys):
     out = " ".join(capsys.readouterr().out.split())
     for part in (
         "Exit code 0",
-        "my_module:Maze --env-arguments",
+        "my_package.my_module:MyEnv --env-arguments",
         "--num-steps",
         "--json",
         "Gymnasium's checker",

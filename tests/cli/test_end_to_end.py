@@ -136,6 +136,20 @@ def test_plot(trained, monkeypatch, capsys):
     assert (directory / "both.png").read_bytes().startswith(PNG)
 
 
+def test_plot_a_schedule(trained, tmp_path, monkeypatch, capsys):
+    """Of a run's directory, or of any settings: they are those of `--dry-run`."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", "--schedule", str(trained[0] / "run")]) == 0
+    typed = ["--optimizer-betas", "0.9,0.95", "--learning-rate-milestones", "[0.2,0.9]"]
+    steps = ["--learning-rate-schedule", "multistep", "--optimizer", "lion", "--dry-run"]
+    assert main(["train", "ppo", "gymnax/CartPole-v1", *typed, *steps]) == 0
+    (tmp_path / "mine.yaml").write_text(capsys.readouterr().out.removeprefix("schedule.png\n"))
+    assert main(["plot", "--schedule", "mine.yaml"]) == 0
+    assert capsys.readouterr().out == "schedule-2.png\n"
+    for name in ("schedule.png", "schedule-2.png"):
+        assert (tmp_path / name).read_bytes().startswith(PNG)
+
+
 def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = str(trained[0] / "run")
@@ -159,16 +173,48 @@ def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch,
     assert len(list(tmp_path.iterdir())) == 4
 
 
-@pytest.mark.full
-def test_the_settings_of_a_run_start_another_one(trained, monkeypatch):
+def logged(run_dir):
+    """The rows of a run without what depends on the clock."""
+    found = rows(run_dir)
+    for row in found:
+        del row["wall_seconds"]
+        row["metrics"].pop("train/steps_per_second", None)
+    return found
+
+
+def digest(run_dir):
+    return json.loads((run_dir / "summary.json").read_text())["params_sha256"]
+
+
+def test_the_settings_of_a_run_repeat_it_bit_for_bit(trained):
     directory, _ = trained
-    monkeypatch.chdir(directory)
-    source = directory / "run"
+    source, again = directory / "run", directory / "again"
     before = {path: path.stat().st_mtime_ns for path in source.rglob("*")}
-    assert main(["train", "--config", "run/config.yaml", "--no-deterministic"]) == 0
-    (again,) = Path("runs").iterdir()
-    assert [row["env_steps"] for row in rows(again)] == [row["env_steps"] for row in rows(source)]
+    rlkit("train", "--config", "run/config.yaml", "--run-dir", "again", cwd=directory)
+    assert digest(again) == digest(source)
+    assert logged(again) == logged(source) and len(logged(again)) > 10
     assert {path: path.stat().st_mtime_ns for path in source.rglob("*")} == before
+
+
+DQN = ["--num-envs", "2", "--prefill-steps", "64", "--batch-size", "16", "--hidden-sizes", "8"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dqn", "gymnax/CartPole-v1", *DQN, "--capacity", "1k"],
+        ["dqn", "gymnasium/CartPole-v1", *DQN, "--warmup-steps", "32"],
+        ["ppo", "gymnax/Acrobot-v1", *TINY, "--num-seeds", "2", "--learning-rate", "1e-3"],
+    ],
+    ids=" ".join,
+)
+def test_the_settings_of_other_runs_repeat_them_too(arguments, tmp_path):
+    length = ["--total-steps", "192", "--num-checkpoints", "2", "--deterministic"]
+    rlkit("train", *arguments, *length, "--run-dir", "run", cwd=tmp_path)
+    rlkit("train", "--config", "run/config.yaml", "--run-dir", "again", cwd=tmp_path)
+    assert digest(tmp_path / "again") == digest(tmp_path / "run")
+    assert logged(tmp_path / "again") == logged(tmp_path / "run")
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import re
+import shlex
 import sys
 
 import pytest
@@ -10,16 +11,28 @@ import pytest
 import rlkit
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
-from rlkit.cli import flags, train
+from rlkit.cli import flags, train, train_flags
+from rlkit.cli.check_env import CheckEnvFlags
+from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.main import COMMANDS, main
+from rlkit.cli.plot import PlotFlags
+from rlkit.cli.resume import ResumeFlags
+from rlkit.cli.train_flags import FIRST
 from rlkit.envs.registry import list_envs
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
-from rlkit.training.run_config import EnvConfig, RunConfig, preset, preset_names
+from rlkit.training.run_config import EnvConfig, RunConfig, dump, preset, preset_names
 from rlkit.xla_cpu.process import GC_THRESHOLDS
 
 pytestmark = pytest.mark.fast
 
 KINDS = [TrainerConfig, LoggerConfig, CheckpointerConfig]
+FLAGS = {
+    "resume": ResumeFlags,
+    "evaluate": EvaluateFlags,
+    "plot": PlotFlags,
+    "check-env": CheckEnvFlags,
+}
+PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:SizedCounter"
 RUN_FLAGS = ["--config", "--agent", "--seed", "--num-envs", "--env-arguments", "--dry-run"]
 
 
@@ -93,7 +106,7 @@ def test_a_run_is_named_after_its_environment(env_id, name):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
-    said = said_by(capsys, "train", algorithm, "gymnax/CartPole-v1", "--help")
+    said = said_by(capsys, "train", algorithm, "gymnax/CartPole-v1", "--help-all")
     entry = ALGORITHMS[algorithm]
     kinds = [entry.config, agent_entry(entry.agent).config, *KINDS, EnvConfig, RunConfig]
     fields = {field.name for kind in kinds for field in dataclasses.fields(kind)}
@@ -110,6 +123,54 @@ def test_help_of_an_algorithm_lists_every_setting(algorithm, capsys):
     renamed = {"arguments": "env_arguments"}
     for name in fields - parts:
         assert re.search(rf"--{renamed.get(name, name).replace('_', '-')}\b", said), name
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_help_shows_the_first_flags_and_counts_the_others(algorithm, capsys):
+    command = ["train", algorithm, "gymnax/CartPole-v1"]
+    row = re.compile(r"^[^\w\n]*--([a-z][a-z-]*)", re.MULTILINE)
+    texts = [said_by(capsys, *command, option) for option in ("--help", "--help-all")]
+    first, every = (set(row.findall(text)) for text in texts)
+    assert first == {name.replace("_", "-") for name in FIRST} and first < every
+    last = texts[0].splitlines()[-1]
+    count = len(every - first)
+    assert last == f"`rlkit {' '.join(command)} --help-all` shows the other {count} flags."
+
+
+def test_help_of_a_file_names_the_file(capsys, tmp_path):
+    (tmp_path / "mine.yaml").write_text(dump(preset("ppo", "gymnax/Acrobot-v1")))
+    said = said_by(capsys, "train", "--config", f"{tmp_path}/mine.yaml", "--help")
+    assert f"  rlkit train --config {tmp_path}/mine.yaml --total-steps" in said
+
+
+EXAMPLES = [[], *([command] for command in COMMANDS), ["train", "ppo", "gymnax/CartPole-v1"]]
+
+
+@pytest.mark.parametrize("command", EXAMPLES, ids=" ".join)
+def test_help_fits_a_terminal_and_its_examples_can_be_typed(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = said_by(capsys, *command, "--help")
+    prose = said.partition("examples:")[2]
+    assert prose and max(map(len, prose.splitlines())) <= 80
+    examples = re.findall(r"^  (rlkit .*?)(?:   .*| > .*)?$", prose, re.MULTILINE)
+    assert examples and all(" ".join(["rlkit", *command]) in example for example in examples)
+    for example in examples:
+        name, *arguments = shlex.split(example)[1:]
+        check_command(name, arguments)
+
+
+def check_command(name, arguments):
+    """Runs the command where that writes nothing, else reads its flags."""
+    if name == "train" and "--config" not in arguments and "--help" not in arguments:
+        names = [OWN_CLASS if word == PLACEHOLDER else word for word in arguments[:2]]
+        config = preset(*names)
+        train_flags.override(config, arguments[2:], command="rlkit train")
+    elif name in FLAGS:
+        flags.parse(FLAGS[name], arguments, command=f"rlkit {name}")
+    elif name == "list" or "--help" in arguments:
+        assert main([name, *arguments]) == 0
+    else:
+        assert flags.peek(arguments, "--config").endswith("config.yaml")
 
 
 def test_settings_have_names_of_their_own():

@@ -206,12 +206,13 @@ def test_done_info_is_shown_in_both_forms():
         name: np.array([1.0, 3.0])
         for name in ("return", "length", "sampled_return", "sampled_length")
     }
-    result = values | {"done_info": {"won": np.float32(0.5)}}
+    result = values | {"done_info": {"won": np.array([0.0, 1.0, np.nan])}}
     told = json.loads(_as_json(policy, result))
     assert (
         told["return_mean"] == 2.0
         and told["return"] == [1.0, 3.0]
-        and told["done_info"] == {"won": 0.5}
+        and told["done_info_mean"] == {"won": 0.5}
+        and told["done_info"]["won"][:2] == [0.0, 1.0]
     )
     assert json.loads(_as_json(policy, values))["done_info"] == {}
     table = _as_table(policy, result, is_best=True)

@@ -14,7 +14,7 @@ from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.spelling import OTHER_COMMANDS, OTHER_NAMES, advice, usual_form
-from rlkit.cli.train import RunFlags
+from rlkit.cli.train_flags import RunFlags
 from rlkit.training.config import TrainerConfig
 
 pytestmark = pytest.mark.fast
@@ -38,6 +38,12 @@ def parsed(*arguments):
     [
         ("--total-steps 1e5", "trainer", "total_steps", 100_000),
         ("--total-steps=2.5e4", "trainer", "total_steps", 25_000),
+        ("--total-steps 1M", "trainer", "total_steps", 1_000_000),
+        ("--total-steps=1.1m", "trainer", "total_steps", 1_100_000),
+        ("--total-steps 500k", "trainer", "total_steps", 500_000),
+        ("--total-steps 2B", "trainer", "total_steps", 2_000_000_000),
+        ("--hidden-sizes 1k 16", "network", "hidden_sizes", (1000, 16)),
+        ("--run-dir 1M", "trainer", "run_dir", "1M"),
         ("--total_steps 7", "trainer", "total_steps", 7),
         ("--learning-rate 1e-3", "hyperparameters", "learning_rate", 1e-3),
         ("--learning_rate=0.001", "hyperparameters", "learning_rate", 1e-3),
@@ -96,7 +102,7 @@ def test_flags_and_positions_keep_their_order():
 )
 def test_unknown_flags(typed, said):
     known = [*flags(Everything), *flags(RunFlags)]
-    assert said in advice(typed, known, command="rlkit train")
+    assert said in advice(typed, known, otherwise="see `rlkit train --help`")
 
 
 def test_other_names_lead_to_flags_that_exist():

@@ -98,7 +98,8 @@ class Tiny:
                 config.evaluation_episodes,
                 config.enable_evaluation,
             )
-            copied = config.checkpointer_config.save_replay, "eval_fn" in own
+            saves = config.checkpointer_config
+            copied = saves and saves.save_replay, "eval_fn" in own
             self.share(trainer, (*parts, trainer.plan.epochs_per_checkpoint), copied)
         return trainer
 

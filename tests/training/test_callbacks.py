@@ -172,6 +172,17 @@ def test_states_belong_to_classes_in_order():
     assert (others[0].best, others[1].since) == (None, 0)
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize("state", [{3: 1}, {"counts": [{"a": 1}, {3: 1}]}])
+def test_keys_that_would_come_back_as_text_are_refused(state):
+    class Counter(Callback):
+        def state(self):
+            return state
+
+    with pytest.raises(ConfigError, match=r"callback Counter has the key 3, .* such as '3', and"):
+        callback_states([Counter()])
+
+
 def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path):
     def returns(trainer):
         return [record["env_steps"] for record in trainer.history]

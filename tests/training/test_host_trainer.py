@@ -26,6 +26,7 @@ from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
 from rlkit.training.core.module import fit
 from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.logs.metrics import mean_of_known
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 from rlkit.training.programs import host_program
@@ -241,7 +242,7 @@ def test_resume_restores_the_learner_and_restarts_the_environments(tiny, tmp_pat
         trainer.run(0)
         wanted, local = jax.device_get(trainer.state.learner), trainer.state.local
     learner, resumed, counts, _ = state_of(
-        tiny, run_dir, num_checkpoints=2, restore_checkpoint="latest"
+        tiny, run_dir, num_checkpoints=2, restore_checkpoint="auto"
     )
     jax.tree.map(np.testing.assert_array_equal, learner, wanted)
     assert learner.obs_stats.count == learner.env_steps.to_int() == counts[0] == 16 + 2 * 32
@@ -361,7 +362,7 @@ def test_a_failing_environment_ends_the_run_and_keeps_the_checkpoint(tiny, tmp_p
     assert read_records(tmp_path / "run" / "metrics.jsonl")[-1].kind == "error"
     monkeypatch.setattr(Faulty, "is_broken", False)
     with trainer_of(
-        tiny, env, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="latest"
+        tiny, env, run_dir=run_dir, enable_evaluation=False, restore_checkpoint="auto"
     ) as trainer:
         trainer.init(0)
         assert trainer.outer_iteration == 1 and trainer.env_steps == 16
@@ -551,10 +552,8 @@ def test_one_environment_cannot_serve_two_adapters(tiny):
         first.step(None, state, np.zeros(1, np.int32))
 
 
-def test_evaluation_averages_what_was_reported(tiny):
-    """Some episodes report a number and others do not: those that did count, whichever end
-    together.
-    """
+def test_evaluation_keeps_what_was_reported(tiny):
+    """Some episodes report a number and others do not, whichever end together."""
 
     class Sometimes(HostCounter):
         def step(self, action):
@@ -566,8 +565,10 @@ def test_evaluation_averages_what_was_reported(tiny):
         policy = trainer.state.learner.policy
         player = trainer._evaluations.planned._player
         sampled, info = player._play(policy, jax.random.key(0), 16, deterministic=False)
-    assert 0 < (sampled["return"] >= 10).sum() < 16
-    assert info["won"] == 100.0
+    won = sampled["return"] >= 10
+    assert 0 < won.sum() < 16
+    np.testing.assert_array_equal(info["won"], np.where(won, 100.0, np.nan))
+    assert mean_of_known(info["won"]) == 100.0
 
 
 # A real process

@@ -477,7 +477,7 @@ def test_a_run_cut_after_step_zero(make, tmp_path):
         (
             1,
             CheckpointError,
-            r"step 1 is older than the latest, 3.*use a new run_dir, and load_checkpoint",
+            r"step 1 is older than the latest, 3.*; continue in a new run, .* --into NEW_DIR",
         ),
     ],
 )
@@ -493,6 +493,40 @@ def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, matc
     assert hashes(tmp_path / "run") == before
 
 
+def test_outer_iterations_are_counted_on_after_a_restore(make, tmp_path):
+    """With "auto" they are those of the whole run, which a script that was killed then ends."""
+    for restore, trained in ((None, 3), ("auto", 0), ("latest", 3), (6, 3)):
+        with make(tmp_path / "run", restore_checkpoint=restore) as trainer:
+            assert len(trainer.run(0)) == trained
+    assert trainer.outer_iteration == 9
+    with reopen(tmp_path / "run") as trainer:
+        assert trainer.run() == [] and trainer.outer_iteration == 9
+    settings = run_config.read_settings(tmp_path / "run")["trainer"]
+    assert settings["total_steps"] == trainer.plan.total_steps == trainer.env_steps
+
+
+def test_a_branch_goes_on_from_any_checkpoint_in_one_call(make, tmp_path):
+    """It leaves the old run alone, says where it is from, and resumes by itself, too."""
+    keep = CheckpointerConfig(max_to_keep=5)
+    with make(tmp_path / "run", checkpointer_config=keep) as trainer:
+        trainer.run(0)
+    before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
+    with reopen(tmp_path / "run", which=1, into=tmp_path / "branch") as branch:
+        assert branch.outer_iteration == 1 and branch._open().checkpointer.all_steps() == [1]
+    with reopen(tmp_path / "branch") as resumed:
+        assert len(resumed.run()) == 2
+        parent = resumed.summary()["parent"]
+    assert parent == {"directory": str(tmp_path / "run" / "checkpoints"), "step": 1}
+    assert tree_digest(resumed.state) == tree_digest(trainer.state)  # it trained the same again
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
+    for which in ("best", "latest"):
+        with reopen(tmp_path / "run", which=which, into=tmp_path / which) as branch:
+            branch.run()
+            assert branch.outer_iteration == 3
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        reopen(tmp_path / "run", which=1, into=tmp_path / "branch")
+
+
 def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
@@ -502,7 +536,7 @@ def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
         )
     other = make(tmp_path / "run", restore_checkpoint="best")
     if best == latest:
-        assert other.run(0) == []
+        assert len(other.run(0)) == 3
     else:
         with pytest.raises(CheckpointError, match="older than the latest"):
             other.run(0)

@@ -26,6 +26,7 @@ def parts():
 
 MISTAKES = [
     ({"algorithm": ppo}, "got the function ppo; call it: ppo()"),
+    ({"agent": actor_critic}, "got the function actor_critic; call it: actor_critic(env.observ"),
     ({"algorithm": PPOConfig}, "got PPOConfig; pass rlkit.ppo("),
     ({"algorithm": PPOConfig()}, "got PPOConfig; pass rlkit.ppo(PPOConfig(...))"),
     ({"algorithm": SACConfig()}, "got SACConfig; pass rlkit.sac(SACConfig(...))"),

@@ -33,9 +33,9 @@ from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.run_description import hparams_to_dict
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
-from rlkit.training.run_config import hparams_to_dict
 
 
 class Diary(Callback):
@@ -212,13 +212,13 @@ class Telling:
         return state + 1, jnp.ones(1), jnp.float32(1.0), state + 1 >= 2, jnp.bool_(False), info
 
 
-def test_done_info_holds_averages_where_the_environment_gives_any(tiny):
+def test_done_info_holds_each_episode_where_the_environment_gives_any(tiny):
     logger = Memory()
     trainer = tiny.trainer(env=vectorize(Telling(), 2), num_checkpoints=1, logger=logger)
     (row,) = trainer.run(0)
-    assert {name: float(value) for name, value in row["done_info"].items()} == {
-        "odd": 0.0,
-        "p": 0.5,
+    assert {name: values.tolist() for name, values in row["done_info"].items()} == {
+        "odd": [False] * len(row["return"]),
+        "p": [0.5] * len(row["return"]),
     }
     assert logger.of("eval")[-1].metrics["eval/done_info/p"] == 0.5
 
@@ -235,8 +235,10 @@ def test_run_without_a_state(tiny):
     ):
         with pytest.raises(ConfigError, match=r"call init\(key\) or run\(key\) first"):
             call()
-    with pytest.raises(ConfigError, match="typed key or a seed"):
+    with pytest.raises(ConfigError, match=r"got a legacy key.*pass jax\.random\.key\(0\)"):
         trainer.run(jax.random.PRNGKey(0))
+    with pytest.raises(ConfigError, match="must be a typed key or a seed, got 'a'"):
+        trainer.run("a")
     with pytest.raises(ConfigError, match="pass one key, or one per seed"):
         trainer.run(jax.random.split(jax.random.key(0), 3))
 
@@ -319,9 +321,10 @@ def test_evaluation_changes_nothing(tiny):
 def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds):
     trainer = tiny.trainer(num_seeds=num_seeds)
     trainer.init(0)
-    usual = trainer.evaluate()
-    jax.tree.map(np.testing.assert_array_equal, trainer.evaluate(env=tiny.env()), usual)
-    host = GymnasiumAdapter(HostCounter, tiny.env().num_envs)
+    usual, num_envs = trainer.evaluate(), trainer.config.evaluation_episodes
+    same = trainer.evaluate(env=tiny.env(num_envs=num_envs))
+    jax.tree.map(np.testing.assert_array_equal, same, usual)
+    host = GymnasiumAdapter(HostCounter, num_envs)
     found = trainer.evaluate(env=host)
     assert found.pop("done_info").keys() == {"total"}  # which the jittable one does not report
     jax.tree.map(np.testing.assert_allclose, found, usual)
@@ -332,6 +335,19 @@ def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds
         trainer.evaluate(env=tiny.env("gymnax/CartPole-v1"))
     with pytest.raises(ConfigError, match=r"seed must be an integer in .*, got 'a'"):
         trainer.evaluate(seed="a")
+
+
+def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
+    """Episodes depend on the number of environments, which nobody chose here."""
+    with tiny.trainer(run_dir=str(tmp_path / "script"), share=False) as trainer:
+        history = trainer.run(0)
+        assert trainer.module.eval_env.num_envs == trainer.config.evaluation_episodes == 3
+    config = run_config.load(tmp_path / "script" / "config.yaml")
+    with rlkit.build(run_config.for_another_run(config)) as again:
+        repeated = again.run(config.seed)
+    for name in ("return", "sampled_return", "length"):
+        for ours, theirs in zip(history, repeated, strict=True):
+            np.testing.assert_array_equal(ours[name], theirs[name])
 
 
 def test_evaluation_does_not_reset_the_training(tiny):
@@ -808,3 +824,46 @@ def test_hparams_to_dict(tiny):
     flat = hparams_to_dict(tiny.config(num_checkpoints=7))
     assert flat["num_checkpoints"] == 7 and flat["checkpointer_config.max_to_keep"] == 2
     assert hparams_to_dict({"a": {"b": 1, "c": {}}, "d": None}) == {"a.b": 1, "a.c": {}, "d": None}
+
+
+@pytest.mark.fast
+def test_hparams_of_parts_have_the_names_of_a_run_config(tiny):
+    algorithm = rlkit.ppo(rlkit.PPOConfig(gamma=0.5), process_batch=lambda batch: batch)
+    found = hparams_to_dict(algorithm)
+    assert found["algorithm"] == "ppo" and found["hyperparameters.gamma"] == 0.5
+    assert found["custom"] == ["algorithm.process_batch"]
+    trainer = tiny.trainer()
+    found = hparams_to_dict(trainer.module)
+    whole = trainer.hparams()
+    same = {name for name in whole if not name.startswith(("trainer.", "seed"))}
+    assert set(found) == same and all(found[name] == whole[name] for name in same)
+    agent = hparams_to_dict(trainer.module.agent)
+    assert agent["agent"] == "actor_critic" and agent["network.hidden_sizes"] == [8]
+    assert hparams_to_dict(trainer.module.env)["env.num_envs"] == trainer.module.env.num_envs
+
+    class Mine:
+        def __init__(self):
+            self.rate, self._hidden = 0.5, 3
+
+    assert hparams_to_dict(Mine())["rate"] == 0.5
+
+
+def test_none_switches_logs_and_checkpoints_off(tiny, tmp_path, capsys):
+    off = {"logger_config": None, "checkpointer_config": None}
+    run = tmp_path / "run"
+    with tiny.trainer(run_dir=str(run), logger=None, checkpointer=None, **off) as trainer:
+        trainer.run(0)
+        with pytest.raises(CheckpointError, match="this run has no checkpoints"):
+            trainer.save_checkpoint()
+        trainer.save_checkpoint(tmp_path / "copy")
+    assert {path.name for path in run.iterdir()} == {".lock", "config.yaml", "summary.json"}
+    assert "return" not in capsys.readouterr().out
+    again = tiny.trainer(
+        run_dir=str(run), logger=None, checkpointer=None, restore_checkpoint="auto", **off
+    )
+    with pytest.raises(CheckpointError, match="nowhere to restore from; leave out checkpointer_c"):
+        again.run(0)
+    own = Memory()  # parts of one's own are on
+    with tiny.trainer(logger=own, checkpointer=tmp_path / "steps", **off) as trainer:
+        trainer.run(0)
+    assert own.of("eval") and trainer._open().checkpointer.latest_step() == 3

@@ -57,7 +57,7 @@ def test_a_run_goes_on_under_the_other_setting(
         first.run(0)
         saved = learned(first.state)
     monkeypatch.setenv(VARIABLE, after)
-    with tiny.trainer(name, num_checkpoints=2, restore_checkpoint="latest", **settings) as second:
+    with tiny.trainer(name, num_checkpoints=1, restore_checkpoint="latest", **settings) as second:
         jax.tree.map(np.testing.assert_array_equal, learned(second.init(0)), saved)
         second.run()
         assert second.outer_iteration == 2

@@ -101,9 +101,11 @@ class Compiler:
             )
             return keys[0] if single else keys
         if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+            shape, dtype = getattr(key, "shape", ()), getattr(key, "dtype", None)
+            is_legacy = shape[-1:] == (2,) and dtype == np.uint32
+            given = "a legacy key (PRNGKey)" if is_legacy else repr(key)
             raise ConfigError(
-                f"key must be a typed key or a seed, got {type(key).__name__}; pass"
-                " jax.random.key(0), or 0"
+                f"key must be a typed key or a seed, got {given}; pass jax.random.key(0), or 0"
             )
         if not single and key.ndim == 0:
             return jax.random.split(key, self.num_seeds)

@@ -40,14 +40,13 @@ class Evaluator:
     def __call__(self, policy: PolicyState) -> Measurements:
         """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E].
 
-        If the environment reports anything, `done_info` has the averages of what the environment
-        reported at the end of the deterministic episodes.
+        If the environment reports anything, `done_info` has what it reported at the end of each
+        deterministic episode, [E, ...].
         """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
         sampled = self.play(policy, key, deterministic=False)
-        averages = jax.tree.map(lambda x: x.astype(jnp.float32).mean(0), best["done_info"])
-        info = {"done_info": averages} if averages else {}
+        info = {"done_info": best["done_info"]} if best["done_info"] else {}
         return {
             "return": best["return"],
             "length": best["length"],

@@ -212,19 +212,27 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
 
 def require_same_types(before: PyTree, after: PyTree) -> None:
     """Raises `ConfigError` if a training step changes the shapes or dtypes of the state."""
+    changed = type_changes(before, after)
+    cure = "return arrays of the same shapes and dtypes as it was given"
+    require(not changed, f"a training step changed {', '.join(changed)}", cure)
+
+
+def type_changes(before: PyTree, after: PyTree) -> list[str]:
+    """Which leaves have another shape or dtype, or are in one tree alone, as parts of a sentence.
+
+    Leaves may be anything with a shape and a dtype.
+    """
 
     def types(tree: PyTree) -> dict[str, str]:
-        leaves = jax.tree_util.tree_leaves_with_path(jax.tree.map(jnp.asarray, tree))
+        leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(lambda: tree))
         return {jax.tree_util.keystr(path): f"{x.dtype}{list(x.shape)}" for path, x in leaves}
 
     old, new = types(before), types(after)
-    changed = [
+    return [
         f"{name or 'the state'} from {old.get(name, 'nothing')} to {new.get(name, 'nothing')}"
         for name in {**old, **new}
         if old.get(name) != new.get(name)
     ]
-    cure = "return arrays of the same shapes and dtypes as it was given"
-    require(not changed, f"a training step changed {', '.join(changed)}", cure)
 
 
 def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:

@@ -41,6 +41,6 @@ def export_policy(checkpointer: Checkpointer, description: PlainData, directory:
 def _settings(description: PlainData) -> PlainData:
     """The contents of its `config.yaml`, without secrets; checkpoints are where it is."""
     settings = redact(description)
-    checkpoints = settings["trainer"]["checkpointer_config"] | {"directory": None}
+    checkpoints = (settings["trainer"]["checkpointer_config"] or {}) | {"directory": None}
     trainer = settings["trainer"] | {"checkpointer_config": checkpoints}
     return settings | {"trainer": trainer}

@@ -1,5 +1,6 @@
 """A run's settings and parts as plain data: written to `config.yaml`, compared, read back."""
 
+import dataclasses
 import enum
 import json
 import os
@@ -9,7 +10,9 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.agents.base import Agent
 from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError
@@ -54,6 +57,40 @@ def describe(
         }
         return {"custom": custom, **parts, "num_envs": module.env.num_envs, **settings}
     return run_config.to_dict(_config_of(module, config, seed))
+
+
+def hparams_to_dict(what: Any) -> PlainData:
+    """Settings as a flat dict of plain values, such as `{"hyperparameters.gamma": 0.99, ...}`.
+
+    `what` is a config or plain data, an algorithm, an agent, an environment or a module. Names are
+    those of a `RunConfig`; what a registry cannot rebuild is described as far as it can be read.
+    """
+    if isinstance(what, dict):
+        return run_config.flat_settings(what)
+    if isinstance(what, RLModule):
+        settings = describe(what, what.eval_env, TrainerConfig(), None)
+        own = {name: x for name, x in settings.items() if name not in ("trainer", "seed")}
+        return run_config.flat_settings(own)
+    kinds = {"algorithm": Algorithm, "agent": Agent, "env": EnvAdapter}
+    for name, kind in kinds.items():
+        if isinstance(what, kind):
+            return run_config.flat_settings(_described(name, what))
+    if dataclasses.is_dataclass(what) and not isinstance(what, Module):
+        return run_config.flat_settings(what)
+    return run_config.flat_settings(plain(what))
+
+
+def _described(name: str, part: Any) -> PlainData:
+    """One part, as a `RunConfig` describes it."""
+    custom = [f"{name}.{extra}" for extra in getattr(part, "custom", ())]
+    extra = {"custom": custom} if custom else {}
+    if not _has_name(name, part.spec):
+        return {name: plain(part), **extra}
+    known, config = part.spec
+    if name == "env":
+        return {"env": {"id": known, "num_envs": part.num_envs, "arguments": plain(config)}}
+    settings = {"algorithm": "hyperparameters", "agent": "network"}[name]
+    return {name: known, settings: to_dict(config), **extra}
 
 
 def _parts(module: RLModule) -> PlainData:

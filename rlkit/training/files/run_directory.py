@@ -135,6 +135,7 @@ class RunDirectory:
 def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
     """The absolute path; raises `RunDirectoryError` if its last part is not a usable name."""
     text = os.fspath(path)
+    _require(text != "", "the run directory has no name", "name one, such as runs/mine")
     _require("\0" not in text, f"{text!r} contains a NUL character", "choose another name")
     found = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
     cure = "use at most 128 letters, digits, '.', '_' and '-', starting with a letter or digit"

@@ -13,7 +13,7 @@ import yaml
 
 from rlkit.errors import CheckpointError, require
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import require_same_settings
@@ -94,10 +94,9 @@ class RunFiles:
 
     def checkpointer_in(self, directory: Path) -> Checkpointer:
         """A checkpointer for another directory; saves the replay memory if the run's own does."""
-        own = self._config.checkpointer_config if self.checkpointer is None else self.checkpointer
-        return Checkpointer(
-            CheckpointerConfig(directory=str(directory), save_replay=own.save_replay)
-        )
+        own = self.checkpointer or self._config.checkpointer_config
+        save_replay = None if own is None else own.save_replay
+        return Checkpointer(CheckpointerConfig(directory=str(directory), save_replay=save_replay))
 
     def record_length(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run trains to the end of `plan`.
@@ -107,7 +106,13 @@ class RunFiles:
         if self.run_directory is None:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
-        if all(stored["trainer"].get(name) == self.description["trainer"][name] for name in LENGTH):
+        own = make_plan(
+            self._config,
+            env_steps_per_iteration=plan.env_steps_per_iteration,
+            prefill_steps=plan.prefill_steps,
+        )
+        settings = self.description["trainer"]
+        if own == plan and all(stored["trainer"].get(name) == settings[name] for name in LENGTH):
             return
         length = {
             "total_steps": plan.total_steps,
@@ -187,19 +192,23 @@ class RunFiles:
         if isinstance(checkpointer, CheckpointerConfig):
             settings = checkpointer
         elif checkpointer is not None:
-            settings = _in_directory(settings, checkpointer)
+            settings = _in_directory(settings or CheckpointerConfig(), checkpointer)
+        elif settings is None:
+            pass
         elif settings.directory is None and self.run_directory is not None:
             settings = _in_directory(settings, self.run_directory.checkpoint_directory)
-        if settings.directory is None:
-            require(
-                config.restore_checkpoint is None,
-                f"restore_checkpoint={config.restore_checkpoint!r} but there is nowhere to restore"
-                " from",
-                "set run_dir, or directory in checkpointer_config",
-                CheckpointError,
-            )
-            return None
-        return Checkpointer(settings)
+        if settings is not None and settings.directory is not None:
+            return Checkpointer(settings)
+        require(
+            config.restore_checkpoint is None,
+            f"restore_checkpoint={config.restore_checkpoint!r} but there is nowhere to restore"
+            " from",
+            "leave out checkpointer_config=None"
+            if settings is None
+            else "set run_dir, or directory in checkpointer_config",
+            CheckpointError,
+        )
+        return None
 
 
 def open_checkpoints(path: Path) -> Checkpointer:

@@ -36,11 +36,13 @@ def check_logger(value: LoggerSource, directory: str | os.PathLike[str] | None) 
     )
 
 
-def make_logger(config: LoggerConfig, directory: str | os.PathLike[str] | None) -> Logger:
-    """Creates the loggers for `config`; `directory` is the run directory, or None.
+def make_logger(config: LoggerConfig | None, directory: str | os.PathLike[str] | None) -> Logger:
+    """Creates the loggers for `config` (None: none); `directory` is the run directory, or None.
 
     Raises what `check_logger` raises.
     """
+    if config is None:
+        return MultiLogger([])
     check_logger(config, directory)
     folder = None if directory is None else Path(directory)
     path = config.jsonl or (folder and folder / "metrics.jsonl")

@@ -46,13 +46,10 @@ def eval_records(evaluation: Measurements, moment: Moment, *, num_seeds: int) ->
     """
     means: HostMetrics = {}
     for name, value in _flatten(evaluation).items():
-        value = np.asarray(value, np.float64)
-        over_episodes = (
-            value.mean(axis=tuple(range(1, value.ndim)) if num_seeds > 1 else None)
-            if value.ndim
-            else value
-        )
-        means[EVALUATION_NAMES.get(name, name)] = over_episodes
+        axis = tuple(range(1, np.ndim(value))) if num_seeds > 1 else None
+        # An environment may report a number only after some episodes.
+        mean = mean_of_known if name.startswith("done_info/") else np.mean
+        means[EVALUATION_NAMES.get(name, name)] = mean(np.asarray(value, np.float64), axis=axis)
     rows = [
         {f"eval/{name}": value for name, value in row.items()}
         for row in _per_seed(means, num_seeds, optional=("avg_return", "avg_length"))
@@ -66,6 +63,13 @@ EVALUATION_NAMES = {
     "sampled_return": "sampled_avg_return",
     "sampled_length": "sampled_avg_length",
 }
+
+
+def mean_of_known(values: np.ndarray, axis: tuple[int, ...] | None = None) -> np.ndarray:
+    """The mean of the finite values over these axes (None: all); NaN if there are none."""
+    known = np.isfinite(values)
+    count = known.sum(axis)
+    return np.where(known, values, 0.0).sum(axis) / np.where(count > 0, count, np.nan)
 
 
 def seed_returns(

@@ -1,4 +1,4 @@
-"""Plots of finished or running training runs, from their `metrics.jsonl`."""
+"""Plots of finished or running training runs, from their directories."""
 
 import dataclasses
 import os
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import yaml
 
-from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
+from rlkit.errors import did_you_mean, require
+from rlkit.training.logs.figures import new_figure, require_format, save_figure
 from rlkit.training.logs.human_units import human_count
-from rlkit.training.logs.records import Record, read_records
+from rlkit.training.logs.loaded_run import LoadedRun, load_run
+from rlkit.training.logs.loaded_runs import LoadedRuns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,6 @@ _LABELS = {
     "eval/avg_length": "average episode length (steps)",
 }
 _MOST_SEED_LINES = 10
-_FORMATS = (".png", ".pdf", ".svg")
 _MOST_COLUMNS = 3  # of panels
 
 
@@ -67,106 +67,37 @@ def learning_curve(
         f"unknown x axis {x!r}",
         did_you_mean(x, ("env_steps", "wall_seconds")),
     )
-    _require_format(Path(output))
-    names = _names([Path(directory) for directory in run_dirs])
-    curves = [
-        _read_curve(Path(path), name, metric, x) for path, name in zip(run_dirs, names, strict=True)
-    ]
+    require_format(Path(output))
+    runs = LoadedRuns(load_run(directory) for directory in run_dirs)
+    curves = [_curve(run, name, metric, x) for run, name in zip(runs, runs.names, strict=True)]
     return _draw(curves, Path(output), metric=metric, x=x, title=title)
 
 
-def _require_format(output: Path) -> None:
-    """Raises `ConfigError` unless the ending says how to draw."""
-    kind = f"a {output.suffix} file" if output.suffix else f"{output}, which has no ending"
-    endings = f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
-    known = output.suffix.lower() in _FORMATS
-    require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
-
-
-def _trained(directory: Path) -> tuple[str | None, str | None]:
-    """(algorithm, environment id) by config.yaml; None for what it does not say."""
-    try:
-        settings = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
-        algorithm, env = settings.get("algorithm"), settings.get("env", {}).get("id")
-    except (OSError, ValueError, AttributeError, yaml.YAMLError):
-        return None, None
-    return (
-        algorithm if isinstance(algorithm, str) else None,
-        env if isinstance(env, str) else None,
+def _curve(run: LoadedRun, name: str, metric: str, x: str) -> _Curve:
+    found = run.series(metric)
+    together, seeds = (
+        np.where(np.isfinite(values), values, np.nan) for values in (found.together, found.seeds)
     )
-
-
-def _read_curve(directory: Path, name: str, metric: str, x: str) -> _Curve:
-    require(
-        (directory / "metrics.jsonl").is_file(),
-        f"{directory} does not contain a run",
-        "pass the run_dir of a training run, a directory with a metrics.jsonl",
-        RunDirectoryError,
-    )
-    records = read_records(directory / "metrics.jsonl")
-    matching = [record for record in records if metric in record.metrics]
-    if not matching:
-        known = sorted({key for record in records for key in record.metrics})
-        require(
-            bool(known),
-            f"{directory} has no metrics yet",
-            "wait for its first evaluation, or train longer",
-        )
-        fix = did_you_mean(metric, known)
-        raise ConfigError(f"{directory} has no metric {metric!r}; {fix} It has {', '.join(known)}")
-    finite = any(np.isfinite(record.metrics[metric]) for record in matching)
-    require(
-        finite,
-        f"{directory} has no finite value of {metric!r}",
-        "check whether the run diverged, or choose another metric",
-    )
-    return _curve(matching, name, metric, x, *_trained(directory))
-
-
-def _curve(
-    records: list[Record], name: str, metric: str, x: str, algorithm: str | None, env: str | None
-) -> _Curve:
-    """Aligns the seeds by the env_steps of their records, the only axis they share."""
-    places = {
-        step: place for place, step in enumerate(sorted({record.env_steps for record in records}))
-    }
-    seeds = {
-        seed: row
-        for row, seed in enumerate(
-            sorted({record.seed for record in records if record.seed is not None})
-        )
-    }
-    values = np.full((len(seeds), len(places)), np.nan)
-    averages = np.full(len(places), np.nan)
-    times: dict[int, list[float]] = defaultdict(list)
-    for record in records:
-        place, value = places[record.env_steps], record.metrics[metric]
-        value = value if np.isfinite(value) else np.nan
-        times[place].append(record.wall_seconds)
-        if record.seed is None:
-            averages[place] = value
-        else:
-            values[seeds[record.seed], place] = value
     # If the average was not logged: NaN if any seed is missing, since a mean over fewer seeds would
     # jump.
-    mean = np.where(np.isnan(averages), values.mean(axis=0), averages) if seeds else averages
-    seconds = np.array([np.mean(times[place]) for place in range(len(places))])
-    axis = np.array(list(places), float) if x == "env_steps" else seconds
-    return _Curve(name=name, algorithm=algorithm, env=env, x=axis, mean=mean, seeds=values)
+    mean = np.where(np.isnan(together), seeds.mean(axis=0), together) if len(seeds) else together
+    require(
+        bool(np.isfinite(mean).any() or np.isfinite(seeds).any()),
+        f"{run.directory} has no finite value of {metric!r}",
+        "check whether the run diverged, or choose another metric",
+    )
+    axis = found.env_steps.astype(float) if x == "env_steps" else found.wall_seconds
+    return _Curve(name=name, algorithm=run.algorithm, env=run.env, x=axis, mean=mean, seeds=seeds)
 
 
 def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str | None) -> Path:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     panels: dict[str | None, list[_Curve]] = defaultdict(list)
     for curve in curves:
         panels[curve.env].append(curve)
     columns = min(len(panels), _MOST_COLUMNS)
     rows = -(-len(panels) // columns)
     size = (6.8, 4.2) if len(panels) == 1 else (4.6 * columns, 3.6 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(size)
     title = _about(curves) if title is None else title
     captions: list[str] = []
     known = list(dict.fromkeys(curve.algorithm for curve in curves))
@@ -183,14 +114,7 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
     if len(panels) > 1:
         figure.suptitle(title, fontsize=12)
         figure.supxlabel("\n".join(captions), x=1.0, ha="right", fontsize=8, color="0.35")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format=output.suffix[1:].lower(), dpi=150)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {output}: {error.strerror or error}; choose another output file"
-        ) from None
-    return output
+    return save_figure(figure, output)
 
 
 def _about(curves: list[_Curve]) -> str:
@@ -291,13 +215,3 @@ def _x_scale(curves: list[_Curve], x: str) -> tuple[float, str]:
     if longest > 7200:
         return 3600.0, "wall time (h)"
     return (60.0, "wall time (min)") if longest > 300 else (1.0, "wall time (s)")
-
-
-def _names(directories: list[Path]) -> list[str]:
-    """The shortest path suffixes that distinguish the runs."""
-    parts = [directory.resolve().parts for directory in directories]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(set(parts)):
-            return names
-    return [str(directory) for directory in directories]

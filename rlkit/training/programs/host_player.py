@@ -93,7 +93,10 @@ class HostPlayer:
         deterministic: bool,
         keep_steps: bool = False,
     ) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
-        """(episode values [(S,) E, ...], averages [(S)] of what `info` reported at their ends)."""
+        """(episode values [(S,) E, ...], what `info` reported at their ends [(S,) E]).
+
+        NaN stands for what was not reported.
+        """
         keys = jax.random.split(key, math.ceil(num_episodes / self._num_envs))
         try:
             rounds = [self._round(policy, k, deterministic, keep_steps) for k in keys]
@@ -111,11 +114,10 @@ class HostPlayer:
         played = jax.tree.map(join, *(each for each, _ in rounds))
         infos = [info for _, info in rounds]
         missing = np.full(rounds[0][0]["length"].shape, np.nan)
-        joined = {
+        return played, {
             name: join(*(info.get(name, missing) for info in infos))
             for name in sorted(set().union(*infos))
         }
-        return played, {name: _mean_of_known(values, axis) for name, values in joined.items()}
 
     def _round(
         self, policy: PolicyState, key: Key, deterministic: bool, keep_steps: bool
@@ -183,11 +185,3 @@ class HostPlayer:
 
 def _pad(x: np.ndarray, axis: int, length: int) -> np.ndarray:
     return np.pad(x, [(0, length - n) if a == axis else (0, 0) for a, n in enumerate(x.shape)])
-
-
-def _mean_of_known(values: np.ndarray, axis: int) -> np.ndarray:
-    """The mean over episodes of the known values; NaN if there are none."""
-    known = np.isfinite(values)
-    return np.where(known, values, 0.0).sum(axis) / np.where(
-        known.any(axis), known.sum(axis), np.nan
-    )

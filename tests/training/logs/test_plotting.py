@@ -7,8 +7,9 @@ import matplotlib
 import pytest
 
 from rlkit.errors import ConfigError, RunDirectoryError
-from rlkit.training.logs.loggers import JsonlLogger
-from rlkit.training.logs.plotting import _places, _read_curve, learning_curve
+from rlkit.training.logs.jsonl_logger import JsonlLogger
+from rlkit.training.logs.loaded_run import load_run
+from rlkit.training.logs.plotting import _curve, _places, learning_curve
 from rlkit.training.logs.records import Record
 
 pytestmark = pytest.mark.fast
@@ -37,6 +38,11 @@ def write_run(directory, *, seeds=(None,), points=5, value=lambda seed, point: 1
 def write_config(directory, algorithm, env):
     (directory / "config.yaml").write_text(f"algorithm: {algorithm}\nenv: {{id: {env}}}\n")
     return directory
+
+
+def curve(directory):
+    run = load_run(directory)
+    return _curve(run, directory.name, "eval/avg_return", "env_steps")
 
 
 def drawn_text(runs, output, **settings):
@@ -102,12 +108,7 @@ def test_each_environment_has_a_panel(tmp_path):
 
 def test_an_algorithm_has_one_colour_in_all_panels(tmp_path):
     curves = [
-        _read_curve(
-            write_config(write_run(tmp_path / f"{algorithm}-{env}"), algorithm, env),
-            algorithm,
-            "eval/avg_return",
-            "env_steps",
-        )
+        curve(write_config(write_run(tmp_path / f"{algorithm}-{env}"), algorithm, env))
         for env, algorithms in (("A", ("ppo", "dqn")), ("B", ("dqn",)), ("C", ("ppo", "ppo-2")))
         for algorithm in algorithms
     ]
@@ -137,13 +138,12 @@ def test_leaves_matplotlib_state_alone(tmp_path):
 
 def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
     without = write_run(tmp_path / "a", seeds=(0, 2), value=lambda seed, point: point + seed)
-    curve = _read_curve(without, "a", "eval/avg_return", "env_steps")
-    assert curve.mean.tolist() == [1, 2, 3, 4, 5]
+    assert curve(without).mean.tolist() == [1, 2, 3, 4, 5]
     logged = write_run(
         tmp_path / "b", seeds=(None, 0, 2), value=lambda seed, point: 7.0 if seed is None else point
     )
-    assert _read_curve(logged, "b", "eval/avg_return", "env_steps").mean.tolist() == [7.0] * 5
-    assert curve.x.tolist() == [0, 1000, 2000, 3000, 4000]
+    assert curve(logged).mean.tolist() == [7.0] * 5
+    assert curve(without).x.tolist() == [0, 1000, 2000, 3000, 4000]
 
 
 @pytest.mark.parametrize(

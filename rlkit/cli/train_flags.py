@@ -1,0 +1,102 @@
+"""The flags of `rlkit train`: settings of the run, the algorithm, the agent and the trainer."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rlkit import validation
+from rlkit.cli import flags
+from rlkit.errors import require
+from rlkit.training.run_config import EnvConfig, RunConfig
+
+EXAMPLES = """examples:
+  {command} --total-steps 1M --num-seeds 4
+  {command} --hidden-sizes 128 128 --dry-run"""
+FIRST = (  # what `--help` shows
+    "total_steps",
+    "num_seeds",
+    "evaluation_episodes",
+    "run_dir",
+    "seed",
+    "num_envs",
+    "env_arguments",
+    "agent",
+    "config",
+    "preset",
+    "dry_run",
+    "learning_rate",
+    "gamma",
+    "hidden_sizes",
+    "wandb",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """Settings of the whole run."""
+
+    seed: int = 0
+    """Seed of the run; parallel seeds count up from it."""
+    num_envs: int = 4
+    """Number of parallel environments."""
+    env_arguments: str = "{}"
+    """Keyword arguments of the environment as JSON, for example
+    '{"params": {"max_steps_in_episode": 200}}' for Gymnax
+    or '{"vectorization": "async"}' for Gymnasium.
+    """
+    agent: str = "actor_critic"
+    """Name of the agent (`rlkit list agents`)."""
+    config: str | None = None
+    """YAML file of settings to use instead of the preset, such as a run's config.yaml.
+    Its run_dir and restore_checkpoint are ignored.
+    """
+    preset: str | None = None
+    """Environment whose preset to use, such as gymnax/Breakout-MinAtar; None: that of ENV."""
+    dry_run: bool = False
+    """Check the settings, print them as YAML with their origins, and exit."""
+
+
+def override(
+    config: RunConfig, arguments: Sequence[str], *, command: str
+) -> tuple[RunConfig, bool]:
+    """Applies the flags in `arguments` to `config`; returns the checked config and `dry_run`."""
+    parts = {
+        "hyperparameters": config.hyperparameters,
+        "network": config.network,
+        "trainer": config.trainer,
+    }
+    fields: list[tuple[str, Any]] = [
+        ("run", RunFlags),
+        *((name, type(part)) for name, part in parts.items()),
+    ]
+    kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
+    run_flags = RunFlags(
+        agent=config.agent or "",
+        seed=config.seed or 0,
+        num_envs=config.env.num_envs,
+        env_arguments=json.dumps(config.env.arguments),
+    )
+    parsed: Any = flags.parse(
+        kind,
+        arguments,
+        command=command,
+        description=f"Trains {config.algorithm}; defaults are those of its preset or file.",
+        default=kind(run=run_flags, **parts),
+        first=FIRST,
+        epilogue=EXAMPLES.format(command=command),
+    )
+    require(
+        parsed.run.num_envs >= 1,
+        f"--num-envs must be positive, got {parsed.run.num_envs}",
+        "use for example --num-envs 8",
+    )
+    env = EnvConfig(
+        id=config.env.id,
+        num_envs=parsed.run.num_envs,
+        arguments=flags.json_object("--env-arguments", parsed.run.env_arguments),
+    )
+    changed = dataclasses.replace(
+        config, env=env, seed=parsed.run.seed, **{name: getattr(parsed, name) for name in parts}
+    )
+    return validation.validate(changed), parsed.run.dry_run

@@ -1,0 +1,41 @@
+"""Figures as files: png, pdf or svg, by their ending."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlkit.errors import ConfigError, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FORMATS = (".png", ".pdf", ".svg")
+
+
+def new_figure(size: tuple[float, float]) -> "Figure":
+    """An empty figure of that size in inches, which no window will show."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def require_format(output: Path) -> None:
+    """Raises `ConfigError` unless the ending says how to draw."""
+    kind = f"a {output.suffix} file" if output.suffix else f"{output}, which has no ending"
+    endings = f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}"
+    known = output.suffix.lower() in _FORMATS
+    require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
+
+
+def save_figure(figure: "Figure", output: Path) -> Path:
+    """Writes the figure and returns its path. Raises `ConfigError` if it cannot be written."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, format=output.suffix[1:].lower(), dpi=150)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {output}: {error.strerror or error}; choose another output file"
+        ) from None
+    return output
