@@ -37,7 +37,7 @@ ROOMS = {
     ),
     "training": (
         {"config", "compile"},
-        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint"},
+        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "history"},
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},
         {"evaluations", "run"},

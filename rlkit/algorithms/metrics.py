@@ -1,6 +1,6 @@
 """Metrics of several updates or training steps, reduced to one."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,8 @@ from jax import Array
 
 from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
+
+T = TypeVar("T")
 
 
 def as_floats(metrics: Metrics) -> Metrics:
@@ -43,6 +45,25 @@ def reduce_metrics(stacked: Packed) -> Metrics:
         for over in (_sum, _mean_of_known)
     )
     return {name: (sums if name.startswith("sum/") else means)[name] for name in means}
+
+
+EACH = "each/"
+"""Prefix of metrics [K] of the single iterations of an outer iteration, beside the reduced ones."""
+
+
+def of_each(stacked: Packed, axis: int = 0) -> Metrics:
+    """The metrics of each iteration, named `each/...`, with their K rows moved to that axis."""
+    return {
+        f"{EACH}{name}": x if axis == 0 else np.moveaxis(x, 0, axis)
+        for name, x in stacked.unpack().items()
+    }
+
+
+def split_each(metrics: dict[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """(the reduced metrics, those of each iteration under their own names; {}: not kept)."""
+    reduced = {name: x for name, x in metrics.items() if not name.startswith(EACH)}
+    each = {name.removeprefix(EACH): x for name, x in metrics.items() if name.startswith(EACH)}
+    return reduced, each
 
 
 def _sum(x: Array | np.ndarray) -> Array | np.ndarray:

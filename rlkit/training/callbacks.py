@@ -109,7 +109,7 @@ class Callback:
         """
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
-        """After an evaluation; `evaluation` as in `trainer.history`."""
+        """After an evaluation; `evaluation` as in `Trainer.run`."""
 
     def on_checkpoint(self, trainer: RunView, iteration: int) -> None:
         """After a checkpoint was handed to the checkpointer."""

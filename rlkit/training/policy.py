@@ -46,6 +46,8 @@ class Policy:
     seed_index: int | None = None  # which of several seeds this is
     num_seeds: int = 1  # of the run
     max_evaluation_steps: int | None = None
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The latest metrics of training and evaluation at its checkpoint, averaged over seeds."""
 
     def __post_init__(self) -> None:
         self._act = jax.jit(self._act_batch, static_argnames="deterministic")
@@ -155,8 +157,8 @@ def load_policy(
             which = "latest" if checkpointer.best_step() is None else "best"
         restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
+    metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
     if num_seeds > 1:
-        metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
         returns = metadata.progress.seed_returns
         chosen = seed_index if seed_index is not None else _best_seed(returns)
         state, seed_index = jax.tree.map(lambda x: x[chosen], state), chosen
@@ -166,6 +168,7 @@ def load_policy(
         env=env,
         make_env=remake,
         checkpoint_step=restored.step,
+        metrics=metadata.metrics,
         seed_index=seed_index,
         num_seeds=num_seeds,
         max_evaluation_steps=trainer.max_evaluation_steps,

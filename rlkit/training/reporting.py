@@ -2,11 +2,12 @@
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
 
+from rlkit.algorithms.metrics import split_each
 from rlkit.errors import RlkitError, require
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import without_replay
@@ -40,6 +41,7 @@ class Finished:
 
     iteration: int
     metrics: HostMetrics | None  # None before the first outer iteration
+    each: HostMetrics  # of its single iterations, [K] or [S, K]; {}: not kept
     counts: tuple[int, int] | None  # (environment steps, updates), None: the module counts nothing
     evaluation: Measurements | None  # None: not evaluated
 
@@ -58,9 +60,11 @@ class Pending:
         """Returns once the device has finished it."""
         results, evaluation = jax.device_get((self.results, self.evaluation))
         metrics, counters = results or (None, None)
+        metrics, each = (None, {}) if metrics is None else split_each(metrics)
         return Finished(
             iteration=self.iteration,
             metrics=metrics,
+            each=each,
             counts=exact_counts(counters),
             evaluation=evaluation,
         )
@@ -128,8 +132,8 @@ class Reporter:
         finished = pending.wait()
         moment = self.run.reported = self._moment_of(finished)  # until it is saved as well
         if finished.metrics is not None:
-            self._training(finished.iteration, finished.metrics, moment)
-            self.run.history.append(_at(moment, finished.evaluation))
+            self._training(finished, finished.metrics, moment)
+            self.run.history.evaluations.append(_at(moment, finished.evaluation))
         if finished.evaluation is not None:
             self._evaluation(pending, finished.evaluation, moment)
         return finished.evaluation
@@ -164,19 +168,45 @@ class Reporter:
         if error is None and first is not None:
             raise first
 
-    def _training(self, iteration: int, metrics: HostMetrics, moment: Moment) -> None:
-        run, num_seeds = self.run, self.run.config.num_seeds
+    def _training(self, finished: Finished, metrics: HostMetrics, moment: Moment) -> None:
+        run, num_seeds, iteration = self.run, self.run.config.num_seeds, finished.iteration
         speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
+        run.metrics = dict(records[-1].metrics)
+        rows = [records]
+        if finished.each:
+            rows = [
+                train_records(each, when, num_seeds=num_seeds, steps_per_second=speed)
+                for each, when in self._iterations(finished.each, moment)
+            ]
+        run.history.training.extend(_unprefixed(row[-1]) for row in rows)
         if iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints:
-            self._log_records(records)
+            for row in rows:
+                self._log_records(row)
         updates = moment.updates - run.progress.updates
         run.progress = dataclasses.replace(run.progress, updates=moment.updates)
         warning = check_finite(iteration, metrics, updates)
         if warning is not None:
             self.log(warning)
-        means = {name.removeprefix("train/"): x for name, x in records[-1].metrics.items()}
-        self.call("on_iteration_end", iteration, _at(moment, means))
+        self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
+
+    def _iterations(
+        self, each: HostMetrics, moment: Moment
+    ) -> Iterator[tuple[HostMetrics, Moment]]:
+        """The metrics of single iterations, with when they ended; `moment` is that of the last.
+
+        Updates are spread evenly, to within one where iterations take different numbers of them.
+        All have the wall time of the outer iteration.
+        """
+        count, size = self.run.plan.epochs_per_checkpoint, self.run.plan.env_steps_per_iteration
+        before = self.run.progress.updates
+        for index in range(count):
+            when = dataclasses.replace(
+                moment,
+                env_steps=moment.env_steps - (count - 1 - index) * size,
+                updates=before + (index + 1) * (moment.updates - before) // count,
+            )
+            yield {name: x[..., index] for name, x in each.items()}, when
 
     def _evaluation(self, pending: Pending, evaluation: Measurements, moment: Moment) -> None:
         num_seeds = self.run.config.num_seeds
@@ -187,6 +217,7 @@ class Reporter:
             added = {f"eval/{name}": float(value) for name, value in extra.items()}
             records[-1].metrics.update(added)
         self._log_records([record for record in records if record.metrics])
+        self.run.metrics |= records[-1].metrics
         if isinstance(extra, str):
             self._log_text("text", extra, moment)
         if evaluation:
@@ -242,6 +273,12 @@ def _at(moment: Moment, found: Measurements | None) -> Measurements:
     """
     when = {"env_steps": moment.env_steps, "updates": moment.updates}
     return when | found if found else {}
+
+
+def _unprefixed(record: Record) -> dict[str, float]:
+    """The metrics of a training record without `train/`, with its steps; see `_at`."""
+    when = {"env_steps": record.env_steps, "updates": record.updates}
+    return when | {name.removeprefix("train/"): x for name, x in record.metrics.items()}
 
 
 def _with_returns(progress: RunProgress, evaluation: Measurements, num_seeds: int) -> RunProgress:

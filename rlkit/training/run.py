@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from rlkit.algorithms.metrics import split_each
 from rlkit.errors import ConfigError, require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import num_groups
@@ -16,13 +17,14 @@ from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.replay_size import check_replay, device_memory
+from rlkit.training.history import History
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.run_clock import RunClock
 from rlkit.training.run_parts import RunParts
 from rlkit.training.run_progress import RunProgress
-from rlkit.types import Key, Measurements, PyTree
+from rlkit.types import Key, PyTree
 from rlkit.xla_cpu.process import start_run
 
 
@@ -57,7 +59,8 @@ class Run:
         """Forgets all earlier training, and continues from `progress`."""
         self.progress = progress
         self.state = None
-        self.history: list[Measurements] = []  # evaluations by outer iteration
+        self.history = History()
+        self.metrics: dict[str, float] = {}  # the latest of training and evaluation, over all seeds
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
         self.reported: Moment | None = None  # of the outer iteration that is being reported
@@ -187,6 +190,7 @@ class Run:
     def fetch(self, results: Results) -> HostMetrics:
         """The metrics of training outside `Trainer.run`; counts its updates."""
         metrics, counters = jax.device_get(results)
+        metrics, _ = split_each(metrics)
         counts = exact_counts(counters)
         if counts is not None:
             self.progress = dataclasses.replace(self.progress, updates=counts[1])
@@ -218,6 +222,7 @@ class Run:
             num_iterations=self.plan.epochs_per_checkpoint,
             overlap=self.config.overlap,
             compile_host_loop=self.config.compile_host_loop,
+            keeps_each=self.config.log_iterations,
         )
 
 

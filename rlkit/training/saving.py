@@ -1,6 +1,7 @@
 """What a run saves in a checkpoint: its state and `CheckpointMetadata`; see `restoring`."""
 
 import dataclasses
+import math
 
 from rlkit.training.files.checkpoint_items import to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -48,6 +49,7 @@ def save(
         versions=versions(),
         callbacks=callbacks,
         replay=run.has_replay(state),
+        metrics={name: x for name, x in run.metrics.items() if math.isfinite(x)},
     )
     checkpointer.save(iteration, to_items(state), score=score, metadata=metadata.to_metadata())
     if checkpointer is files.checkpointer:

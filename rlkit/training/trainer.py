@@ -25,6 +25,7 @@ from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
+from rlkit.training.history import History
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
@@ -223,7 +224,7 @@ class Trainer:
         self.stop_reason = None
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
-        files, before = self._open(), len(self.history)
+        files, before = self._open(), len(self.history.evaluations)
         try:
             if not self._run.is_complete:
                 self._refill()
@@ -236,7 +237,7 @@ class Trainer:
             self._wind_down(files, error)
             raise
         self._wind_down(files, None)
-        return self.history[before:]
+        return self.history.evaluations[before:]
 
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
@@ -349,8 +350,8 @@ class Trainer:
         return self._run.program
 
     @property
-    def history(self) -> list[Measurements]:
-        """The evaluations of all outer iterations of this run that this trainer reported."""
+    def history(self) -> History:
+        """Training metrics and evaluations of this run that this trainer reported."""
         return self._run.history
 
     @property

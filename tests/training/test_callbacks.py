@@ -185,7 +185,7 @@ def test_keys_that_would_come_back_as_text_are_refused(state):
 
 def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path):
     def returns(trainer):
-        return [record["env_steps"] for record in trainer.history]
+        return [record["env_steps"] for record in trainer.history.evaluations]
 
     settings = {"num_checkpoints": 9, "max_queued": 1}
     stop_early = {"patience": 5, "min_improvement": 1e9}  # the first one stays the best

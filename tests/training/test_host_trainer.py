@@ -227,7 +227,7 @@ def state_of(tiny, run_dir, **settings):
             jax.device_get(ts.learner),
             ts.local,
             [trainer.env_steps, trainer.outer_iteration],
-            trainer.history,
+            trainer.history.evaluations,
         )
 
 

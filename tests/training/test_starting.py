@@ -31,7 +31,7 @@ def test_a_ready_state_goes_on_as_if_never_moved(tiny, name, num_seeds):
         history = second.run(train_state=first.state)
     assert tree_digest(first.state) == kept  # the run trained a copy
     assert len(history) == 2 and second.env_steps == whole.env_steps
-    assert history[-1]["updates"] == whole.history[-1]["updates"]
+    assert history[-1]["updates"] == whole.history.evaluations[-1]["updates"]
     if name == "ppo":  # DQN explored less in the first part than in that of the longer run
         assert tree_digest(second.state) == tree_digest(whole.state)
 

@@ -99,7 +99,7 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
     logger = Memory()
     trainer = tiny.trainer(logger=logger)
     history = trainer.run(0)
-    assert len(history) == 3 and history == trainer.history
+    assert len(history) == 3 and history == trainer.history.evaluations
     for row in history:
         assert set(row) == {
             "return",
@@ -119,7 +119,7 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
     )
     evaluated = [record.env_steps for record in logger.of("eval")]
     assert evaluated == [0, 32, 64, 96]  # the initial one is logged, not listed
-    assert trainer.env_steps == 96 and trainer.run() == [] and len(trainer.history) == 3
+    assert trainer.env_steps == 96 and trainer.run() == [] and len(trainer.history.evaluations) == 3
     assert "finished" in logger.of("event")[-1].text
 
 
@@ -262,7 +262,7 @@ def test_a_second_run_starts_afresh(tiny):
     assert tree_digest(trainer.state) == first and rows == [
         (r.env_steps, r.updates) for r in logger.of("train")
     ]
-    assert len(trainer.history) == 3
+    assert len(trainer.history.evaluations) == 3
 
 
 # The parts of a loop, by hand
@@ -271,7 +271,7 @@ def test_a_second_run_starts_afresh(tiny):
 def test_training_by_hand_is_run(tiny):
     trainer = tiny.trainer()
     trainer.run(0)
-    whole, last = tree_digest(trainer.state), trainer.history[-1]
+    whole, last = tree_digest(trainer.state), trainer.history.evaluations[-1]
     assert (last.pop("env_steps"), last.pop("updates") > 0) == (96, True)
     trainer.init(0)
     metrics = [trainer.train_epoch() for _ in range(3)]

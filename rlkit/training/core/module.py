@@ -14,7 +14,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible
-from rlkit.algorithms.metrics import reduce_metrics
+from rlkit.algorithms.metrics import of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.ops.strong_types import strong_types
@@ -190,8 +190,12 @@ def iteration(module: Iterates, ts: PyTree, i: Array | int) -> tuple[PyTree, PyT
     return module.training_step(i, ts, batch)
 
 
-def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree, Metrics]:
+def outer_iteration(
+    module: Module, ts: PyTree, num_steps: int, *, keeps_each: bool = False
+) -> tuple[PyTree, Metrics]:
     """`num_steps` iterations in one program; `reduce_metrics` reduces the metrics.
+
+    `keeps_each` adds those of each iteration, see `of_each`.
 
     For a module that does not count skipped updates, the loss is NaN if it was NaN in any
     iteration; this ends the run.
@@ -207,7 +211,7 @@ def outer_iteration(module: Module, ts: PyTree, num_steps: int) -> tuple[PyTree,
     found = reduce_metrics(stacked)
     if "loss" in found and "sum/skipped_updates" not in found:
         found["loss"] = stacked.unpack()["loss"].mean(0)
-    return ts, found
+    return ts, found | (of_each(stacked) if keeps_each else {})
 
 
 def require_same_types(before: PyTree, after: PyTree) -> None:

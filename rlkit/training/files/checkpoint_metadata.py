@@ -29,6 +29,8 @@ class CheckpointMetadata:
     fingerprint: PlainData  # what must agree for a resumed run to be bit-identical
     versions: dict[str, str]
     callbacks: PlainData = dataclasses.field(default_factory=dict)  # see `callback_states`
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    """The latest of training and evaluation by then, averaged over seeds; finite ones alone."""
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

@@ -30,6 +30,7 @@ MAY_DIFFER = {
     "checkpointer_config",
     "debug",
     "log_every",
+    "log_iterations",
     "max_queued",
     "overlap",
     "compile_host_loop",

@@ -16,10 +16,12 @@ def make_program(
     num_iterations: int,
     overlap: Overlap,
     compile_host_loop: bool = True,
+    keeps_each: bool = False,
 ) -> Program:
     """The program for outer iterations of `num_iterations` iterations.
 
-    `overlap` and `compile_host_loop` are as in `TrainerConfig`.
+    `overlap` and `compile_host_loop` are as in `TrainerConfig`; `keeps_each` adds the metrics of
+    each iteration, see `of_each`.
 
     Raises `ConfigError` if `overlap` or the collector does not fit the environment.
     """
@@ -30,6 +32,7 @@ def make_program(
             num_iterations=num_iterations,
             overlap=overlap,
             compile_host_loop=compile_host_loop,
+            keeps_each=keeps_each,
         )
     require(
         overlap == "none",
@@ -37,4 +40,6 @@ def make_program(
         " with the update",
         'leave it at "none"',
     )
-    return DeviceProgram(module, compiler=compiler, num_iterations=num_iterations)
+    return DeviceProgram(
+        module, compiler=compiler, num_iterations=num_iterations, keeps_each=keeps_each
+    )

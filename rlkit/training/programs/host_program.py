@@ -8,7 +8,7 @@ from jax import Array
 
 from rlkit import spaces
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.metrics import reduce_metrics
+from rlkit.algorithms.metrics import of_each, reduce_metrics
 from rlkit.errors import require
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.config import Overlap
@@ -40,6 +40,7 @@ class HostProgram:
         num_iterations: int,
         overlap: Overlap,
         compile_host_loop: bool = True,
+        keeps_each: bool = False,
     ):
         num_envs, num_groups = module.env.num_envs, 2 if overlap == "acting" else 1
         require(
@@ -50,7 +51,7 @@ class HostProgram:
         require_steppable(module.algorithm.collector)
         self._module = module
         self._num_seeds = compiler.num_seeds
-        self._num_iterations = num_iterations
+        self._num_iterations, self._keeps_each = num_iterations, keeps_each
         self.unfinished: tuple[TrainState, int] | None = None
         self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
         self.collector = HostCollector(
@@ -138,7 +139,10 @@ class HostProgram:
             self.collector.forget()
             self.unfinished = _if_whole(schedule.last_finished)
             raise
-        return ts, (reduce_metrics(result.metrics), result.counters)
+        metrics = reduce_metrics(result.metrics)
+        if self._keeps_each:
+            metrics |= of_each(result.metrics, axis=min(self._num_seeds - 1, 1))
+        return ts, (metrics, result.counters)
 
     def _absorb_rollout(self, ts: TrainState, act: Compiled) -> TrainState:
         """Adds a rollout to memory and statistics, without learning from it."""

@@ -23,7 +23,9 @@ class DeviceProgram:
     An outer iteration runs groups of seeds in parallel.
     """
 
-    def __init__(self, module: Module, *, compiler: Compiler, num_iterations: int):
+    def __init__(
+        self, module: Module, *, compiler: Compiler, num_iterations: int, keeps_each: bool = False
+    ):
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
         counters: Callable[[PyTree], Counters] | None = getattr(module, "counters", None)
@@ -44,7 +46,8 @@ class DeviceProgram:
         self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
         self.refill = compiler(refill, donate=(0,))
         self.outer = compiler.parallel_seeds(
-            step(lambda ts: outer_iteration(module, ts, num_iterations)), donate=True
+            step(lambda ts: outer_iteration(module, ts, num_iterations, keeps_each=keeps_each)),
+            donate=True,
         )
         self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
