@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlkit.training.logs.loggers import human_seconds
+from rlkit.training.logs.human_units import human_seconds
 
 if TYPE_CHECKING:
     from rlkit.types import Measurements

@@ -20,12 +20,14 @@ from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.config import make_plan
+from rlkit.training.logs.loggers import check_logger
 from rlkit.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit train"
+RUNS = "runs"  # where runs go that were given no directory
 
 
 def usage() -> str:
@@ -90,6 +92,7 @@ def run(arguments: Sequence[str]) -> int:
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if isinstance(config.hyperparameters, OptimizerConfig):
         check_optimizer(config.hyperparameters)
+    check_logger(config.trainer.logger_config, RUNS)
     if dry_run:
         _check_sizes(config)
         own_env.register(_typed_env(names))
@@ -100,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         print(dump(config, origin_of), end="")
         return 0
     run_dir = config.trainer.run_dir
-    run_dir = f"runs/{_run_name(config)}" if run_dir is None else run_dir
+    run_dir = f"{RUNS}/{_run_name(config)}" if run_dir is None else run_dir
     config = dataclasses.replace(
         config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
     )

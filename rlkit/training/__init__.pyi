@@ -19,7 +19,9 @@ from .logs.loaded_run import LoadedRun as LoadedRun
 from .logs.loaded_run import load_run as load_run
 from .logs.loaded_runs import LoadedRuns as LoadedRuns
 from .logs.loaded_runs import load_runs as load_runs
-from .logs.loggers import Logger as Logger
+from .logs.logger import Logger as Logger
+from .logs.logger import Outcome as Outcome
+from .logs.logger import Publisher as Publisher
 from .logs.plotting import learning_curve as learning_curve
 from .logs.records import Record as Record
 from .logs.records import read_records as read_records

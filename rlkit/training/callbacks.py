@@ -12,8 +12,9 @@ import tqdm.auto
 
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.training.config import Plan, TrainerConfig
-from rlkit.training.logs.loggers import by_class, human_seconds
+from rlkit.training.logs.human_units import human_seconds
 from rlkit.training.logs.metrics import score
+from rlkit.training.logs.multi_logger import by_class
 from rlkit.types import Measurements, PyTree
 from rlkit.validation import PlainData
 

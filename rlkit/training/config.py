@@ -15,6 +15,7 @@ REPLAY_LIMIT = (
 PositiveInt = Annotated[int, Gt(0)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
+WandbRuns = Literal["one", "per_seed"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,10 @@ class LoggerConfig:
     """
     console: bool = True
     """Print a line per evaluation."""
+    csv: bool = False
+    """Also write the metrics to `<run_dir>/metrics.csv`, for spreadsheets and pandas."""
+    tensorboard: bool = False
+    """Also write TensorBoard's files to `<run_dir>/tensorboard`; needs tensorboardX."""
     wandb: WandbMode | None = None
     """Also log to Weights & Biases: online, offline or disabled; None: wandb is not imported."""
     wandb_project: str | None = None
@@ -36,13 +41,23 @@ class LoggerConfig:
     wandb_entity: str | None = None
     """W&B team or user; None: WANDB_ENTITY, or the account's default."""
     wandb_name: str | None = None
-    """W&B name of the run; None: WANDB_NAME, or the name of the run directory."""
+    """W&B name of the run; None: WANDB_NAME, or the name of the run directory.
+    With a run for each seed, -seed_<index> follows.
+    """
     wandb_group: str | None = None
-    """W&B group of the run; None: WANDB_RUN_GROUP."""
+    """W&B group of the run; None: WANDB_RUN_GROUP,
+    or with a run for each seed the name of the run directory.
+    """
     wandb_tags: tuple[str, ...] = ()
     """W&B tags of the run; none: WANDB_TAGS."""
     wandb_notes: str | None = None
     """W&B notes on the run; None: WANDB_NOTES."""
+    wandb_runs: WandbRuns = "one"
+    """one: a single W&B run, with a curve for each seed;
+    per_seed: a run for each seed, in one group.
+    """
+    wandb_artifacts: bool = False
+    """Upload the best policy (or the latest) to W&B at the end of the run, for load_policy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

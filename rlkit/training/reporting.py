@@ -15,7 +15,7 @@ from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
-from rlkit.training.logs.loggers import Logger
+from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
     HostMetrics,
     Moment,

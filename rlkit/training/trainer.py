@@ -27,7 +27,7 @@ from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
 from rlkit.training.history import History
 from rlkit.training.logs.announcements import replay_refilled
-from rlkit.training.logs.loggers import Logger
+from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
 from rlkit.training.policy import Policy, load_policy, play_episodes
 from rlkit.training.programs.protocol import Program

@@ -100,6 +100,7 @@ MISTAKES = {
         [*TRAIN, "--wandb", "on"],
         "--wandb must be online, offline, disabled or None, got 'on'",
     ),
+    "wandb runs": ([*TRAIN, "--wandb-runs", "2"], "--wandb-runs must be one or per_seed, got '2'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
     "arguments no object": (
         [*TRAIN, "--env-arguments", "[1]"],
@@ -247,6 +248,18 @@ def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
     (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/CartPole}")
     assert main(["train", "--config", "mine.yaml"]) == 2
     assert "did you mean 'gymnax/CartPole-v1'" in capsys.readouterr().err
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("also", [[], ["--dry-run"]])
+def test_loggers_that_cannot_be_made_are_refused_first(also, capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert main([*TRAIN, "--tensorboard", *also]) == 2
+    assert capsys.readouterr().err.endswith("; pip install tensorboardX\n")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
+    assert main([*TRAIN, "--wandb", "offline", "--wandb-runs", "per_seed", *also]) == 2
+    assert "leave it out, or set wandb_runs=" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.process

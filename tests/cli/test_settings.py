@@ -81,6 +81,10 @@ def test_flags_override_the_preset_and_nothing_else(settings):
         (["--no-debug"], "trainer.debug", False),
         (["--run-dir", "runs/x"], "trainer.run_dir", "runs/x"),
         (["--wandb-tags", "a", "b"], "trainer.logger_config.wandb_tags", ["a", "b"]),
+        (["--wandb-runs", "per_seed"], "trainer.logger_config.wandb_runs", "per_seed"),
+        (["--wandb-artifacts"], "trainer.logger_config.wandb_artifacts", True),
+        (["--tensorboard"], "trainer.logger_config.tensorboard", True),
+        (["--csv"], "trainer.logger_config.csv", True),
         (["--max-to-keep", "5"], "trainer.checkpointer_config.max_to_keep", 5),
     ],
 )

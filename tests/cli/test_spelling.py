@@ -59,6 +59,10 @@ def parsed(*arguments):
         ("--wandb", "trainer", "logger_config.wandb", "online"),
         ("--wandb --eval-every 3", "trainer", "logger_config.wandb", "online"),
         ("--wandb offline", "trainer", "logger_config.wandb", "offline"),
+        ("--wandb --wandb-runs per_seed", "trainer", "logger_config.wandb", "online"),
+        ("--wandb --wandb-runs per_seed", "trainer", "logger_config.wandb_runs", "per_seed"),
+        ("--tensorboard --csv=True", "trainer", "logger_config.tensorboard", True),
+        ("--tensorboard --csv=True", "trainer", "logger_config.csv", True),
         ("--wandb-tags a b", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags=['a','b']", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags a,b (base)", "trainer", "logger_config.wandb_tags", ("a,b", "(base)")),
@@ -90,6 +94,7 @@ def test_flags_and_positions_keep_their_order():
     [
         ("--lr", "did you mean '--learning-rate'?"),
         ("--track", "did you mean '--wandb'?"),
+        ("--tb", "did you mean '--tensorboard'?"),
         ("--n_envs=3", "did you mean '--num-envs'?"),
         ("--learing-rate", "did you mean '--learning-rate'"),
         ("--zzz", "see `rlkit train --help`"),

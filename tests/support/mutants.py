@@ -357,13 +357,44 @@ MUTANTS = (
         "rlkit/training/logs/wandb_logger.py",
         "self._gave_up = True",
         "self._gave_up = False",
-        ("tests/training/logs/test_loggers.py::test_wandb_that_cannot_start_is_tried_once",),
+        ("tests/training/logs/test_wandb_logger.py::test_wandb_that_cannot_start_is_tried_once",),
     ),
     Mutant(
         "an error of Weights & Biases ends the run",
         "rlkit/training/logs/wandb_logger.py",
         "except Exception as error:  # whatever happens, the records are safe in the JSONL file",
         "except ValueError as error:  # whatever happens, the records are safe in the JSONL file",
-        ("tests/training/logs/test_loggers.py::test_wandb_failures_cost_one_warning",),
+        ("tests/training/logs/test_wandb_logger.py::test_wandb_failures_cost_one_warning",),
+    ),
+    Mutant(
+        "a run of one seed at Weights & Biases shows the mean over seeds",
+        "rlkit/training/logs/wandb_logger.py",
+        "if name not in self._of_seeds",
+        "if name",
+        ("tests/training/logs/test_wandb_logger.py::test_each_seed_has_a_run_of_its_own",),
+    ),
+    Mutant(
+        "TensorBoard keeps what a resumed run logs again",
+        "rlkit/training/logs/tensorboard_logger.py",
+        "file.cut(sizes[self._name(path)])",
+        "pass",
+        ("tests/training/test_tracking.py::test_tensorboard_has_texts_and_settings",),
+    ),
+    Mutant(
+        "a TensorBoard that is left running keeps what a resumed run logs again",
+        "rlkit/training/logs/event_file.py",
+        "self._append(step=first_step,",
+        "self._append(step=10**9,",
+        (
+            "tests/training/logs/test_tensorboard_logger.py"
+            "::test_resumed_files_equal_the_uninterrupted_ones",
+        ),
+    ),
+    Mutant(
+        "an uploaded policy comes with the secrets of its run",
+        "rlkit/training/files/exported_policy.py",
+        "redact(description)",
+        "description",
+        ("tests/training/files/test_exported_policy.py::test_secrets_stay_behind",),
     ),
 )

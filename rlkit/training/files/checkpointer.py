@@ -19,7 +19,7 @@ import shutil
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import jax
@@ -341,6 +341,24 @@ class Checkpointer:
                 f"step {step} of {self.directory} is damaged ({error}); use another step"
             ) from error
 
+    def export(
+        self, step: int, items: Sequence[str], directory: pathlib.Path, *, metadata: PlainData
+    ) -> None:
+        """Copies some items of `step`, with its score and new metadata, to another `directory`.
+
+        A checkpointer of that directory can restore them.
+        """
+        self._require_step(step)
+        record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
+        source, target = self.directory / str(step), directory / str(step)
+        self._require_items(step, items, signature)
+        for name in items:
+            shutil.copytree(source / name, target / name)
+        kept = {name: signature[name] for name in items}
+        for name, body in ((_SIGNATURE, kept), (_RECORD, record | {"metadata": metadata})):
+            (target / name).mkdir(parents=True)
+            (target / name / "metadata").write_text(json.dumps(_sealed(body)))
+
     # Parts
 
     def _open_manager(self) -> ocp.CheckpointManager:
@@ -418,11 +436,7 @@ class Checkpointer:
     def _read(self, step: int, target: Target) -> Restored:
         record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
         target = target(record["metadata"]) if callable(target) else target
-        for name in target:
-            cure = f"it has {', '.join(signature) or 'none'}"
-            _require(
-                name in signature, f"step {step} of {self.directory} has no item {name!r}", cure
-            )
+        self._require_items(step, target, signature)
         wanted = {name: describe_all(tree) for name, tree in target.items()}
         self._require_match(step, wanted, signature)
         items = {}
@@ -433,6 +447,13 @@ class Checkpointer:
             ]
             items[name] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
         return Restored(step=step, items=items, metadata=record["metadata"], score=record["score"])
+
+    def _require_items(self, step: int, names: Iterable[str], signature: PlainData) -> None:
+        has = f"it has {', '.join(signature) or 'none'}"
+        for name in names:
+            _require(
+                name in signature, f"step {step} of {self.directory} has no item {name!r}", has
+            )
 
     def _require_match(
         self, step: int, wanted: dict[str, list[tuple[dict, Any]]], signature: dict[str, list[dict]]

@@ -13,7 +13,7 @@ from rlkit.algorithms.compatibility import least_capacity
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.errors import ConfigError
 from rlkit.training.core.module import Module, RLModule
-from rlkit.training.logs.loggers import human_bytes
+from rlkit.training.logs.human_units import human_bytes
 from rlkit.types import PolicyState
 
 SHARE = 0.9  # of the available memory: networks, environments and batches need the rest

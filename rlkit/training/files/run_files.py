@@ -4,18 +4,22 @@ import dataclasses
 import json
 import math
 import os
+import pathlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
 
 from rlkit.errors import CheckpointError, require
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
-from rlkit.training.logs.loggers import Logger, LoggerConfig, as_logger, make_logger
+from rlkit.training.logs.logger import Logger, Outcome, Publisher
+from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
 from rlkit.training.logs.records import read_records
 from rlkit.validation import PlainData
 
@@ -43,6 +47,7 @@ class RunFiles:
         self.description = description
         self.is_logging = False
         self._config = config
+        check_logger(config.logger_config if logger is None else logger, config.run_dir)
         closers: list[Callable[[], None]] = []
         self._closers = closers
         try:
@@ -122,30 +127,22 @@ class RunFiles:
     def write_summary(self, summary: PlainData, *, replace: bool = True) -> None:
         """Writes `summary.json` and `learning_curve.png` if there is a run directory.
 
-        Unless `replace`, does nothing if there is a summary already.
+        Then hands the outcome of the run to loggers that publish it. Unless `replace`, does nothing
+        if there is a summary already.
         """
-        if self.run_directory is None or (self.run_directory.summary_file.exists() and not replace):
-            return
-        self.run_directory.write_text(
-            self.run_directory.summary_file.name, json.dumps(summary, indent=2) + "\n"
-        )
-        self.logger.flush()
-        logged = self.run_directory.metrics_file.exists()  # not if the logger writes elsewhere
-        mean = summary.get("eval_return_mean")
-        if logged and mean is not None and math.isfinite(mean) and self._has_curve():
-            from rlkit.training.logs.plotting import learning_curve
-
-            learning_curve([self.run_directory.path], self.run_directory.curve_file)
-
-    def _has_curve(self) -> bool:
-        """Whether there is anything to plot.
-
-        There is not if the run continued a finished one and had nothing left to train.
-        """
-        assert self.run_directory is not None
-        return any(
-            record.kind == "eval" for record in read_records(self.run_directory.metrics_file)
-        )
+        curve, directory = None, self.run_directory
+        if directory is not None:
+            if directory.summary_file.exists() and not replace:
+                return
+            text = json.dumps(summary, indent=2) + "\n"
+            directory.write_text(directory.summary_file.name, text)
+            self.logger.flush()
+            curve = _draw_curve(directory, summary.get("eval_return_mean"))
+        if isinstance(self.logger, Publisher):
+            export = self.checkpointer and partial(
+                export_policy, self.checkpointer, self.description
+            )
+            self.logger.publish(Outcome(curve=curve, export_policy=export))
 
     def flush(self) -> None:
         """Returns once everything handed over so far is on disk."""
@@ -219,6 +216,22 @@ def open_checkpoints(path: Path) -> Checkpointer:
     inner = os.path.join(path, "checkpoints")
     directory = inner if os.path.isdir(inner) else os.fspath(path)
     return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
+
+
+def _draw_curve(directory: RunDirectory, mean: float | None) -> pathlib.Path | None:
+    """Draws the learning curve of a run whose last evaluation had a return of `mean`.
+
+    Returns its path; None if there is nothing to plot: the run was not evaluated, its logger writes
+    elsewhere, or it continued a finished one and had nothing left to train.
+    """
+    logged = directory.metrics_file.exists()
+    if not logged or mean is None or not math.isfinite(mean):
+        return None
+    if all(record.kind != "eval" for record in read_records(directory.metrics_file)):
+        return None
+    from rlkit.training.logs.plotting import learning_curve
+
+    return learning_curve([directory.path], directory.curve_file)
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:

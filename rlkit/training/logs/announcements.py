@@ -1,7 +1,7 @@
 """The sentences that a run announces."""
 
 from rlkit.training.config import REPLAY_LIMIT, Plan
-from rlkit.training.logs.loggers import human_bytes
+from rlkit.training.logs.human_units import human_bytes
 
 
 def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: int) -> str:

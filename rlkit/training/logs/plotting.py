@@ -11,9 +11,9 @@ import numpy as np
 
 from rlkit.errors import did_you_mean, require
 from rlkit.training.logs.figures import new_figure, require_format, save_figure
+from rlkit.training.logs.human_units import human_count
 from rlkit.training.logs.loaded_run import LoadedRun, load_run
 from rlkit.training.logs.loaded_runs import LoadedRuns
-from rlkit.training.logs.loggers import human_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

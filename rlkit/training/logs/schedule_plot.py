@@ -9,7 +9,7 @@ import numpy as np
 from rlkit.optimizers import OptimizerConfig
 from rlkit.optimizers.schedules import schedule_of
 from rlkit.training.logs.figures import new_figure, require_format, save_figure
-from rlkit.training.logs.loggers import human_count
+from rlkit.training.logs.human_units import human_count
 
 NUM_POINTS = 1001  # so that steps look like steps
 

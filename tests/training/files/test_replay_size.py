@@ -18,7 +18,7 @@ from rlkit.training.config import REPLAY_LIMIT, Plan
 from rlkit.training.core.module import RLModule
 from rlkit.training.files import replay_size as memory
 from rlkit.training.logs.announcements import announcement, replay_memory
-from rlkit.training.logs.loggers import human_bytes
+from rlkit.training.logs.human_units import human_bytes
 from rlkit.training.logs.records import read_records
 
 FRAME = 84 * 84 * 4  # bytes of four frames of Atari

@@ -10,7 +10,7 @@ from host_twins import HostCounter
 
 import rlkit
 from rlkit.errors import ConfigError, RunDirectoryError
-from rlkit.training.logs.loggers import JsonlLogger
+from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.records import Record
 
 FIRST = ["kind", "env_steps", "updates", "wall_seconds", "seed"]

@@ -1,31 +1,28 @@
-"""Records survive kills, resumes and a broken W&B."""
+"""Records survive kills, resumes and broken loggers."""
 
 import json
 import math
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
 
 import pytest
 
-import rlkit
 from rlkit.errors import ConfigError, RunDirectoryError
 from rlkit.training.config import LoggerConfig
-from rlkit.training.logs.loggers import (
-    ConsoleLogger,
-    JsonlLogger,
-    Logger,
-    MultiLogger,
-    as_logger,
-    human_count,
-    human_seconds,
-    make_logger,
-)
+from rlkit.training.logs.console_logger import ConsoleLogger
+from rlkit.training.logs.csv_logger import CsvLogger
+from rlkit.training.logs.human_units import human_count, human_seconds
+from rlkit.training.logs.jsonl_logger import JsonlLogger
+from rlkit.training.logs.logger import Logger, Outcome, Publisher
+from rlkit.training.logs.loggers import as_logger, make_logger
+from rlkit.training.logs.multi_logger import MultiLogger
 from rlkit.training.logs.records import Record, read_records
-from rlkit.training.logs.wandb_logger import WandbLogger, redact
+from rlkit.training.logs.redaction import redact
+from rlkit.training.logs.tensorboard_logger import TensorboardLogger
+from rlkit.training.logs.wandb_logger import WandbLogger
 
 
 def record(step, kind="eval", **fields):
@@ -50,38 +47,42 @@ def test_records_round_trip_with_non_finite_values(tmp_path):
 
 
 @pytest.mark.fast
-def test_resumed_file_equals_the_uninterrupted_one(tmp_path):
-    whole = JsonlLogger(tmp_path / "whole.jsonl")
+@pytest.mark.parametrize("kind", [JsonlLogger, CsvLogger])
+def test_resumed_file_equals_the_uninterrupted_one(kind, tmp_path):
+    whole = kind(tmp_path / "whole.txt")
     for step in range(10):
         whole.log(record(step))
-    cut = JsonlLogger(tmp_path / "cut.jsonl")
+    cut = kind(tmp_path / "cut.txt")
     for step in range(7):
         cut.log(record(step))
         if step == 3:
             state = json.loads(json.dumps(cut.state()))
     with open(cut.path, "a") as file:
         file.write('{"kind": "ev')
-    resumed = JsonlLogger(cut.path)
+    resumed = kind(cut.path)
     resumed.restore(state)
     for step in range(4, 10):
         resumed.log(record(step))
     assert cut.path.read_bytes() == whole.path.read_bytes()
-    dropped = resumed.dropped_path.read_text().splitlines()
-    assert sorted(dropped) == sorted(
-        [*(record(step).to_json() for step in (4, 5, 6)), '{"kind": "ev']
-    )
+    dropped = (tmp_path / "cut.dropped.txt").read_text()
+    assert dropped.startswith(kind.HEADER)
+    lost = "".join(resumed.rows(record(step)) for step in (4, 5, 6)) + '{"kind": "ev\n'
+    assert sorted(dropped.removeprefix(kind.HEADER).splitlines()) == sorted(lost.splitlines())
     assert resumed.state() == whole.state()
 
 
 @pytest.mark.fast
 def test_restoring_nothing_begins_again(tmp_path):
-    config = LoggerConfig(console=False)
+    config = LoggerConfig(console=False, csv=True)
     make_logger(config, tmp_path).log(record(5))
     again = make_logger(config, tmp_path)
     again.restore({})
     again.log(record(6))
     assert read_records(tmp_path / "metrics.jsonl") == [record(6)]
     assert read_records(tmp_path / "metrics.dropped.jsonl") == [record(5)]
+    for name, step in (("metrics.csv", 6), ("metrics.dropped.csv", 5)):
+        row = f"eval,{step},0,{step / 2},,eval/avg_return,{step}.0\n"
+        assert (tmp_path / name).read_text() == CsvLogger.HEADER + row
 
 
 @pytest.mark.fast
@@ -97,7 +98,7 @@ def test_missing_rows_are_reported_not_invented(tmp_path, caplog):
 def test_kill_while_logging_leaves_a_readable_file(tmp_path):
     path = tmp_path / "metrics.jsonl"
     code = (
-        "import itertools, sys\nfrom rlkit.training.logs.loggers import *\nfrom"
+        "import itertools, sys\nfrom rlkit.training.logs.jsonl_logger import *\nfrom"
         " rlkit.training.logs.records import *\nlogger = JsonlLogger(sys.argv[1])\nfor n in"
         " itertools.count(): logger.log(Record(kind='train', env_steps=n, updates=n,"
         " wall_seconds=0.0, seed=0))"
@@ -139,10 +140,18 @@ def test_unusable_files_name_the_fix(tmp_path):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("name", ["csv", "tensorboard"])
+def test_files_of_a_run_need_its_directory(name):
+    config = LoggerConfig(**{name: True})
+    with pytest.raises(ConfigError, match=f"{name}=True .* but there is none; set run_dir"):
+        as_logger(config)
+
+
+@pytest.mark.fast
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full disk")
 def test_full_disk_is_raised_after_the_others_ran(tmp_path, capsys):
     full = JsonlLogger(tmp_path / "metrics.jsonl")
-    full._descriptor = os.open("/dev/full", os.O_WRONLY)
+    full._file._descriptor = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(RunDirectoryError, match="No space left"):
         MultiLogger([full, ConsoleLogger()]).log(record(7))
     assert "return 7" in capsys.readouterr().out
@@ -157,6 +166,20 @@ def test_one_failing_logger_does_not_stop_the_others(tmp_path, caplog):
         multi.log(record(step))
     assert len(read_records(whole.path)) == 3
     assert caplog.text.count("ZeroDivisionError") == 1
+
+
+class Gallery(ConsoleLogger):
+    def publish(self, outcome):
+        self.got = outcome
+
+
+@pytest.mark.fast
+def test_an_outcome_goes_to_those_that_publish():
+    gallery, outcome = Gallery(), Outcome(curve=None, export_policy=None)
+    multi = MultiLogger([ConsoleLogger(), gallery])
+    assert isinstance(multi, Publisher)
+    multi.publish(outcome)
+    assert gallery.got is outcome
 
 
 @pytest.mark.fast
@@ -218,6 +241,8 @@ def test_every_logger_follows_the_protocol(tmp_path):
         as_logger(tmp_path / "a.jsonl"),
         as_logger(None, tmp_path),
         ConsoleLogger(),
+        CsvLogger(tmp_path / "a.csv"),
+        TensorboardLogger(tmp_path / "tensorboard"),
         WandbLogger(LoggerConfig(), None),
     ]
     for logger in loggers:
@@ -230,286 +255,6 @@ def test_every_logger_follows_the_protocol(tmp_path):
 def test_importing_stays_light():
     code = """
 import sys, rlkit.training.logs.loggers, rlkit.training.logs.plotting
-print({'jax', 'wandb', 'matplotlib'} & set(sys.modules))
+print({'jax', 'wandb', 'matplotlib', 'tensorboardX'} & set(sys.modules))
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
-
-
-def wandb_history(directory):
-    """The rows of all offline runs below `directory`, oldest run first, with the run ids."""
-    from wandb.proto import wandb_internal_pb2
-
-    rows, ids = [], []
-    for path in sorted(
-        directory.glob("wandb/*run-*/run-*.wandb"), key=lambda path: path.stat().st_mtime_ns
-    ):
-        for data in wandb_entries(path.read_bytes()):
-            entry = wandb_internal_pb2.Record()
-            entry.ParseFromString(data)
-            if entry.WhichOneof("record_type") == "history":
-                rows.append(
-                    {
-                        item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                        for item in entry.history.item
-                    }
-                )
-            elif entry.WhichOneof("record_type") == "run":
-                ids.append(entry.run.run_id)
-    return rows, ids
-
-
-def wandb_entries(content):
-    """Splits W&B's file, in the log format of LevelDB: blocks of 32 KiB with chunks of crc, length,
-    place (full, first, …).
-    """
-    place, entry = 7, b""
-    while place + 7 <= len(content):
-        if 32768 - place % 32768 < 7:
-            place += 32768 - place % 32768
-            continue
-        _, length, chunk = struct.unpack("<IHB", content[place : place + 7])
-        entry += content[place + 7 : place + 7 + length]
-        place += 7 + length
-        if chunk in (1, 4):  # full, last
-            yield entry
-            entry = b""
-
-
-@pytest.fixture
-def quiet_wandb(monkeypatch):
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    yield
-    if "wandb" in sys.modules:
-        sys.modules["wandb"].teardown()
-
-
-def both_kinds(step):
-    return [
-        record(step, kind="train", metrics={"train/loss": math.nan}),
-        *(record(step, seed=seed) for seed in (None, 0, 1)),
-    ]
-
-
-@pytest.mark.process
-def test_wandb_resume_neither_repeats_nor_loses_rows(tmp_path, quiet_wandb, caplog):
-    config = LoggerConfig(wandb="offline", wandb_tags=("a",), console=False)
-    first = make_logger(config, tmp_path)
-    first.start({"lr": 1, "secret": "x"})
-    state = {}
-    for step in range(0, 60, 10):
-        for row in both_kinds(step):
-            first.log(row)
-        if step == 30:
-            first.log(record(30, kind="text", text="before the checkpoint", metrics={}))
-            state = json.loads(json.dumps(first.state()))
-            first.log(record(30, kind="text", text="after the checkpoint", metrics={}))
-    first.close()
-    resumed = make_logger(config, tmp_path)
-    resumed.start({"lr": 2})
-    resumed.restore(state)
-    resumed.log(record(30, kind="text", text="after the checkpoint", metrics={}))
-    for step in range(40, 90, 10):
-        for row in both_kinds(step):
-            resumed.log(row)
-    resumed.close()
-    rows, ids = wandb_history(tmp_path)
-    assert len(set(ids)) == 1 and len(ids) >= 2
-    for name in (
-        "train/loss",
-        "eval/avg_return",
-        "eval/avg_return/seed_0",
-        "eval/avg_return/seed_1",
-    ):
-        assert [row["env_steps"] for row in rows if name in row] == list(range(0, 90, 10))
-    assert [row["text"] for row in rows if "text" in row] == [
-        "before the checkpoint",
-        "after the checkpoint",
-    ]
-    assert not caplog.records
-    assert len(read_records(tmp_path / "metrics.jsonl")) == 9 * 4 + 2
-    assert not any(
-        b"secret" in path.read_bytes() and b'"x"' in path.read_bytes()
-        for path in tmp_path.rglob("*.wandb")
-    )
-
-
-def log_until_killed(directory, *, steps, checkpoint, kill):
-    """Logs `steps` to W&B in another process, which stores its state at one step and kills itself
-    at another.
-    """
-    code = f"""
-import json, os, pathlib, signal
-from rlkit.training.logs.loggers import *
-from rlkit.training.logs.records import *
-from rlkit.training.logs.wandb_logger import *
-logger = WandbLogger(LoggerConfig(wandb="offline"), {str(directory)!r})
-state = pathlib.Path({str(directory / "state.json")!r})
-if state.exists():
-    logger.restore(json.loads(state.read_text()))
-for n in {steps!r}:
-    metrics = {{"eval/avg_return": 1.0}}
-    logger.log(Record(kind="eval", env_steps=n, updates=n, wall_seconds=0.0, metrics=metrics))
-    if n == {checkpoint}:
-        state.write_text(json.dumps(logger.state()))
-    if n == {kill}:
-        os.kill(os.getpid(), signal.SIGKILL)
-logger.close()
-"""
-    return subprocess.run(
-        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, timeout=60
-    ).returncode
-
-
-@pytest.mark.process
-def test_kill_loses_no_wandb_row(tmp_path, quiet_wandb):
-    assert log_until_killed(tmp_path, steps=range(0, 40), checkpoint=20, kill=30) == -signal.SIGKILL
-    assert log_until_killed(tmp_path, steps=range(21, 40), checkpoint=-1, kill=-1) == 0
-    rows, ids = wandb_history(tmp_path)
-    assert len(set(ids)) == 1
-    assert {row["env_steps"] for row in rows} == set(range(40))
-
-
-class FakeRun:
-    """Refuses the first `refusals` rows."""
-
-    def __init__(self, refusals):
-        self.refusals, self.rows = refusals, []
-
-    def log(self, row):
-        if self.refusals > 0:
-            self.refusals -= 1
-            raise ConnectionResetError("service killed")
-        self.rows.append(row)
-
-    def finish(self):
-        raise BrokenPipeError
-
-
-@pytest.mark.fast
-def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
-    run = FakeRun(refusals=3)
-    monkeypatch.setattr(WandbLogger, "_open", lambda self: run)
-    logger = make_logger(LoggerConfig(console=False, wandb="online"), tmp_path)
-    for step in range(5):
-        logger.log(record(step))
-    logger.close()
-    assert [row["env_steps"] for row in run.rows] == list(
-        range(5)
-    )  # the refused ones were sent later
-    assert len(read_records(tmp_path / "metrics.jsonl")) == 5
-    assert logger.loggers["WandbLogger"].failures == 4
-    first, last = (each.getMessage() for each in caplog.records)
-    assert "the JSONL file contains all rows" in first
-    assert last == "Weights & Biases failed 4 times in this run: rows may be missing there"
-
-
-@pytest.mark.fast
-def test_only_rows_that_wandb_may_have_lost_are_sent_again(tmp_path, monkeypatch):
-    clock, runs = [0.0], [FakeRun(refusals=0), FakeRun(refusals=0)]
-    monkeypatch.setattr("rlkit.training.logs.wandb_logger.time.monotonic", lambda: clock[0])
-    monkeypatch.setattr(WandbLogger, "_open", lambda self: runs.pop(0))
-    killed, resumed = (WandbLogger(LoggerConfig(wandb="online"), tmp_path) for _ in range(2))
-    first, second = runs
-    state = {}
-    for step in range(0, 200, 10):  # one row each 10 s
-        clock[0] = float(step)
-        killed.log(record(step))
-        if step == 100:
-            state = json.loads(json.dumps(killed.state()))
-    resumed.restore(state)
-    for step in range(110, 250, 10):
-        resumed.log(record(step))
-    assert [row["env_steps"] for row in first.rows] == list(range(0, 200, 10))
-    assert [row["env_steps"] for row in second.rows] == list(
-        range(140, 250, 10)
-    )  # up to 130 a minute had passed
-
-
-@pytest.mark.fast
-def test_wandb_that_cannot_start_is_tried_once(tmp_path, monkeypatch, caplog):
-    calls = []
-    monkeypatch.setattr(WandbLogger, "_open", lambda self: calls.append(1) or 1 / 0)
-    logger = make_logger(LoggerConfig(console=False, wandb="online"), tmp_path)
-    for step in range(5):
-        logger.log(record(step))
-    logger.close()
-    assert len(calls) == 1 and "--wandb offline" in caplog.text
-    assert len(read_records(tmp_path / "metrics.jsonl")) == 5
-
-
-@pytest.mark.fast
-def test_damaged_wandb_file_does_not_stop_a_resume(tmp_path, caplog):
-    (tmp_path / "wandb_run.json").write_text("{")
-    logger = WandbLogger(LoggerConfig(wandb="offline"), tmp_path)
-    logger.restore({"id": "abc", "seen": {"eval": [10, 1]}})
-    assert logger.state() == {
-        "id": "abc",
-        "labels": {},
-        "seen": {"eval": [10, 1]},
-        "rows": [],
-    }
-    assert logger.failures == 1 and len(caplog.records) == 1
-
-
-def wandb_labels(path):
-    """What a W&B file says of its run: its labels and its config."""
-    from wandb.proto import wandb_internal_pb2
-
-    labels, config = {}, {}
-    for data in wandb_entries(path.read_bytes()):
-        entry = wandb_internal_pb2.Record()
-        entry.ParseFromString(data)
-        kind = entry.WhichOneof("record_type")
-        update = entry.run.config if kind == "run" else entry.config
-        if kind in ("run", "config"):
-            config |= {item.key: json.loads(item.value_json) for item in update.update if item.key}
-        if kind == "run":
-            labels = {
-                "project": entry.run.project,
-                "name": entry.run.display_name,
-                "group": entry.run.run_group,
-                "tags": list(entry.run.tags),
-                "notes": entry.run.notes,
-            }
-    return labels, config
-
-
-@pytest.mark.process
-def test_wandb_gets_the_settings_of_an_off_policy_run(tiny, tmp_path, quiet_wandb, monkeypatch):
-    """Its replay buffer is announced before it trains, which must not open W&B without them."""
-    for name in ("PROJECT", "NAME", "RUN_GROUP", "TAGS", "NOTES"):
-        monkeypatch.setenv(f"WANDB_{name}", f"my {name.lower()}")
-    settings = {"wandb": "offline", "wandb_name": "given", "console": False}
-    config = {"run_dir": str(tmp_path / "run"), "logger_config": LoggerConfig(**settings)}
-    with tiny.trainer("dqn", **config) as trainer:
-        trainer.run(3)
-    for name in ("PROJECT", "NAME", "RUN_GROUP", "TAGS", "NOTES"):
-        monkeypatch.delenv(f"WANDB_{name}")
-    with tiny.trainer("dqn", **config, restore_checkpoint="auto", num_checkpoints=9) as trainer:
-        trainer.run(3)
-    files = sorted(tmp_path.rglob("*.wandb"), key=lambda path: path.stat().st_mtime_ns)
-    assert len(files) == 2
-    for file in files:
-        labels, stored = wandb_labels(file)
-        assert labels == {
-            "project": "my project",
-            "name": "given",
-            "group": "my run_group",
-            "tags": ["my tags"],
-            "notes": "my notes",
-        }
-        assert stored["seed"] == 3 and stored["algorithm"] == "dqn"
-        assert stored["versions.rlkit"] == rlkit.__version__
-
-
-@pytest.mark.process
-def test_wandb_writes_where_its_variable_says(tmp_path, quiet_wandb, monkeypatch):
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
-    (tmp_path / "elsewhere").mkdir()
-    logger = make_logger(LoggerConfig(wandb="offline", console=False), tmp_path / "run")
-    logger.start({"lr": 1})
-    logger.log(record(0))
-    logger.close()
-    (file,) = tmp_path.rglob("*.wandb")
-    assert file.is_relative_to(tmp_path / "elsewhere")
-    assert wandb_labels(file)[0]["project"] == "rlkit"

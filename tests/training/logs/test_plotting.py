@@ -7,8 +7,8 @@ import matplotlib
 import pytest
 
 from rlkit.errors import ConfigError, RunDirectoryError
+from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
-from rlkit.training.logs.loggers import JsonlLogger
 from rlkit.training.logs.plotting import _curve, _places, learning_curve
 from rlkit.training.logs.records import Record
 

@@ -1,0 +1,78 @@
+"""`AppendOnlyFile`: a file that grows, and that a resumed run cuts to what its checkpoint knows."""
+
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlkit.errors import RunDirectoryError
+
+# Not `warnings.warn`: under `-W error`, a failing logger would end the training.
+_warn = logging.getLogger("rlkit").warning
+
+
+class AppendOnlyFile:
+    """What is appended survives a kill of the process, and after `flush` a loss of power.
+
+    Raises `RunDirectoryError` if the file cannot be used; its message ends with `cure`.
+    """
+
+    def __init__(self, path: Path, *, cure: str):
+        self.path, self._cure = path, cure
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._release = weakref.finalize(self, os.close, self._descriptor)
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self) -> bytes:
+        """Its content."""
+        with self._explained():
+            return self.path.read_bytes()
+
+    def append(self, data: bytes) -> None:
+        """Writes `data` to its end."""
+        rest = memoryview(data)
+        with self._explained():
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def cut(self, size: int) -> None:
+        """Keeps the first `size` bytes; warns if there are fewer."""
+        if self.size < size:
+            _warn(
+                "%s has %d bytes where the checkpoint expects %d: its early rows are missing",
+                self.path,
+                self.size,
+                size,
+            )
+            return
+        with self._explained():
+            os.ftruncate(self._descriptor, size)
+
+    def flush(self) -> None:
+        """Returns once everything is on the disk."""
+        with self._explained():
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Flushes and closes it. May be called twice."""
+        if self._release.alive:
+            self.flush()
+            self._release()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write records to {self.path}: {error.strerror or error}; free disk space"
+                f" or make it writable; {self._cure}"
+            ) from error

@@ -1,0 +1,84 @@
+"""`MultiLogger`: several loggers as one."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from rlkit.errors import RunDirectoryError
+from rlkit.training.logs.logger import Logger, Outcome, Publisher
+from rlkit.training.logs.records import Record
+from rlkit.validation import PlainData
+
+T = TypeVar("T")
+
+# Not `warnings.warn`: under `-W error`, a failing logger would end the training.
+_warn = logging.getLogger("rlkit").warning
+
+
+def by_class(objects: Iterable[T]) -> dict[str, T]:
+    """The objects by the names of their classes; another one of a class gets "#1", then "#2"."""
+    found: dict[str, T] = {}
+    for each in objects:
+        name = type(each).__name__
+        same = sum(known.partition("#")[0] == name for known in found)
+        found[f"{name}#{same}" if same else name] = each
+    return found
+
+
+class MultiLogger:
+    """Forwards to several loggers. A failing one is reported once and does not stop the others.
+
+    `RunDirectoryError` (the JSONL file cannot be written) is raised after all loggers were called.
+    """
+
+    def __init__(self, loggers: Sequence[Logger]):
+        self.loggers = by_class(loggers)  # since a resumed run may use others
+        self._reported: set[str] = set()
+
+    def start(self, run_info: PlainData, /) -> None:
+        self._each(lambda name, logger: logger.start(run_info))
+
+    def log(self, record: Record, /) -> None:
+        self._each(lambda name, logger: logger.log(record))
+
+    def state(self) -> PlainData:
+        states: PlainData = {}
+        self._each(lambda name, logger: states.update({name: logger.state()}))
+        return states
+
+    def restore(self, state: PlainData, /) -> None:
+        self._each(
+            lambda name, logger: (
+                logger.restore(state.get(name, {})) if name in state or not state else None
+            )
+        )
+
+    def flush(self) -> None:
+        self._each(lambda name, logger: logger.flush())
+
+    def publish(self, outcome: Outcome, /) -> None:
+        self._each(
+            lambda name, logger: logger.publish(outcome) if isinstance(logger, Publisher) else None
+        )
+
+    def close(self) -> None:
+        self._each(lambda name, logger: logger.close())
+
+    def _each(self, call: Callable[[str, Logger], None]) -> None:
+        fatal: RunDirectoryError | None = None
+        for name, logger in self.loggers.items():
+            try:
+                call(name, logger)
+            except RunDirectoryError as error:
+                fatal = fatal or error
+            except Exception as error:
+                if name not in self._reported:
+                    self._reported.add(name)
+                    _warn(
+                        "%s failed (%s: %s); training and the other loggers continue",
+                        name,
+                        type(error).__name__,
+                        error,
+                    )
+        if fatal is not None:
+            raise fatal
