@@ -95,7 +95,10 @@ def test_python_is_well_typed(page, tmp_path):
 
 
 def commands(page: Path) -> list[list[str]]:
-    rows = (row for _, text in blocks(page, "bash") for row in text.splitlines())
+    """The words of each command; what comes after `>` is the shell's."""
+    rows = (
+        row.partition(" > ")[0] for _, text in blocks(page, "bash") for row in text.splitlines()
+    )
     return [words for row in rows if (words := shlex.split(row, comments=True))]
 
 

@@ -20,7 +20,7 @@ COMMAND = "rlkit resume"
 EXAMPLES = f"""examples:
   {COMMAND} runs/mine                          where it stopped
   {COMMAND} runs/mine --total-steps 2M         beyond its end
-  {COMMAND} runs/mine --checkpoint best --into runs/branch     a new run from its best"""
+  {COMMAND} runs/mine --checkpoint best --into runs/branch"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

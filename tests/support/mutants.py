@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "TD3's actor learns in every update",
         "rlkit/algorithms/td3.py",
-        'group="actor", every=config.policy_delay',
-        'group="actor", every=1',
+        'actor=(actor_loss, "actor", config.policy_delay)',
+        'actor=(actor_loss, "actor", 1)',
         ("tests/algorithms/test_td3.py",),
     ),
     Mutant(

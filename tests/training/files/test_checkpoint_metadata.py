@@ -37,11 +37,12 @@ METADATA = CheckpointMetadata(
     versions={"jax": "0.10"},
     callbacks={"EarlyStopping": {"best": 1.5, "since": 2}},
     replay=False,
+    metrics={"train/loss": 0.5},
 )
 REQUIRED = [field.name for field in dataclasses.fields(RunProgress)] + [
     field.name
     for field in dataclasses.fields(CheckpointMetadata)
-    if field.name not in ("progress", "callbacks", "replay")
+    if field.name not in ("progress", "callbacks", "metrics", "replay")
 ]
 
 
@@ -68,7 +69,7 @@ def test_returns_that_are_not_finite_are_kept():
 @pytest.mark.fast
 def test_metadata_are_one_flat_object_and_unknown_fields_are_ignored():
     stored = through_json(METADATA)
-    assert stored.keys() == {*REQUIRED, "callbacks", "replay"}
+    assert stored.keys() == {*REQUIRED, "callbacks", "metrics", "replay"}
     assert CheckpointMetadata.from_metadata(stored | {"weather": "fine"}, "steps") == METADATA
 
 
@@ -92,6 +93,7 @@ def test_incomplete_metadata_are_refused(name):
         ("seed_returns", 1.0, "seed_returns"),
         ("callbacks", [1], "callbacks"),
         ("replay", "yes", "replay"),
+        ("metrics", {"train/loss": "low"}, "metrics.train/loss"),
     ],
 )
 def test_metadata_of_another_form_are_refused(name, value, field):
