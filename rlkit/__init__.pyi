@@ -55,6 +55,7 @@ from .errors import RlkitError as RlkitError
 from .optimizers import OptimizerConfig as OptimizerConfig
 from .optimizers import create_optimizer as create_optimizer
 from .optimizers import create_schedule as create_schedule
+from .training import BestModel as BestModel
 from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
 from .training import EarlyStopping as EarlyStopping

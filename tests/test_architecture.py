@@ -40,7 +40,7 @@ ROOMS = {
         {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "history"},
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},
-        {"evaluations", "run"},
+        {"evaluations", "run", "best_model"},
         {"reporting", "restoring", "saving", "starting"},
         {"trainer"},
         {"from_config"},

@@ -1,3 +1,4 @@
+from .best_model import BestModel as BestModel
 from .callbacks import Callback as Callback
 from .callbacks import EarlyStopping as EarlyStopping
 from .callbacks import WallTimeLimit as WallTimeLimit

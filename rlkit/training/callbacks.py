@@ -12,6 +12,7 @@ import tqdm.auto
 
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.training.config import Plan, TrainerConfig
+from rlkit.training.history import History
 from rlkit.training.logs.human_units import human_seconds
 from rlkit.training.logs.metrics import score
 from rlkit.training.logs.multi_logger import by_class
@@ -38,8 +39,8 @@ class RunView(Protocol):
         ...
 
     @property
-    def history(self) -> list[Measurements]:
-        """The evaluations of the outer iterations reported so far."""
+    def history(self) -> History:
+        """Training metrics and evaluations reported so far."""
         ...
 
     @property
@@ -80,6 +81,15 @@ class RunView(Protocol):
         self, path: str | os.PathLike[str] | None = None, *, evaluation_score: float | None = None
     ) -> int:
         """See `Trainer.save_checkpoint`."""
+        ...
+
+    @property
+    def best_checkpoint(self) -> int | None:
+        """See `Trainer.best_checkpoint`."""
+        ...
+
+    def export_policy(self, directory: str | os.PathLike[str]) -> PlainData:
+        """See `Trainer.export_policy`."""
         ...
 
     def summary(self) -> PlainData:

@@ -72,6 +72,10 @@ class CheckpointerConfig:
     """Number of newest checkpoints to keep."""
     keep_best: bool = True
     """Also keep the checkpoint with the highest evaluation return (the newest if tied)."""
+    keep_seed_bests: bool = False
+    """With several seeds, also keep the best checkpoint of each seed, if keep_best;
+    `load_policy(run_dir, seed_index=3)` and `rlkit evaluate` then take that of the seed.
+    """
     save_replay: bool | None = None
     """Save the replay buffer too; otherwise a resumed run refills it with its policy.
     None: if it takes at most 2 GiB over all seeds.

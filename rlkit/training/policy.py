@@ -136,7 +136,8 @@ def load_policy(
     If `which` is None, takes the best one, or the latest if the run was never evaluated. Reads only
     the policy, not the optimiser, the environments or the replay memory. With several seeds,
     `seed_index` chooses one; None: the one with the highest return in the last evaluation before
-    the checkpoint. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
+    the checkpoint. If the run keeps the best checkpoint of each seed (`keep_seed_bests`), "best" is
+    that of the seed. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
     cannot rebuild. Raises `RunDirectoryError`, `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
@@ -155,6 +156,10 @@ def load_policy(
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"
+        saves = trainer.checkpointer_config
+        if which == "best" and num_seeds > 1 and saves is not None and saves.keep_seed_bests:
+            seed_index = _peak_seed(checkpointer, num_seeds) if seed_index is None else seed_index
+            which = checkpointer.best_step(seed_index) or which
         restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
     metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
@@ -209,6 +214,12 @@ def play_episodes(
     require_positive_integer("num_episodes", num_episodes, example=16)
     with contextlib.closing(make_player(evaluator, compiler)) as player:
         return player.record(policy, key, num_episodes, deterministic=deterministic)
+
+
+def _peak_seed(checkpointer: Checkpointer, num_seeds: int) -> int:
+    """The seed with the highest return of all in its own best checkpoint; 0 if there is none."""
+    peaks = [checkpointer.seed_peak(seed) for seed in range(num_seeds)]
+    return _best_seed([-np.inf if peak is None else peak for peak in peaks])
 
 
 def _best_seed(returns: Sequence[float] | None) -> int:

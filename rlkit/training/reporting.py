@@ -210,7 +210,9 @@ class Reporter:
 
     def _evaluation(self, pending: Pending, evaluation: Measurements, moment: Moment) -> None:
         num_seeds = self.run.config.num_seeds
-        self.run.progress = _with_returns(self.run.progress, evaluation, num_seeds)
+        is_trained = pending.iteration > 0
+        progress = _with_returns(self.run.progress, evaluation, num_seeds)
+        self.run.progress = _with_peaks(progress) if is_trained else progress
         extra = None if self.eval_fn is None else self.eval_fn(pending.state)
         records = eval_records(evaluation, moment, num_seeds=num_seeds)
         if isinstance(extra, dict):
@@ -291,10 +293,20 @@ def _with_returns(progress: RunProgress, evaluation: Measurements, num_seeds: in
     )
 
 
+def _with_peaks(progress: RunProgress) -> RunProgress:
+    """With the peaks of seeds, if their last evaluation is higher."""
+    returns = progress.seed_returns
+    if returns is None:
+        return progress
+    peaks = np.fmax(returns, progress.seed_peaks or returns)  # ignores NaN where it can
+    return dataclasses.replace(progress, seed_peaks=tuple(peaks.tolist()))
+
+
 def summary(run: Run, stop_reason: str | None) -> PlainData:
     """The contents of `summary.json`."""
     progress, num_seeds = run.progress, run.config.num_seeds
     returns = None if progress.seed_returns is None else list(progress.seed_returns)
+    peaks = progress.seed_peaks
     speed = run.clock.env_steps * num_seeds / max(run.clock.training_seconds, 1e-9)
     learner = run.state.learner if isinstance(run.state, TrainState) else run.state
     return {
@@ -307,6 +319,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
         "eval_return_mean": None if returns is None else float(np.mean(returns)),
         "eval_return_std": progress.return_std,
         "eval_return_per_seed": returns,
+        "eval_return_peak_per_seed": None if peaks is None else list(peaks),
         "stop_reason": stop_reason,
         "parent": None if progress.parent is None else dataclasses.asdict(progress.parent),
         "versions": versions(),

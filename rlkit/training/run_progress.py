@@ -32,6 +32,8 @@ class RunProgress:
     """Mean return of each seed in the last evaluation; None: there was none."""
     return_std: float | None
     """Standard deviation of the last evaluation: over seeds, or with one seed over episodes."""
+    seed_peaks: tuple[float, ...] | None = None
+    """Highest mean return of each seed in any evaluation after the first outer iteration."""
     wall_seconds: float
     """Seconds spent in `Trainer.run`, excluding a call that is still running."""
     seed: int | None

@@ -51,6 +51,9 @@ def save(
         replay=run.has_replay(state),
         metrics={name: x for name, x in run.metrics.items() if math.isfinite(x)},
     )
-    checkpointer.save(iteration, to_items(state), score=score, metadata=metadata.to_metadata())
+    own = None if score is None else run.progress.seed_returns
+    checkpointer.save(
+        iteration, to_items(state), score=score, seed_scores=own, metadata=metadata.to_metadata()
+    )
     if checkpointer is files.checkpointer:
         run.saved_iteration = iteration

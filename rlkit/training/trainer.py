@@ -329,7 +329,21 @@ class Trainer:
         self._log(*memory_announcements(self._run), *caveats(self._run, restored))
         return self.state
 
+    def export_policy(self, directory: Path) -> PlainData:
+        """Copies the policy of the best checkpoint, or else the latest, to a new `directory`.
+
+        `load_policy(directory)` loads it. Returns its `step`, `env_steps` and `return`. Raises
+        `RunDirectoryError` if the directory exists, `CheckpointError` if the run has no checkpoint.
+        """
+        return self._open().export_policy(directory)
+
     # Status
+
+    @property
+    def best_checkpoint(self) -> int | None:
+        """The step of the best checkpoint so far; None: there is none."""
+        checkpointer = self._open().checkpointer
+        return None if checkpointer is None else checkpointer.best_step()
 
     @property
     def state(self) -> PyTree:

@@ -30,7 +30,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
 from rlkit.errors import CheckpointError, require
 from rlkit.training.config import CheckpointerConfig
-from rlkit.training.files.best_checkpoint import KeepBest, best_of
+from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
 from rlkit.training.files.checkpoint_leaves import (
     array_bytes,
     describe_all,
@@ -107,7 +107,8 @@ class Checkpointer:
             f"{self.directory} is not writable",
             "choose another",
         )
-        self._scores = {step: record["score"] for step, record in self._records()[0].items()}
+        records = self._records()[0]
+        self._scores = {step: self._ranked(record) for step, record in records.items()}
         self._manager = self._open_manager()
 
     @property
@@ -129,13 +130,15 @@ class Checkpointer:
         items: Mapping[str, PyTree],
         *,
         score: float | None = None,
+        seed_scores: Sequence[float] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Copies `items` to the host and writes them in the background.
 
         The caller may donate or change `items` afterwards. Waits for the previous write, and raises
-        if it failed. Higher scores are better; None and non-finite ones are never best. `metadata`
-        is plain JSON data. Raises if the step exists or is older than the newest: nothing is
+        if it failed. Higher scores are better; None and non-finite ones are never best.
+        `seed_scores` are those of single seeds, see `keep_seed_bests`. `metadata` is plain JSON
+        data. Raises if the step exists or is older than the newest: nothing is
         overwritten.
         """
         manager = self._manager
@@ -161,7 +164,9 @@ class Checkpointer:
             )
             _require(bool(usable), f"an item cannot be called {name!r}", "choose a plain word")
         score = None if score is None else float(score)
-        record = _sealed({"step": step, "score": score, "metadata": dict(metadata or {})})
+        own = None if seed_scores is None else [float(x) for x in seed_scores]
+        content = {"step": step, "score": score, "seed_scores": own}
+        record = _sealed(content | {"metadata": dict(metadata or {})})
         fetched = fetch(items)
         self._require_space(sum(leaf.nbytes for _, leaves in fetched.values() for leaf in leaves))
         signature = {
@@ -180,7 +185,7 @@ class Checkpointer:
                 leaf_name(i): leaf for i, leaf in enumerate(leaves) if leaf.size
             }:  # Orbax refuses empty arrays
                 entries[name] = ocp.args.StandardSave(stored)
-        self._scores[step] = score
+        self._scores[step] = self._ranked(content)
         try:
             saved = manager.save(step, args=ocp.args.Composite(**entries), force=True)
         except Exception as error:
@@ -324,12 +329,21 @@ class Checkpointer:
         """The newest step, or None if there is none."""
         return max(self.all_steps(), default=None)
 
-    def best_step(self) -> int | None:
+    def best_step(self, seed: int | None = None) -> int | None:
         """The step with the highest finite score, the newest of equals, or None.
 
-        Skips unreadable records.
+        With `seed`, by the score of that seed. Skips unreadable records.
         """
-        return best_of({step: record["score"] for step, record in self._records()[0].items()})
+        records = self._records()[0].items()
+        if seed is None:
+            return best_of({step: record["score"] for step, record in records})
+        known = {step: record.get("seed_scores") or [] for step, record in records}
+        return best_of({step: own[seed] for step, own in known.items() if seed < len(own)})
+
+    def seed_peak(self, seed: int) -> float | None:
+        """The highest finite score of a seed in any step; None if there is none."""
+        step = self.best_step(seed)
+        return None if step is None else self._records()[0][step]["seed_scores"][seed]
 
     def metadata(self, step: int) -> PlainData:
         """The metadata that was saved with `step`."""
@@ -360,6 +374,11 @@ class Checkpointer:
             (target / name / "metadata").write_text(json.dumps(_sealed(body)))
 
     # Parts
+
+    def _ranked(self, record: PlainData) -> Scores:
+        """The scores by which the step of a record is kept."""
+        own = record.get("seed_scores") if self._config.keep_seed_bests else None
+        return record["score"], *(own or ())
 
     def _open_manager(self) -> ocp.CheckpointManager:
         # Orbax's own BestN and best_step read a metrics file while opening, and fail there if it is

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from rlkit.errors import CheckpointError, require
+from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
@@ -143,6 +143,17 @@ class RunFiles:
                 export_policy, self.checkpointer, self.description
             )
             self.logger.publish(Outcome(curve=curve, export_policy=export))
+
+    def export_policy(self, directory: Path) -> PlainData:
+        """See `Trainer.export_policy`; waits for the checkpoint that is being written."""
+        target = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
+        fix = "choose another directory, or move it away"
+        require(not target.exists(), f"{target} already exists", fix, RunDirectoryError)
+        if self.checkpointer is None:
+            raise CheckpointError("this run has no checkpoints to export from; set run_dir")
+        self.checkpointer.wait()
+        target.mkdir(parents=True)
+        return export_policy(self.checkpointer, self.description, target)
 
     def flush(self) -> None:
         """Returns once everything handed over so far is on disk."""

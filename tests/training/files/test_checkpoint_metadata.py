@@ -39,10 +39,12 @@ METADATA = CheckpointMetadata(
     replay=False,
     metrics={"train/loss": 0.5},
 )
-REQUIRED = [field.name for field in dataclasses.fields(RunProgress)] + [
+OPTIONAL = {"callbacks", "metrics", "replay", "seed_peaks"}
+REQUIRED = [
     field.name
-    for field in dataclasses.fields(CheckpointMetadata)
-    if field.name not in ("progress", "callbacks", "metrics", "replay")
+    for kind in (RunProgress, CheckpointMetadata)
+    for field in dataclasses.fields(kind)
+    if field.name not in OPTIONAL | {"progress"}
 ]
 
 
@@ -69,7 +71,7 @@ def test_returns_that_are_not_finite_are_kept():
 @pytest.mark.fast
 def test_metadata_are_one_flat_object_and_unknown_fields_are_ignored():
     stored = through_json(METADATA)
-    assert stored.keys() == {*REQUIRED, "callbacks", "metrics", "replay"}
+    assert stored.keys() == {*REQUIRED, *OPTIONAL}
     assert CheckpointMetadata.from_metadata(stored | {"weather": "fine"}, "steps") == METADATA
 
 
@@ -114,9 +116,9 @@ def test_counting():
 def test_a_checkpoint_with_incomplete_metadata_is_refused_by_all(tiny, tmp_path, monkeypatch):
     save = Checkpointer.save
 
-    def without_updates(self, step, items, *, score, metadata):
+    def without_updates(self, step, items, *, metadata, **scores):
         metadata = {name: value for name, value in metadata.items() if name != "updates"}
-        save(self, step, items, score=score, metadata=metadata)
+        save(self, step, items, metadata=metadata, **scores)
 
     monkeypatch.setattr(Checkpointer, "save", without_updates)
     run = tmp_path / "run"

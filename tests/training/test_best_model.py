@@ -1,0 +1,109 @@
+"""The best policy, of all seeds and of each: which checkpoints stay, and small copies of them."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from rlkit.errors import CheckpointError, RunDirectoryError
+from rlkit.training.best_model import BestModel
+from rlkit.training.callbacks import Callback
+from rlkit.training.config import CheckpointerConfig
+from rlkit.training.policy import load_policy
+
+# Mean returns of both seeds after each outer iteration: seed 0 is best in the second, seed 1 in the
+# third, and both together in the fourth.
+RETURNS = [[1.0, 1.0], [9.0, 0.0], [0.0, 8.0], [6.0, 6.0], [2.0, 2.0], [1.0, 1.0]]
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Evaluations return `RETURNS`, 0 before training."""
+
+    def play(self, ts):
+        iteration = int(np.max(np.asarray(ts.learner.env_steps.to_float()))) // 32
+        row = np.array([[0.0, 0.0], *RETURNS], np.float32)[iteration]
+        return {"return": np.repeat(row[:, None], 3, axis=1)}
+
+    from rlkit.training.programs.evaluation import Evaluation
+
+    monkeypatch.setattr(Evaluation, "__call__", play)
+
+
+def policy_of(trainer, run, **which):
+    return load_policy(run, env=trainer.module.env, agent=trainer.module.agent, **which)
+
+
+def test_each_seed_keeps_its_own_peak(tiny, tmp_path, scripted):
+    run = tmp_path / "run"
+    keep = CheckpointerConfig(max_to_keep=1, keep_seed_bests=True)
+    settings = {"num_seeds": 2, "run_dir": str(run), "checkpointer_config": keep}
+    with tiny.trainer(num_checkpoints=3, **settings) as first:
+        first.run(0)
+    with tiny.trainer(num_checkpoints=6, restore_checkpoint="auto", **settings) as trainer:
+        trainer.run(0)  # scores are known again after a resume
+        assert trainer._open().checkpointer.all_steps() == [2, 3, 4, 6]
+    found = {seed: policy_of(trainer, run, seed_index=seed).checkpoint_step for seed in (0, 1)}
+    assert found == {0: 2, 1: 3}
+    chosen = policy_of(trainer, run)
+    assert (chosen.seed_index, chosen.checkpoint_step) == (0, 2)  # 9 is the highest of all
+    assert policy_of(trainer, run, which="latest", seed_index=1).checkpoint_step == 6
+    peaks = json.loads((run / "summary.json").read_text())["eval_return_peak_per_seed"]
+    assert peaks == [9.0, 8.0]
+
+
+def test_without_it_the_best_of_all_seeds_stays(tiny, tmp_path, scripted):
+    run = tmp_path / "run"
+    keep = CheckpointerConfig(max_to_keep=1)
+    settings = {"num_seeds": 2, "run_dir": str(run), "checkpointer_config": keep}
+    with tiny.trainer(num_checkpoints=6, **settings) as trainer:
+        trainer.run(0)
+        assert trainer._open().checkpointer.all_steps() == [4, 6]
+    assert policy_of(trainer, run, seed_index=0).checkpoint_step == 4
+
+
+def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
+    copy, steps = tmp_path / "best", []
+
+    class Reader(Callback):
+        def on_checkpoint(self, trainer, iteration):
+            if copy.exists():
+                steps.append(policy_of(trainer, copy, seed_index=0).checkpoint_step)
+
+    settings = {"num_seeds": 2, "run_dir": str(tmp_path / "run")}
+    settings["callbacks"] = [BestModel(copy), Reader()]
+    with tiny.trainer(num_checkpoints=3, **settings) as trainer:
+        trainer.run(0)
+    settings["callbacks"] = [BestModel(copy), Reader()]
+    with tiny.trainer(num_checkpoints=6, restore_checkpoint="auto", **settings) as trainer:
+        trainer.run(0)
+    assert steps == [1, 2, 2, 4, 4, 4]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "run"]
+    assert sorted(path.name for path in copy.iterdir()) == ["checkpoints", "config.yaml"]
+    found, wanted = (
+        policy_of(trainer, each, seed_index=1).state for each in (copy, tmp_path / "run")
+    )
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    with (
+        tiny.trainer(num_seeds=2, callbacks=[BestModel(copy)]) as other,
+        pytest.raises(RunDirectoryError, match="best already exists; choose another"),
+    ):
+        other.run(0)
+
+
+def test_a_policy_is_exported_on_request(tiny, tmp_path):
+    with tiny.trainer(run_dir=str(tmp_path / "run")) as trainer:
+        trainer.run(0)
+        found = trainer.export_policy(tmp_path / "copy")
+        assert found["step"] == trainer.best_checkpoint
+        with pytest.raises(RunDirectoryError, match="copy already exists"):
+            trainer.export_policy(tmp_path / "copy")
+    copied, kept = (policy_of(trainer, tmp_path / name).state for name in ("copy", "run"))
+    jax.tree.map(np.testing.assert_array_equal, copied, kept)
+    with tiny.trainer() as trainer:
+        trainer.init(0)
+        assert trainer.best_checkpoint is None
+        with pytest.raises(CheckpointError, match="no checkpoints to export from; set run_dir"):
+            trainer.export_policy(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
