@@ -402,7 +402,7 @@ def test_one_compilation_of_each_function_per_run(tiny, monkeypatch):
     traces = collections.Counter()
     original = program.outer_iteration
     monkeypatch.setattr(
-        program, "outer_iteration", lambda *a: (traces.update(["outer"]), original(*a))[1]
+        program, "outer_iteration", lambda *a, **k: (traces.update(["outer"]), original(*a, **k))[1]
     )
     trainer = tiny.trainer(share=False, checkpointer=None, num_checkpoints=5)
     trainer.run(0)
@@ -444,7 +444,8 @@ def test_a_stop_ends_one_outer_iteration_late_at_most_and_saves(tiny, tmp_path, 
 def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
     trainer = tiny.trainer()
     init = trainer.init
-    monkeypatch.setattr(trainer, "init", lambda key: (init(key), trainer.request_stop("SIGTERM")))
+    stop = trainer.request_stop
+    monkeypatch.setattr(trainer, "init", lambda key, **_: (init(key), stop("SIGTERM")))
     assert trainer.run(0) == [] and trainer.stop_reason == "SIGTERM"
 
 
