@@ -12,10 +12,12 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
+from rlkit.errors import CheckpointError
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
+from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
 
@@ -71,6 +73,7 @@ def reopen(
     if there is nothing to resume.
     """
     config = read_config(run_dir)
+    origin = config.trainer.checkpoint_directory(run_dir)
     if into is None:
         settings = dataclasses.replace(
             config.trainer,
@@ -79,6 +82,7 @@ def reopen(
             restore_checkpoint="auto" if which == "latest" else which,
         )
     else:
+        _require_checkpoint(origin, which)  # before anything is created
         settings = run_config.for_another_run(config).trainer
         settings = dataclasses.replace(settings, run_dir=os.fspath(into))
     if save_replay is not None:
@@ -91,9 +95,19 @@ def reopen(
     if into is None:
         trainer.init(config.seed)
     else:
-        trainer.load_checkpoint(config.trainer.checkpoint_directory(run_dir), which)
+        trainer.load_checkpoint(origin, which)
         trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
     return trainer
+
+
+def _require_checkpoint(directory: str, which: Which) -> None:
+    """Raises `CheckpointError` unless there is such a checkpoint."""
+    with open_checkpoints(directory) as saved:
+        step = saved.best_step() if which == "best" else which
+        step = saved.latest_step() if which == "latest" else step
+        if not isinstance(step, int):
+            raise CheckpointError(f"{directory} has no {which} checkpoint; use latest, or a step")
+        saved.metadata(step)
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:

@@ -525,6 +525,9 @@ def test_a_branch_goes_on_from_any_checkpoint_in_one_call(make, tmp_path):
             assert branch.outer_iteration == 3
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         reopen(tmp_path / "run", which=1, into=tmp_path / "branch")
+    with pytest.raises(CheckpointError, match="has no step 7; its steps are: 0, 1, 2, 3"):
+        reopen(tmp_path / "run", which=7, into=tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_the_best_checkpoint_is_resumed_only_if_nothing_follows(make, tmp_path):
