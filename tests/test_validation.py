@@ -39,6 +39,8 @@ COMMON = {
     "learning_rate_schedule": CHOICE,
     "optimizer": CHOICE,
     "optimizer_epsilon": POSITIVE,
+    "optimizer_betas": [(0.9, 1.0), (0.9, -0.1), (0.9, NAN), (0.9, "1"), 0.9, [0.9, 0.99]],
+    "learning_rate_milestones": [(0.5, 1.0), (0.0,), (0.5, True), 0.5, [0.5]],
     "max_grad_norm": [x for x in POSITIVE if x is not None],
     "gamma": UNIT,
     "gae_lambda": UNIT,

@@ -206,13 +206,14 @@ def test_old_checkpoints_have_a_memory(make, tmp_path, monkeypatch):
     """Those that were written before there was a choice, whose metadata say nothing of it."""
     save = Checkpointer.save
 
-    def as_before(self, step, items, *, score, metadata):
+    def as_before(self, step, items, *, score, metadata, **bests):
         save(
             self,
             step,
             items,
             score=score,
             metadata={name: value for name, value in metadata.items() if name != "replay"},
+            **bests,
         )
 
     monkeypatch.setattr(Checkpointer, "save", as_before)
