@@ -172,7 +172,7 @@ class Reporter:
         run, num_seeds, iteration = self.run, self.run.config.num_seeds, finished.iteration
         speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
-        run.metrics = dict(records[-1].metrics)
+        run.metrics = run.metrics | records[-1].metrics
         rows = [records]
         if finished.each:
             rows = [

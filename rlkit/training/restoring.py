@@ -86,10 +86,17 @@ def restore(
     config = run.config
     if counts_on and config.total_steps is None and config.num_checkpoints is not None:
         done = before.prefill_steps + progress.outer_iteration * before.steps_per_checkpoint
-        more = config.num_checkpoints * run.plan.steps_per_checkpoint
-        config = dataclasses.replace(config, total_steps=done + more, num_checkpoints=None)
+        plan = before if config.epochs_per_checkpoint is None else run.plan
+        more = config.num_checkpoints * plan.steps_per_checkpoint
+        config = dataclasses.replace(
+            config,
+            total_steps=done + more,
+            num_checkpoints=None,
+            epochs_per_checkpoint=before.epochs_per_checkpoint,
+        )
     run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
     run.begin(progress)
+    run.metrics = dict(restored.metadata.metrics)
     run.state = restored.state
     if run.has_replay(run.state):  # else `refill` starts new episodes
         run.state = run.program.restart(run.state)
@@ -212,5 +219,6 @@ def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)
     files.logger.restore(restored.metadata.logger)
-    run.has_started = True
+    # A ready state is saved before it is evaluated.
+    run.has_started = restored.step > 0 or bool(run.metrics)
     run.saved_iteration = restored.step

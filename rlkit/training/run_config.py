@@ -152,6 +152,22 @@ def for_another_run(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, trainer=trainer)
 
 
+def for_branch(config: RunConfig, run_dir: str) -> RunConfig:
+    """The settings for a run in `run_dir` that goes on from another one's checkpoint.
+
+    Its logs and checkpoints are in `run_dir`, wherever the other run has its own.
+    """
+    trainer = for_another_run(config).trainer
+    logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
+    trainer = dataclasses.replace(
+        trainer,
+        run_dir=run_dir,
+        logger_config=logs and dataclasses.replace(logs, jsonl=None),
+        checkpointer_config=checkpoints and dataclasses.replace(checkpoints, directory=None),
+    )
+    return dataclasses.replace(config, trainer=trainer)
+
+
 def _inside(path: str | None, directory: str | None) -> bool:
     if path is None or directory is None:
         return False

@@ -1,33 +1,88 @@
 """What a run may start from, other than a fresh state: a ready one, or a policy's parameters."""
 
 import dataclasses
+import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from rlkit.errors import ConfigError, require
+from rlkit.errors import CheckpointError, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
+from rlkit.training.files.run_files import Path
 from rlkit.training.logs.metrics import exact_counts
-from rlkit.training.policy import Policy
-from rlkit.training.run import Run
-from rlkit.types import LearnerState, PyTree
+from rlkit.training.policy import Policy, load_policy
+from rlkit.training.run import Run, RunStart
+from rlkit.training.run_config import read_settings
+from rlkit.types import LearnerState, PyTree, TrainState
 
 
-def start_with(run: Run, state: PyTree) -> None:
-    """Starts a run with a copy of a state that was trained elsewhere.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a run that restores no checkpoint starts from; both None: a fresh state."""
+
+    train_state: PyTree = None
+    policy: Policy | None = None
+
+
+def source_of(
+    run: Run, *, train_state: PyTree = None, warm_start: Policy | Path | None = None
+) -> Source:
+    """The source that was asked for, read and checked; changes nothing.
+
+    `warm_start` None: the config's. Raises `RlkitError` if it does not fit the run.
+    """
+    require(
+        train_state is None or warm_start is None,
+        "train_state and warm_start are two starts",
+        "leave one of them out",
+    )
+    if train_state is not None:
+        _require_state_fits(run, train_state)
+        return Source(train_state=train_state)
+    warm_start = run.config.warm_start if warm_start is None else warm_start
+    if warm_start is None:
+        return Source()
+    require(
+        isinstance(run.parts.module, RLModule),
+        "a policy has parameters for an agent, but this module has none",
+        "set the parameters in its init_train_state",
+    )
+    require(
+        isinstance(warm_start, str | os.PathLike | Policy),
+        f"warm_start must be a policy or a run directory, got {warm_start!r}",
+        "pass load_policy(run_dir), or the directory",
+    )
+    policy = warm_start if isinstance(warm_start, Policy) else _load(run, warm_start)
+    _require_policy_fits(run, policy)
+    return Source(policy=policy)
+
+
+def begin_from(run: Run, source: Source, start: RunStart) -> None:
+    """Gives `run` its state before training."""
+    if source.train_state is not None:
+        _start_with(run, source.train_state)
+        return
+    assert start.keys is not None
+    run.init(start.keys)
+    if source.policy is not None:
+        _warm_start(run, source.policy)
+
+
+def _start_with(run: Run, state: PyTree) -> None:
+    """Starts with a copy of a state that was trained elsewhere.
 
     The outer iterations of the plan follow it, and schedules end with them. Environments on the
-    host start new episodes. Raises `ConfigError` if the state does not fit.
+    host start new episodes.
     """
-    module, shape = run.parts.module, run.program.state_shape(run.compiler.keys(0))
-    if isinstance(module, RLModule) and not jax.tree.leaves(state.local.memory):
-        shape = without_replay(shape)  # which is filled before training
-    require_fits("train_state", shape, state, "pass one that a Trainer of the same parts made")
-    run.state = run.program.restart(run.program.copy(strong_types(state)))
-    counters = getattr(module, "counters", None)
+    # Not by `program.copy`, which is compiled for states that have their replay memory, or not.
+    copied = jax.tree.map(lambda x: jnp.copy(x) if isinstance(x, jax.Array) else x, state)
+    run.state = strong_types(copied)
+    if run.has_replay(run.state):  # else `refill` starts new episodes
+        run.state = run.program.restart(run.state)
+    counters = getattr(run.parts.module, "counters", None)
     counts = exact_counts(jax.device_get(counters(run.state) if counters else None))
     if counts is not None:
         env_steps, updates = counts
@@ -35,28 +90,14 @@ def start_with(run: Run, state: PyTree) -> None:
         run.set_horizon()
 
 
-def warm_start(run: Run, policy: Policy) -> None:
+def _warm_start(run: Run, policy: Policy) -> None:
     """Replaces the parameters of a fresh state by a policy's, for all seeds.
 
-    With them go the targets and the statistics of observations; the optimiser starts anew. Raises
-    `ConfigError` if they do not fit the agent.
+    With them go the targets and the statistics of observations; the optimiser starts anew.
     """
-    if not isinstance(run.parts.module, RLModule):
-        raise ConfigError(
-            "a policy has parameters for an agent, but this module has none; set the parameters in"
-            " its init_train_state"
-        )
+    assert isinstance(run.parts.module, RLModule)
     learner: LearnerState = run.state.learner
-    has_stats = policy.state.obs_stats is not None
-    require(
-        has_stats == (learner.obs_stats is not None),
-        f"the policy was trained with normalize_observations={has_stats}",
-        "set it to the same in the algorithm's config",
-    )
     given, seeds = (policy.state.params, policy.state.obs_stats), run.config.num_seeds
-    own = learner.params if seeds == 1 else jax.tree.map(lambda x: x[0], learner.params)
-    fix = "use the agent and the network that it was trained with"
-    require_fits("the policy", own, given[0], fix)
     if seeds > 1:
         given = jax.tree.map(lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), given)
     params, obs_stats = jax.tree.map(jnp.copy, given)  # training donates them
@@ -69,7 +110,56 @@ def warm_start(run: Run, policy: Policy) -> None:
     run.state = run.state.replace(learner=learner)
 
 
-def require_fits(what: str, wanted: PyTree, given: PyTree, fix: str) -> None:
+def _load(run: Run, path: Path) -> Policy:
+    """The policy of a run directory, for the run's environment and agent."""
+    assert isinstance(run.parts.module, RLModule)
+    settings = read_settings(path)
+    try:
+        return load_policy(path, env=run.parts.module.env, agent=run.parts.module.agent)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"cannot start from the policy in {os.fspath(path)} ({_named(settings)}): {error}"
+        ) from None
+
+
+def _named(settings: dict[str, Any]) -> str:
+    """What the run with these settings trained, and on which environment."""
+    env, network = settings.get("env"), settings.get("network")
+    env = env.get("id") if isinstance(env, dict) else None
+    sizes = network.get("hidden_sizes") if isinstance(network, dict) else None
+    layers = f", hidden_sizes {sizes}" if sizes else ""
+    return f"{settings.get('algorithm')} on {env}{layers}"
+
+
+def _require_state_fits(run: Run, state: PyTree) -> None:
+    shape = run.program.state_shape(run.compiler.keys(0))
+    if isinstance(run.parts.module, RLModule):
+        require(
+            isinstance(state, TrainState),
+            f"train_state must be a TrainState, got {type(state).__name__}",
+            "pass the state of a Trainer, trainer.state",
+        )
+        if not jax.tree.leaves(state.local.memory):
+            shape = without_replay(shape)  # which is filled before training
+    _require_fits("train_state", shape, state, "pass one that a Trainer of the same parts made")
+
+
+def _require_policy_fits(run: Run, policy: Policy) -> None:
+    learner = run.program.state_shape(run.compiler.keys(0)).learner
+    has_stats = policy.state.obs_stats is not None
+    require(
+        has_stats == (learner.obs_stats is not None),
+        f"the policy was trained with normalize_observations={has_stats}",
+        "set it to the same in the algorithm's config",
+    )
+    own = learner.params
+    if run.config.num_seeds > 1:
+        own = jax.eval_shape(lambda: jax.tree.map(lambda x: jnp.empty(x.shape[1:], x.dtype), own))
+    fix = "use the agent and the network that it was trained with"
+    _require_fits("the policy", own, policy.state.params, fix)
+
+
+def _require_fits(what: str, wanted: PyTree, given: PyTree, fix: str) -> None:
     """Raises `ConfigError` unless `given` has the structure, shapes and dtypes of `wanted`."""
     changes = type_changes(wanted, given)
     more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""

@@ -29,7 +29,7 @@ from rlkit.training.history import History
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
-from rlkit.training.policy import Policy, load_policy, play_episodes
+from rlkit.training.policy import Policy, play_episodes
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
@@ -43,8 +43,7 @@ from rlkit.training.restoring import begin_or_restore, caveats, restore
 from rlkit.training.run import Run
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
-from rlkit.training.starting import start_with
-from rlkit.training.starting import warm_start as warm_start_from
+from rlkit.training.starting import begin_from, source_of
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
 
@@ -159,16 +158,22 @@ class Trainer:
         """The state before training, fresh or restored by `config.restore_checkpoint`.
 
         `train_state` is a ready state to begin with instead of a fresh one; it is copied, its steps
-        count, and `key` is only recorded. `warm_start` (None: `config`'s) is a policy, or the run
-        directory of one, whose parameters a fresh state begins with, see `load_policy`. Neither
-        matters if a checkpoint is restored. Opens the run directory. `key` is a typed key, a batch
+        come on top of `total_steps`, and `key` is only recorded. `warm_start` (None: `config`'s) is
+        a policy, or the run directory of one, whose parameters a fresh state begins with, see
+        `load_policy`. Neither matters if a checkpoint is restored; otherwise a checkpoint is saved
+        at once. Opens the run directory. `key` is a typed key, a batch
         of S keys, or a seed; a seed s gives the run the seeds s, s + 1, …, so that each equals the
         single run of that seed. For a restored run, None keeps the key it was started from. The
         next training step donates the state's buffers: copy what you want to keep.
         """
-        is_given, policy = train_state is not None, None
-        if not is_given and self.config.restore_checkpoint is None:  # its errors come first
-            policy = self._policy_to_start_with(warm_start)
+        read_source = partial(source_of, self._run, train_state=train_state, warm_start=warm_start)
+        needs_key, restores = train_state is None, self.config.restore_checkpoint is not None
+        require(
+            key is not None or warm_start is None or restores,
+            "a warm start takes the parameters alone, and needs a key for everything else",
+            "pass a seed too, for instance run(0, warm_start=...)",
+        )
+        source = None if restores else read_source()  # so that its errors leave nothing behind
         opened_here, start = self._files is None, self._run.start_from(key)
         description = self._description(start.progress.seed)
         try:
@@ -179,20 +184,17 @@ class Trainer:
                 "pass the seed of its config.yaml, or use another run_dir",
                 RunDirectoryError,
             )
-            restored = begin_or_restore(self._run, files, start, needs_key=not is_given)
+            restored = begin_or_restore(self._run, files, start, needs_key=needs_key)
             states = {} if restored is None else restored.metadata.callbacks
             restore_callbacks(self._callbacks, states)
             self._log(*memory_announcements(self._run))
             if restored is not None:
                 self._log(*caveats(self._run, restored))
-            elif is_given:
-                start_with(self._run, train_state)
             else:
-                assert start.keys is not None
-                policy = policy or self._policy_to_start_with(warm_start)
-                self._run.init(start.keys)
-                if policy is not None:
-                    warm_start_from(self._run, policy)
+                begin_from(self._run, source or read_source(), start)
+                is_passed = train_state is not None or warm_start is not None
+                if is_passed and files.checkpointer is not None:  # no setting tells of it
+                    self._save(files.checkpointer, 0, self.state, None)
         except RlkitError:
             if opened_here:  # so that the directory is free for another try
                 self.close()
@@ -201,6 +203,8 @@ class Trainer:
 
     def open(self, *, seed: int | None = None) -> None:
         """Opens run directory, logs and checkpoints before `init` does, to raise errors early."""
+        if self.config.restore_checkpoint is None:
+            source_of(self._run)
         start = self._run.start_from(seed)
         self._open(self._description(start.progress.seed))
         if self.state is None:
@@ -488,7 +492,7 @@ class Trainer:
         self, checkpointer: Checkpointer, iteration: int, state: PyTree, rank: float | None
     ) -> None:
         """Saves the state after `iteration` outer iterations, which may be an earlier one."""
-        run, files, description = self._run, self._open(), self.description()
+        run, files, description = self._run, self._logging_files, self.description()
         callbacks = callback_states(self._callbacks)
         save(
             run,
@@ -503,15 +507,6 @@ class Trainer:
         self._call("on_checkpoint", iteration)
 
     # Start and end
-
-    def _policy_to_start_with(self, given: Policy | Path | None) -> Policy | None:
-        """The policy whose parameters a fresh run begins with, if any."""
-        given = self.config.warm_start if given is None else given
-        if given is None or isinstance(given, Policy):
-            return given
-        module = self.module
-        parts = {"env": module.env, "agent": module.agent} if isinstance(module, RLModule) else {}
-        return load_policy(given, **parts)
 
     def _init_for_run(
         self, key: Key | int | None, train_state: PyTree, warm_start: Policy | Path | None
@@ -550,10 +545,16 @@ class Trainer:
         return self._files
 
     @property
-    def _reporter(self) -> Reporter:
+    def _logging_files(self) -> RunFiles:
+        """The files of the run, with a logger that knows its settings."""
         files = self._open()
         files.start_logging(lambda: self.hparams() | hparams_to_dict({"versions": versions()}))
-        return Reporter(run=self._run, logger=files.logger, call=self._call, eval_fn=self._eval_fn)
+        return files
+
+    @property
+    def _reporter(self) -> Reporter:
+        logger = self._logging_files.logger
+        return Reporter(run=self._run, logger=logger, call=self._call, eval_fn=self._eval_fn)
 
     def _call(self, method: str, *arguments: Any) -> None:
         for callback in self._callbacks:

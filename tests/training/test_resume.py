@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,11 +28,12 @@ from rlkit.algorithms.registry import algorithm_entry
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
-from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
+from rlkit.training.trainer import Trainer
 from rlkit.types import LearnerState, LocalState
 
 # Runs each job of the JSON list in argv[1]; prints the outer iteration and the digest of every leaf
@@ -503,6 +505,63 @@ def test_outer_iterations_are_counted_on_after_a_restore(make, tmp_path):
         assert trainer.run() == [] and trainer.outer_iteration == 9
     settings = run_config.read_settings(tmp_path / "run")["trainer"]
     assert settings["total_steps"] == trainer.plan.total_steps == trainer.env_steps
+
+
+def test_outer_iterations_after_a_restore_keep_their_size(make, tmp_path):
+    """Without `epochs_per_checkpoint`, however many are asked for."""
+    with make(tmp_path / "run", epochs_per_checkpoint=2) as trainer:
+        trainer.run(0)
+    more = {"num_checkpoints": 25, "epochs_per_checkpoint": None}
+    with make(tmp_path / "run", restore_checkpoint="latest", **more) as trainer:
+        trainer.init(0)
+        assert trainer.plan.num_checkpoints == 28 and trainer.plan.epochs_per_checkpoint == 2
+
+
+def test_a_step_named_to_reopen_is_the_latest(make, tmp_path):
+    """And the run has no more outer iterations than before."""
+    with make(tmp_path / "run", num_checkpoints=2) as trainer:
+        trainer.run(0)
+    with reopen(tmp_path / "run", which=2) as again:
+        assert again.run() == [] and again.outer_iteration == 2
+    with pytest.raises(CheckpointError, match=r"1 is older than the latest, 2: .*into=new_dir"):
+        reopen(tmp_path / "run", which=1)
+
+
+def test_a_branch_that_was_cut_short_is_not_resumed(make, tmp_path, monkeypatch):
+    """It would train from scratch. After an error nothing is left of it."""
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    kept = tmp_path / "kept"
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save_checkpoint", fail)
+        with pytest.raises(OSError, match="disk full"):
+            reopen(tmp_path / "run", which=2, into=tmp_path / "branch")
+        assert not (tmp_path / "branch").exists()
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it was killed there
+        with pytest.raises(OSError, match="disk full"):
+            reopen(tmp_path / "run", which=2, into=kept)
+    with pytest.raises(CheckpointError, match=r"cut short .*; remove it, and branch off again"):
+        reopen(kept)
+
+
+def test_a_branch_has_logs_and_checkpoints_of_its_own(make, tmp_path):
+    """Even if those of the old run are elsewhere."""
+    elsewhere = {
+        "logger_config": LoggerConfig(jsonl=str(tmp_path / "rows.jsonl")),
+        "checkpointer_config": CheckpointerConfig(directory=str(tmp_path / "saved")),
+    }
+    with make(tmp_path / "run", **elsewhere) as trainer:
+        trainer.run(0)
+    rows = (tmp_path / "rows.jsonl").read_bytes()
+    with reopen(tmp_path / "run", which=2, into=tmp_path / "branch") as branch:
+        branch.run()
+    assert (tmp_path / "rows.jsonl").read_bytes() == rows
+    assert (tmp_path / "branch" / "metrics.jsonl").exists()
+    assert (tmp_path / "branch" / "checkpoints").is_dir()
 
 
 def test_a_branch_goes_on_from_any_checkpoint_in_one_call(make, tmp_path):

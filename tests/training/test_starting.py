@@ -10,8 +10,11 @@ from tiers import in_full
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
-from rlkit.errors import ConfigError, RunDirectoryError
+from rlkit.errors import CheckpointError, ConfigError, RlkitError, RunDirectoryError
+from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.from_config import reopen
+from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 
 
@@ -100,3 +103,68 @@ def test_a_policy_that_does_not_fit_is_refused(tiny, tmp_path):
     other = dataclasses.replace(policy, state=policy.state.replace(params=params))
     with tiny.trainer() as trainer, pytest.raises(ConfigError, match="the policy does not fit: "):
         trainer.run(0, warm_start=other)
+
+
+@pytest.mark.parametrize(
+    ("start", "match"),
+    [
+        ({"train_state": {"a": 1}}, "must be a TrainState, got dict"),
+        ({"train_state": 1, "warm_start": "runs/a"}, "are two starts; leave one of them out"),
+        ({"warm_start": 3}, "must be a policy or a run directory, got 3"),
+        ({"warm_start": "no/such"}, "no/such"),
+    ],
+)
+def test_bad_starts_leave_nothing_behind(tiny, tmp_path, start, match):
+    with tiny.trainer(run_dir=str(tmp_path / "run")) as trainer:
+        with pytest.raises(RlkitError, match=match):
+            trainer.run(0, **start)
+        assert not (tmp_path / "run").exists()
+        if "train_state" not in start:
+            with pytest.raises(ConfigError, match=r"needs a key .*; pass a seed too"):
+                trainer.run(warm_start=start["warm_start"])
+
+
+def test_another_runs_policy_is_refused_by_name(tiny, tmp_path):
+    """Before there is a directory, and saying whose policy it is."""
+    with tiny.trainer(env="gymnax/CartPole-v1", run_dir=str(tmp_path / "a")) as first:
+        first.run(0)
+    with tiny.trainer(warm_start=str(tmp_path / "a"), run_dir=str(tmp_path / "b")) as other:
+        match = r"start from the policy in .*a \(ppo on gymnax/CartPole-v1, hidden_sizes \[8\]\): "
+        with pytest.raises(CheckpointError, match=match):
+            other.open(seed=0)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_ready_state_without_its_replay_memory_fills_one(tiny, tmp_path):
+    """As a checkpoint that left it out would, whose state this may be."""
+    few = CheckpointerConfig(save_replay=False)
+    with tiny.trainer("dqn", run_dir=str(tmp_path / "run"), checkpointer_config=few) as first:
+        first.run(0)
+    with tiny.trainer("dqn") as reader:
+        state = reader.load_checkpoint(tmp_path / "run")
+    with tiny.trainer("dqn", run_dir=str(tmp_path / "again")) as again:
+        assert len(again.run(0, train_state=state)) == again.plan.num_checkpoints
+
+
+@pytest.mark.parametrize("kind", ["train_state", "warm_start"])
+def test_a_start_that_no_setting_names_survives_a_kill(tiny, tmp_path, kind):
+    """The first checkpoint has it; the evaluation before training follows after the restart."""
+    with tiny.trainer(run_dir=str(tmp_path / "source")) as source:
+        source.run(5)
+    start = {"train_state": source.state, "warm_start": tmp_path / "source"}[kind]
+    with tiny.trainer(run_dir=str(tmp_path / "run")) as killed:
+        killed.init(0, **{kind: start})  # nothing more
+    with reopen(tmp_path / "run") as resumed:
+        resumed.run()
+    with tiny.trainer(run_dir=str(tmp_path / "whole")) as whole:
+        whole.run(0, **{kind: start})
+    assert tree_digest(resumed.state) == tree_digest(whole.state)
+    rows = [
+        [
+            (row.kind, row.env_steps)
+            for row in read_records(tmp_path / run / "metrics.jsonl")
+            if row.kind in ("eval", "train")
+        ]
+        for run in ("run", "whole")
+    ]
+    assert rows[0] == rows[1]

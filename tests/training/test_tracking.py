@@ -194,3 +194,12 @@ def test_an_artifact_of_wandb_is_a_policy(tracked, tmp_path):
     obs = np.zeros((1, *policy.env.observation_space.shape), np.float32)
     assert policy(obs) == original(obs)
     assert not list(tmp_path.rglob("learner"))  # what only training needs
+
+
+def test_a_branch_has_runs_of_its_own_on_wandb(tracked, tmp_path, monkeypatch):
+    """One for each seed, although it saves a checkpoint before it logs anything."""
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with rlkit.reopen(tracked.parts, into=tmp_path / "branch") as branch:
+        branch.log({"temperature": 0.5})
+    names = {wandb_labels(path)[0]["name"] for path in wandb_files(tmp_path)}
+    assert names == {"branch-seed_0", "branch-seed_1"}

@@ -11,7 +11,7 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
         return (
             f"this run is finished: {env_steps:,} environment steps; raise total_steps to continue"
         )
-    is_new = outer_iteration == 0
+    is_new = outer_iteration == 0 and env_steps == plan.prefill_steps
     warm_up = (
         f", including {plan.prefill_steps:,} random warm-up steps"
         if plan.prefill_steps and is_new
