@@ -60,6 +60,7 @@ from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
 from .training import EarlyStopping as EarlyStopping
 from .training import EnvConfig as EnvConfig
+from .training import History as History
 from .training import LoadedRun as LoadedRun
 from .training import LoadedRuns as LoadedRuns
 from .training import LoggerConfig as LoggerConfig
@@ -67,6 +68,7 @@ from .training import Module as Module
 from .training import Policy as Policy
 from .training import RLModule as RLModule
 from .training import RunConfig as RunConfig
+from .training import RunView as RunView
 from .training import Trainer as Trainer
 from .training import TrainerConfig as TrainerConfig
 from .training import WallTimeLimit as WallTimeLimit

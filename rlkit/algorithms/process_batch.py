@@ -28,7 +28,7 @@ def takes_key(process_batch: ProcessBatch) -> bool:
     require(is_function, f"process_batch must be a function, got {process_batch!r}", fix)
     signature = inspect.signature(process_batch)
     asks = any(
-        each.name == "key" or (each.default is each.empty and each.kind not in _NOT_SECOND)
+        each.kind not in _NOT_SECOND and (each.name == "key" or each.default is each.empty)
         for each in list(signature.parameters.values())[1:2]
     )
     try:

@@ -56,9 +56,8 @@ class EvaluateFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the evaluation and returns the exit code."""
-    chosen = validation.validate(
-        flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
-    )
+    chosen = flags.parse(EvaluateFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    flags.validate(chosen, EvaluateFlags)
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     config = validation.from_dict(TrainerConfig, settings["trainer"])

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 import tyro
 
+from rlkit import validation
 from rlkit.cli import help
 from rlkit.cli.mistakes import sentence
 from rlkit.cli.spelling import advice, flag_types, usual_form
@@ -16,6 +17,7 @@ from rlkit.errors import ConfigError, require
 from rlkit.validation import PlainData
 
 F = TypeVar("F")
+C = TypeVar("C")
 
 RunDir = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_DIR")]
 
@@ -68,6 +70,18 @@ def parse(
         fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see
         raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
     return parsed
+
+
+def validate(config: C, kind: type) -> C:
+    """`validation.validate`, whose errors name the flags of `kind` instead of fields."""
+    try:
+        return validation.validate(config)
+    except ConfigError as error:
+        owner, _, problem = str(error).partition(": ")
+        flag = owner.rpartition(".")[2].replace("_", "-")
+        if flag not in flag_types(kind):
+            raise
+        raise ConfigError(f"--{flag}: {problem}") from None
 
 
 def flags(kind: type) -> Iterator[str]:

@@ -48,7 +48,8 @@ def _wanted(annotation: Any, article: str = "a ", ending: str = "") -> Iterator[
     elif origin is typing.Literal:
         yield from map(str, inner)
     elif origin is tuple:
-        yield from _wanted(inner[0], article="", ending="s")
+        count = "" if Ellipsis in inner else f"{len(inner)} "
+        yield from _wanted(inner[0], article=count, ending="s")
     elif annotation in (int, float):
         yield f"{article}{_NOUNS[annotation]}{ending}"
     else:

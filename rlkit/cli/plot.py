@@ -3,7 +3,9 @@
 import dataclasses
 import itertools
 import os
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -12,6 +14,7 @@ from rlkit.cli import flags
 from rlkit.errors import require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
+from rlkit.training.logs.loaded_run import holds_run
 
 COMMAND = "rlkit plot"
 EXAMPLES = f"""examples:
@@ -69,15 +72,31 @@ def run(arguments: Sequence[str]) -> int:
 
     print(
         learning_curve(
-            chosen.run_dirs, output, metric=chosen.metric, x=chosen.x, title=chosen.title
+            _runs_in(chosen.run_dirs), output, metric=chosen.metric, x=chosen.x, title=chosen.title
         )
     )
     return 0
 
 
+def _runs_in(paths: Sequence[str]) -> list[str]:
+    """The runs among paths such as a shell makes of `runs/*`; says what it leaves out."""
+    if len(paths) < 2:
+        return list(paths)
+    others = [path for path in paths if os.path.exists(path) and not holds_run(Path(path))]
+    if others:
+        print(f"rlkit: left out, since they hold no run: {', '.join(others)}", file=sys.stderr)
+    return [path for path in paths if path not in others]
+
+
 def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str]:
     """Plots the learning rate of the settings in a file or a run directory."""
     settings = run_config.read_settings(path) if os.path.isdir(path) else run_config.read_yaml(path)
+    custom = settings.get("custom", ()) if isinstance(settings, dict) else ()
+    require(
+        not any(part.startswith("algorithm") for part in custom),
+        f"{path} has parts built in Python ({', '.join(custom)}), so its optimiser is unknown",
+        "plot the schedule in Python, with rlkit.create_schedule",
+    )
     config = run_config.from_dict(settings)
     described = config.hyperparameters
     known = isinstance(described, OptimizerConfig)

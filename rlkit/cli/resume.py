@@ -50,9 +50,8 @@ class ResumeFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
-    chosen = validation.validate(
-        flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
-    )
+    chosen = flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    flags.validate(chosen, ResumeFlags)
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])

@@ -12,6 +12,7 @@ from rlkit.cli.report import report
 from rlkit.errors import RunDirectoryError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files import run_directory
+from rlkit.training.logs.human_units import human_seconds
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -106,9 +107,12 @@ class StopSignals:
             return
         self.received = signal.Signals(number)
         self.trainer.request_stop(self.received.name)
+        size = f"{self.trainer.plan.steps_per_checkpoint:,} environment steps"
+        seconds = self.trainer.iteration_seconds
+        lasts = "" if seconds is None else f", up to {human_seconds(seconds)}"
         message = (
-            f"\nrlkit: {self.received.name}: finishing this outer iteration and saving; send it"
-            " again to quit immediately\n"
+            f"\nrlkit: {self.received.name}: finishing this outer iteration ({size}{lasts}) and"
+            " saving; send it again to quit at once, as of the last checkpoint\n"
         )
         os.write(
             2, message.encode()

@@ -19,7 +19,7 @@ from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
-from rlkit.training.config import make_plan
+from rlkit.training.config import LoggerConfig, make_plan
 from rlkit.training.logs.loggers import check_logger
 from rlkit.training.run_config import RunConfig
 
@@ -92,7 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         check_minibatches(config.hyperparameters, config.env.num_envs)
     if isinstance(config.hyperparameters, OptimizerConfig):
         check_optimizer(config.hyperparameters)
-    check_logger(config.trainer.logger_config, RUNS)
+    _check_logger(config.trainer.logger_config, typed)
+    if config.trainer.warm_start is not None and config.trainer.restore_checkpoint is None:
+        run_config.read_settings(config.trainer.warm_start)
     if dry_run:
         _check_sizes(config)
         own_env.register(_typed_env(names))
@@ -109,14 +111,21 @@ def run(arguments: Sequence[str]) -> int:
     )
     check_run_dir(config.trainer)
     _check_sizes(config)
-    if config.trainer.warm_start is not None:
-        run_config.read_settings(config.trainer.warm_start)
     if config.trainer.deterministic:
         pin_threads()
     own_env.register(_typed_env(names))
     return train_to_end(
         lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed
     )
+
+
+def _check_logger(config: LoggerConfig | None, typed: Sequence[str]) -> None:
+    check_logger(config, RUNS)
+    if config is not None and config.wandb is None:
+        names = (each.partition("=")[0].replace("_", "-") for each in typed)
+        unused = next((name for name in names if name.startswith("--wandb-")), None)
+        fix = "add --wandb, or --wandb offline"
+        require(unused is None, f"{unused} has no effect without Weights & Biases", fix)
 
 
 def _check_sizes(config: RunConfig) -> None:

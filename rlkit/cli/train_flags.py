@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rlkit import validation
 from rlkit.cli import flags
 from rlkit.errors import require
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 EXAMPLES = """examples:
@@ -71,6 +71,7 @@ def override(
         *((name, type(part)) for name, part in parts.items()),
     ]
     kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
+    _require_parts_of(config.trainer, arguments)
     run_flags = RunFlags(
         agent=config.agent or "",
         seed=config.seed or 0,
@@ -99,4 +100,21 @@ def override(
     changed = dataclasses.replace(
         config, env=env, seed=parsed.run.seed, **{name: getattr(parsed, name) for name in parts}
     )
-    return validation.validate(changed), parsed.run.dry_run
+    return flags.validate(changed, kind), parsed.run.dry_run
+
+
+def _require_parts_of(trainer: TrainerConfig, arguments: Sequence[str]) -> None:
+    """Raises `ConfigError` for a flag of a part that the settings switch off."""
+    for name, kind in (
+        ("logger_config", LoggerConfig),
+        ("checkpointer_config", CheckpointerConfig),
+    ):
+        if getattr(trainer, name) is None:
+            known = set(flags.flags(kind))
+            names = [each.partition("=")[0].replace("_", "-") for each in arguments]
+            typed = next((each for each in names if each in known), None)
+            require(
+                typed is None,
+                f"{typed} has no effect, because {name} is null in the settings",
+                f"take {name} out of the file",
+            )

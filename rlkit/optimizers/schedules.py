@@ -4,7 +4,6 @@ Progress is in [0, 1], so that a schedule ends with the run however long that is
 extended goes on with the part of the schedule that it is then in.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, get_args
 
@@ -106,7 +105,7 @@ def _shape(config: OptimizerConfig) -> Callable[[Array, Array], Array]:
             0.5 * (1.0 + jnp.cos(jnp.pi * _in_cycle(rest, config.learning_rate_cycles or 1)))
         ),
         "exponential": lambda run, rest: times_decay(rest),
-        "step": lambda run, rest: times_decay(_passed(run, _steps(config.learning_rate_interval))),
+        "step": lambda run, rest: times_decay(_steps(run, config.learning_rate_interval)),
         "multistep": lambda run, rest: times_decay(
             _passed(run, config.learning_rate_milestones or (0.5, 0.75))
         ),
@@ -126,10 +125,12 @@ def _in_cycle(progress: Array, cycles: int) -> Array:
     return progress * cycles - jnp.minimum(jnp.floor(progress * cycles), cycles - 1.0)
 
 
-def _steps(interval: float | None) -> list[float]:
-    """The multiples of an interval in (0, 1)."""
+def _steps(progress: Array, interval: float | Array | None) -> Array:
+    """How many multiples of an interval in (0, 1) the progress has reached, float32."""
     interval = 0.25 if interval is None else interval
-    return [interval * n for n in range(1, math.ceil(1 / interval))]
+    near = 1e-5  # where rounding would tell a multiple from the progress that equals it
+    most = jnp.ceil(1.0 / interval - near) - 1.0
+    return jnp.minimum(jnp.floor(progress / interval + near), most)
 
 
 def _passed(progress: Array, fractions: Sequence[float]) -> Array:

@@ -1,6 +1,7 @@
 from .best_model import BestModel as BestModel
 from .callbacks import Callback as Callback
 from .callbacks import EarlyStopping as EarlyStopping
+from .callbacks import RunView as RunView
 from .callbacks import WallTimeLimit as WallTimeLimit
 from .callbacks import log_callback as log_callback
 from .config import CheckpointerConfig as CheckpointerConfig
@@ -16,6 +17,7 @@ from .files.checkpointer import Checkpointer as Checkpointer
 from .files.run_description import hparams_to_dict as hparams_to_dict
 from .from_config import build as build
 from .from_config import reopen as reopen
+from .history import History as History
 from .logs.loaded_run import LoadedRun as LoadedRun
 from .logs.loaded_run import load_run as load_run
 from .logs.loaded_runs import LoadedRuns as LoadedRuns

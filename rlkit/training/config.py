@@ -119,7 +119,9 @@ class TrainerConfig:
     log_every: PositiveInt = 1
     """Log training metrics every this many outer iterations."""
     log_iterations: bool = False
-    """Log the training metrics of every iteration, not their averages over each outer iteration."""
+    """Log the training metrics of every iteration, not their averages over each outer iteration
+    that log_every selects.
+    """
     checkpoint_every: PositiveInt = 1
     """Save a checkpoint every this many outer iterations, and after the last one."""
     run_dir: str | None = None

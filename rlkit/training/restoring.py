@@ -105,9 +105,17 @@ def restore(
     return restored
 
 
-def caveats(run: Run, restored: RestoredRun) -> list[str]:
-    """Sentences on how the run differs from one that was never interrupted."""
+def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> list[str]:
+    """Sentences on how the run differs from one that was never interrupted.
+
+    `stop_reason` is what ended its earlier part, if not a signal.
+    """
     texts = []
+    if stop_reason is not None and not run.is_complete:
+        texts.append(
+            f"this run had been stopped ({stop_reason}); only callbacks that you pass now can stop"
+            " it again"
+        )
     if not run.parts.is_compiled:
         texts.append("environments on the host cannot be restored: they start new episodes")
     if restored.metadata.fingerprint != fingerprint():

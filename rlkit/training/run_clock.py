@@ -14,6 +14,8 @@ class RunClock:
         self._training_started = 0.0
         self._training_seconds = 0.0  # of the last finished call
         self._lap_started = 0.0
+        self.lap_seconds: float | None = None
+        """Seconds of the last lap; None: there was none."""
         self.env_steps = 0
         """Environment steps of one seed in the laps of this call."""
 
@@ -46,6 +48,7 @@ class RunClock:
         """Ends a lap of `env_steps` environment steps; returns steps per second."""
         now = self._training_time()
         seconds, self._lap_started = now - self._lap_started, now
+        self.lap_seconds = seconds
         self.env_steps += env_steps
         return env_steps / max(seconds, 1e-9)
 

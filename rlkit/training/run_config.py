@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import pathlib
-import re
 from importlib import resources
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from rlkit.errors import (
     require,
 )
 from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.plain_yaml import parse_yaml
 from rlkit.validation import PlainData
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
@@ -180,7 +180,7 @@ def _inside(path: str | None, directory: str | None) -> bool:
 def read_yaml(path: str | pathlib.Path) -> Any:
     """Plain data from a YAML or JSON file. Raises `ConfigError` if it cannot be read."""
     try:
-        return _parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
+        return parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(
             f"cannot read {path}: {error}; pass a YAML file such as a run's config.yaml"
@@ -255,7 +255,7 @@ def preset_values(algorithm: str, env_id: str, *, must_exist: bool = False) -> P
     algorithm_entry(algorithm)
     file = resources.files("rlkit.presets") / algorithm / f"{env_id.replace('/', '--')}.yaml"
     if file.is_file():
-        return _parse_yaml(file.read_text(encoding="utf-8"))
+        return parse_yaml(file.read_text(encoding="utf-8"))
     if must_exist:
         own = [name for name in preset_names() if name.startswith(f"{algorithm}/")]
         fix = did_you_mean(env_id, [name.partition("/")[2] for name in own])
@@ -268,23 +268,6 @@ def with_names(values: PlainData, algorithm: str, env_id: str) -> PlainData:
     env = values.get("env") or {}
     env = {**env, "id": env_id} if isinstance(env, dict) else env  # else `from_dict` refuses it
     return {**values, "algorithm": algorithm, "env": env}
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads plain data only, and reads 3e-4 as a number (as in YAML 1.2; PyYAML reads text)."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
-)
-
-
-def _parse_yaml(text: str) -> Any:
-    loader = _Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
 
 
 def flat_settings(config: Any, prefix: str = "") -> PlainData:

@@ -189,7 +189,7 @@ class Trainer:
             restore_callbacks(self._callbacks, states)
             self._log(*memory_announcements(self._run))
             if restored is not None:
-                self._log(*caveats(self._run, restored))
+                self._log(*caveats(self._run, restored, files.stop_reason()))
             else:
                 begin_from(self._run, source or read_source(), start)
                 is_passed = train_state is not None or warm_start is not None
@@ -392,6 +392,11 @@ class Trainer:
     def wall_seconds(self) -> float:
         """Seconds spent in `run`, including those before a resume."""
         return self._run.wall_seconds
+
+    @property
+    def iteration_seconds(self) -> float | None:
+        """Seconds that the last outer iteration took, without compiling; None: there was none."""
+        return self._run.clock.lap_seconds
 
     def steps_at(self, iteration: int) -> int:
         """Environment steps of one seed after `iteration` outer iterations."""

@@ -1,5 +1,7 @@
 """Losses and batch processing of one's own, for every algorithm of the registry."""
 
+import functools
+
 import algorithm_rows as rows
 import jax
 import jax.numpy as jnp
@@ -131,6 +133,8 @@ def test_a_loss_that_is_no_function_is_refused(make):
         (lambda *batch: batch, False),
         (lambda batch, *rest: batch, False),
         (lambda batch, **rest: batch, False),
+        (lambda batch, *, key=None: batch, False),
+        (functools.partial(lambda batch, key: batch, key=3), False),
         (jax.jit(lambda batch, key: batch), True),
     ],
 )

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from rlkit.cli import train
 from rlkit.cli.main import main
@@ -84,21 +85,29 @@ MISTAKES = {
     ),
     "gamma above 1": (
         [*TRAIN, "--gamma", "1.5"],
-        "PPOConfig.gamma: input should be less than or equal to 1, got 1.5",
+        "--gamma: input should be less than or equal to 1, got 1.5",
     ),
-    "negative learning rate": ([*TRAIN, "--learning-rate", "-1e-3"], "PPOConfig.learning_rate"),
+    "negative learning rate": ([*TRAIN, "--learning-rate", "-1e-3"], "--learning-rate: "),
     "learning rate nan": (
         [*TRAIN, "--learning-rate", "nan"],
-        "PPOConfig.learning_rate: input should be a finite number",
+        "--learning-rate: input should be a finite number",
     ),
-    "no layers": ([*TRAIN, "--hidden-sizes"], "ActorCriticConfig.hidden_sizes"),
-    "negative width": ([*TRAIN, "--hidden-sizes", "64", "-64"], "ActorCriticConfig.hidden_sizes"),
-    "negative length": ([*TRAIN, "--total-steps", "-5"], "TrainerConfig.total_steps"),
-    "negative seed": ([*TRAIN, "--seed", "-1"], "RunConfig.seed"),
-    "huge seed": ([*TRAIN, "--seed", "4294967296"], "RunConfig.seed"),
+    "no layers": ([*TRAIN, "--hidden-sizes"], "--hidden-sizes: "),
+    "negative width": ([*TRAIN, "--hidden-sizes", "64", "-64"], "--hidden-sizes: "),
+    "negative length": ([*TRAIN, "--total-steps", "-5"], "--total-steps: "),
+    "negative seed": ([*TRAIN, "--seed", "-1"], "--seed: "),
+    "huge seed": ([*TRAIN, "--seed", "4294967296"], "--seed: "),
     "wandb mode": (
         [*TRAIN, "--wandb", "on"],
         "--wandb must be online, offline, disabled or None, got 'on'",
+    ),
+    "wandb alone": (
+        [*TRAIN, "--wandb-name", "first"],
+        "--wandb-name has no effect without Weights & Biases; add --wandb, or --wandb offline",
+    ),
+    "two numbers": (
+        [*TRAIN, "--optimizer-betas", "0.9"],
+        "--optimizer-betas must be 2 numbers or None, got '0.9'",
     ),
     "wandb runs": ([*TRAIN, "--wandb-runs", "2"], "--wandb-runs must be one or per_seed, got '2'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
@@ -172,17 +181,21 @@ MISTAKES = {
     "resume an absent run": (["resume", "runs/absent"], "runs/absent does not contain a run"),
     "resume towards less than nothing": (
         ["resume", "runs/absent", "--total-steps", "0"],
-        "ResumeFlags.total_steps",
+        "--total-steps: input should be greater than 0, got 0",
     ),
     "warm start from nothing": (
         [*TRAIN, "--warm-start", "runs/absent"],
+        "runs/absent does not contain a run",
+    ),
+    "warm start from nothing, dry": (
+        [*TRAIN, "--warm-start", "runs/absent", "--dry-run"],
         "runs/absent does not contain a run",
     ),
     "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
     "evaluate no episodes": (
         ["evaluate", "runs/absent", "--episodes", "0"],
-        "EvaluateFlags.episodes",
+        "--episodes: input should be greater than 0, got 0",
     ),
     "plot nothing": (["plot"], "no run to plot"),
     "plot an absent run": (["plot", "runs/absent"], "runs/absent does not contain a run"),
@@ -227,7 +240,7 @@ def test_errors_are_reported_in_one_line(mistake, capsys, tmp_path):
     ("text", "said"),
     [
         ("hyperparameters: {gama: 1}", "PPOConfig has no field 'gama'; did you mean 'gamma'"),
-        ("trainer: {num_seeds: 0}", "TrainerConfig.num_seeds"),
+        ("trainer: {num_seeds: 0}", "TrainerConfig.num_seeds: "),
         ("trainer: [", "cannot read mine.yaml"),
         ("algorithm: a2c", "mine.yaml is for a2c, not for ppo"),
     ],
@@ -375,3 +388,33 @@ def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.fast
+def test_flags_of_what_a_file_switches_off_are_refused(tmp_path, capsys):
+    """By name, instead of advising the flag that was typed."""
+    values = yaml.safe_dump({"trainer": {"logger_config": None}, "algorithm": "ppo"})
+    (tmp_path / "mine.yaml").write_text(values)
+    for typed in ("--csv", "--wandb=offline", "--wandb_name=x"):
+        assert main([*TRAIN, "--config", "mine.yaml", typed, "--dry-run"]) == 2
+        flag = typed.partition("=")[0].replace("_", "-")
+        said = f"{flag} has no effect, because logger_config is null in the settings; take"
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.fast
+def test_what_a_shell_finds_beside_runs_is_left_out(tmp_path, capsys):
+    (tmp_path / "notes.txt").touch()
+    assert main(["plot", "notes.txt", "notes.txt"]) == 2
+    err = capsys.readouterr().err
+    assert "rlkit: left out, since they hold no run: notes.txt" in err and "no run to plot" in err
+    assert main(["plot", "notes.txt"]) == 2
+    assert "notes.txt does not contain a run" in capsys.readouterr().err
+
+
+@pytest.mark.fast
+def test_the_schedule_of_an_algorithm_of_ones_own_is_unknown(tmp_path, capsys):
+    settings = {"trainer": {}, "custom": ["algorithm.optimizer"], "algorithm": "ppo"}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
+    assert main(["plot", "--schedule", "mine.yaml"]) == 2
+    assert "parts built in Python (algorithm.optimizer), so its" in capsys.readouterr().err

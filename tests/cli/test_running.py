@@ -14,13 +14,18 @@ from rlkit.cli import main as command
 from rlkit.cli.report import mean_and_spread, report
 from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.errors import NonFiniteError, RlkitError
+from rlkit.training.config import Plan
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
 class FakeTrainer:
-    def __init__(self):
-        self.reasons = []
+    plan = Plan(
+        num_checkpoints=20, epochs_per_checkpoint=50, env_steps_per_iteration=100, prefill_steps=0
+    )
+
+    def __init__(self, iteration_seconds=None):
+        self.reasons, self.iteration_seconds = [], iteration_seconds
 
     def request_stop(self, reason):
         self.reasons.append(reason)
@@ -39,7 +44,15 @@ def test_the_first_signal_asks_the_trainer_to_stop(number, capfd):
             signal.SIG_DFL
         ] * 2  # so the second one ends the process
     assert [signal.getsignal(each) for each in SIGNALS] == before
-    assert "finishing this outer iteration" in capfd.readouterr().err
+    assert "finishing this outer iteration (5,000 environment steps) and" in capfd.readouterr().err
+
+
+@pytest.mark.fast
+def test_a_signal_says_how_long_the_run_may_go_on(capfd):
+    with StopSignals() as signals:
+        signals.trainer = FakeTrainer(iteration_seconds=270.0)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert "(5,000 environment steps, up to 4m30s) and saving" in capfd.readouterr().err
 
 
 @pytest.mark.fast
@@ -69,7 +82,9 @@ def test_the_signal_that_ends_at_once(number, has_trainer):
     program = f"""
 import os
 from rlkit.cli.running import StopSignals
+class Plan: steps_per_checkpoint = 100
 class Trainer:
+    plan, iteration_seconds = Plan, None
     def request_stop(self, reason): print("asked", flush=True)
 with StopSignals() as signals:
     signals.trainer = Trainer() if {has_trainer} else None

@@ -35,6 +35,8 @@ def rates(name, progress, **settings):
         ("exponential", {"decay": 0.25, "floor": 0.4}, [0.5, 1.0], [1.0, 0.8]),
         ("step", {}, [0.2, 0.25, 0.49, 0.5, 0.8], [2.0, 0.2, 0.2, 0.02, 0.002]),
         ("step", {"decay": 0.5, "interval": 0.5}, [0.4, 0.5, 1.0], [2.0, 1.0, 1.0]),
+        ("step", {"decay": 0.5, "interval": 0.1}, [0.29, 0.3, 0.7, 1.0], [0.5, 0.25, 2**-6, 2**-8]),
+        ("step", {"decay": 0.5, "interval": 0.4}, [0.39, 0.4, 0.8, 1.0], [2.0, 1.0, 0.5, 0.5]),
         ("multistep", {}, [0.4, 0.5, 0.74, 0.75], [2.0, 0.2, 0.2, 0.02]),
         ("multistep", {"milestones": [0.1], "floor": 0.3}, [0.0, 0.1], [2.0, 0.6]),
     ],
@@ -121,3 +123,11 @@ def test_a_schedule_ends_a_chain_of_ones_own():
 def test_current_learning_rate(optimizer, wanted):
     found = current_learning_rate(optimizer.init({"w": jnp.ones((2, 2))}))
     assert wanted == (None if found is None else float(found))
+
+
+def test_an_interval_and_a_decay_under_vmap():
+    def rate(interval, decay):
+        return create_schedule("step", 2.0, interval=interval, decay=decay)(jnp.float32(0.5))
+
+    found = jax.vmap(rate)(jnp.float32([0.5, 0.1]), jnp.float32([0.1, 0.5]))
+    np.testing.assert_allclose(found, [0.2, 2.0 * 0.5**5], rtol=1e-5)

@@ -254,6 +254,12 @@ def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path)
     with tiny.trainer(callbacks=[early], restore_checkpoint="auto", **settings) as third:
         assert third.run(0) == [] and third.env_steps == end  # it stays stopped
         assert "did not improve in 5 evaluations" in third.stop_reason
+    with tiny.trainer(restore_checkpoint="auto", **settings) as last:
+        last.run(0)  # without the callback it goes on, and says so
+        assert last.env_steps == last.plan.total_steps
+    texts = [record.text for record in read_records(tmp_path / "run" / "metrics.jsonl")]
+    said = [text for text in texts if text and "this run had been stopped (" in text]
+    assert "did not improve in 5 evaluations" in said[-1]
 
 
 def test_what_users_log_has_the_steps_of_what_is_reported(tiny, tmp_path):

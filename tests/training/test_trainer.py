@@ -520,6 +520,39 @@ def test_logged_names(tiny):
     assert seconds == sorted(seconds)
 
 
+def test_results_are_published_once(tiny):
+    """Not again by a call that trains nothing."""
+
+    class Gallery(Memory):
+        published = 0
+
+        def publish(self, outcome):
+            self.published += 1
+
+    logger = Gallery()
+    with tiny.trainer(logger=logger) as trainer:
+        trainer.run(0)
+        assert trainer.run() == [] and logger.published == 1
+
+
+def test_a_checkpoint_has_the_latest_metrics(tiny, tmp_path):
+    """Of training and evaluation, whichever is older; also after a resume."""
+    settings = {"run_dir": str(tmp_path / "run"), "eval_every": 2, "num_checkpoints": 5}
+
+    class Stop(Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            if iteration == 3:
+                trainer.request_stop("enough")
+
+    names = {"train/policy_loss", "eval/avg_return"}
+    with tiny.trainer(callbacks=[Stop()], max_queued=1, **settings) as trainer:
+        trainer.run(0)
+        assert names <= trainer._open().checkpointer.metadata(3)["metrics"].keys()
+    with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
+        trainer.init(0)
+        assert names <= trainer._run.metrics.keys()
+
+
 def test_eval_fn(tiny):
     answers = iter(["look", {"extra": 2}, None, "bye"])
     logger, shapes = Memory(), []

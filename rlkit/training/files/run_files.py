@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -46,6 +47,7 @@ class RunFiles:
         self.run_directory: RunDirectory | None = None
         self.description = description
         self.is_logging = False
+        self._has_published = False
         self._config = config
         check_logger(config.logger_config if logger is None else logger, config.run_dir)
         closers: list[Callable[[], None]] = []
@@ -131,9 +133,11 @@ class RunFiles:
         if there is a summary already.
         """
         curve, directory = None, self.run_directory
+        has_summary = self._has_published if directory is None else directory.summary_file.exists()
+        if has_summary and not replace:
+            return
+        self._has_published = True
         if directory is not None:
-            if directory.summary_file.exists() and not replace:
-                return
             text = json.dumps(summary, indent=2) + "\n"
             directory.write_text(directory.summary_file.name, text)
             self.logger.flush()
@@ -143,6 +147,15 @@ class RunFiles:
                 export_policy, self.checkpointer, self.description
             )
             self.logger.publish(Outcome(curve=curve, export_policy=export))
+
+    def stop_reason(self) -> str | None:
+        """Why the run in the directory ended early; None: it did not, or a signal stopped it."""
+        file = None if self.run_directory is None else self.run_directory.summary_file
+        try:
+            reason = json.loads(file.read_text(encoding="utf-8"))["stop_reason"] if file else None
+        except (OSError, ValueError, KeyError):
+            return None  # it has no summary yet, or a damaged one, which the run replaces
+        return reason if reason not in signal.Signals.__members__ else None
 
     def export_policy(self, directory: Path) -> PlainData:
         """See `Trainer.export_policy`; waits for the checkpoint that is being written."""

@@ -13,6 +13,7 @@ import yaml
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
 from rlkit.training.logs.records import Record, read_records
 from rlkit.training.logs.series import Series, seeds_in, series
+from rlkit.training.plain_yaml import parse_yaml
 from rlkit.validation import PlainData
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def load_run(directory: str | os.PathLike[str]) -> LoadedRun:
     metrics = path / METRICS
     return LoadedRun(
         directory=path,
-        config=_read(path / CONFIG, yaml.safe_load),
+        config=_read(path / CONFIG, parse_yaml),
         summary=_read(path / SUMMARY, json.loads),
         records=tuple(read_records(metrics)) if metrics.exists() else (),
     )

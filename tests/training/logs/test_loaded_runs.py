@@ -139,6 +139,8 @@ def test_a_run_may_be_going_on(tmp_path):
         begun.arrays("eval/a")
     (run / "summary.json").write_text('{"env_steps": 3}')
     assert rlkit.load_run(run).summary == {"env_steps": 3}
+    (run / "config.yaml").write_text("hyperparameters: {learning_rate: 3e-4}")  # a number here
+    assert rlkit.load_run(run).config == {"hyperparameters": {"learning_rate": 3e-4}}
 
 
 @pytest.mark.fast
