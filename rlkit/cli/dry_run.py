@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
+from rlkit.training.plain_yaml import dump_yaml
 from rlkit.training.run_config import RunConfig, flat_settings, to_dict
 from rlkit.validation import PlainData
 
@@ -53,7 +52,7 @@ def _rows(values: PlainData, origin_of: Mapping[str, str], path: str = "") -> It
 
 
 def _setting(name: str, value: Any, origin: str | None) -> list[str]:
-    text = yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=10**6)
+    text = dump_yaml({name: value}, allow_unicode=True, width=10**6)
     first, *others = text.splitlines()
     if origin is None:
         return [first, *others]

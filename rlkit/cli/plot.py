@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from rlkit.cli import flags
-from rlkit.errors import require
+from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.logs.loaded_run import holds_run
@@ -92,11 +92,10 @@ def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str
     """Plots the learning rate of the settings in a file or a run directory."""
     settings = run_config.read_settings(path) if os.path.isdir(path) else run_config.read_yaml(path)
     custom = settings.get("custom", ()) if isinstance(settings, dict) else ()
-    require(
-        not any(part.startswith("algorithm") for part in custom),
-        f"{path} has parts built in Python ({', '.join(custom)}), so its optimiser is unknown",
-        "plot the schedule in Python, with rlkit.create_schedule",
-    )
+    if custom:  # other parts may still be known, but the config as a whole cannot be rebuilt
+        named = f"{path} has parts built in Python ({', '.join(custom)})"
+        fix = "draw its schedule in Python, with rlkit.create_schedule"
+        raise ConfigError(f"{named}, which its settings do not describe in full; {fix}")
     config = run_config.from_dict(settings)
     described = config.hyperparameters
     known = isinstance(described, OptimizerConfig)

@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         require_longer(chosen.total_steps, trainer.total_steps)
     require(
         chosen.checkpoint == "latest" or chosen.into is not None,
-        f"--checkpoint {chosen.checkpoint} would overwrite what followed it",
+        f"a run continues from its latest checkpoint only, not from {chosen.checkpoint}",
         "add --into with the directory of a new run",
     )
     if chosen.into is not None:

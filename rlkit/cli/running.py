@@ -107,12 +107,13 @@ class StopSignals:
             return
         self.received = signal.Signals(number)
         self.trainer.request_stop(self.received.name)
-        size = f"{self.trainer.plan.steps_per_checkpoint:,} environment steps"
-        seconds = self.trainer.iteration_seconds
-        lasts = "" if seconds is None else f", up to {human_seconds(seconds)}"
+        count, seconds = self.trainer.max_in_progress, self.trainer.iteration_seconds
+        what = "this outer iteration" if count == 1 else f"up to {count} outer iterations"
+        size = f"{count * self.trainer.plan.steps_per_checkpoint:,} environment steps"
+        lasts = "" if seconds is None else f", up to {human_seconds(count * seconds)}"
         message = (
-            f"\nrlkit: {self.received.name}: finishing this outer iteration ({size}{lasts}) and"
-            " saving; send it again to quit at once, as of the last checkpoint\n"
+            f"\nrlkit: {self.received.name}: finishing {what} ({size}{lasts}) and saving; send it"
+            " again to quit at once, as of the last checkpoint\n"
         )
         os.write(
             2, message.encode()

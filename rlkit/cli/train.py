@@ -19,7 +19,7 @@ from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
-from rlkit.training.config import LoggerConfig, make_plan
+from rlkit.training.config import LoggerConfig, TrainerConfig, make_plan
 from rlkit.training.logs.loggers import check_logger
 from rlkit.training.run_config import RunConfig
 
@@ -93,8 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(config.hyperparameters, OptimizerConfig):
         check_optimizer(config.hyperparameters)
     _check_logger(config.trainer.logger_config, typed)
-    if config.trainer.warm_start is not None and config.trainer.restore_checkpoint is None:
-        run_config.read_settings(config.trainer.warm_start)
+    _check_warm_start(config.trainer)
     if dry_run:
         _check_sizes(config)
         own_env.register(_typed_env(names))
@@ -117,6 +116,15 @@ def run(arguments: Sequence[str]) -> int:
     return train_to_end(
         lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed
     )
+
+
+def _check_warm_start(config: TrainerConfig) -> None:
+    """Raises errors about the source of a warm start, unless a checkpoint may be restored."""
+    run_dir, restores = config.run_dir, config.restore_checkpoint is not None
+    if config.restore_checkpoint == "auto" and run_dir is not None:
+        restores = os.path.isdir(config.checkpoint_directory(run_dir))
+    if config.warm_start is not None and not restores:
+        run_config.read_settings(config.warm_start)
 
 
 def _check_logger(config: LoggerConfig | None, typed: Sequence[str]) -> None:

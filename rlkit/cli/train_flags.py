@@ -116,5 +116,5 @@ def _require_parts_of(trainer: TrainerConfig, arguments: Sequence[str]) -> None:
             require(
                 typed is None,
                 f"{typed} has no effect, because {name} is null in the settings",
-                f"take {name} out of the file",
+                f"remove `{name}: null` from the file",
             )

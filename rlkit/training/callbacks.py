@@ -65,6 +65,11 @@ class RunView(Protocol):
         """Environment steps of one seed after `iteration` outer iterations."""
         ...
 
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the run evaluates, saves checkpoints, and keeps the best one."""
+        ...
+
     def request_stop(self, reason: str) -> None:
         """Ends the run after the outer iteration in progress."""
         ...
@@ -350,13 +355,13 @@ class ProgressBar(Callback):
     def on_warm_up(self, trainer: RunView, done: int, total: int) -> None:
         """Opens a bar, moves it, and closes it."""
         if done == 0:
-            self.on_run_end(trainer)
+            self._close()
             self._bar = _bar("warming up", total=total, initial=0)
             return
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
         if done >= total:
-            self.on_run_end(trainer)
+            self._close()
 
     def on_run_start(self, trainer: RunView) -> None:
         """Opens the bar at the current step of the run."""
@@ -375,6 +380,9 @@ class ProgressBar(Callback):
 
     def on_run_end(self, trainer: RunView) -> None:
         """Closes the bar."""
+        self._close()
+
+    def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None

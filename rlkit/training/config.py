@@ -131,7 +131,7 @@ class TrainerConfig:
     or auto: the latest if there is one, else start anew.
     """
     warm_start: str | None = None
-    """Run directory whose policy's parameters training starts from, the best one's;
+    """Run directory to take the parameters from (its best checkpoint);
     optimiser, exploration and steps start anew. None: fresh networks.
     """
     replay_buffer_capacity: PositiveInt | None = None

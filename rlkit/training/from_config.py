@@ -2,10 +2,10 @@
 
 import contextlib
 import dataclasses
+import operator
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 from rlkit import validation
@@ -16,16 +16,15 @@ from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import CheckpointError, require
+from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.files import run_directory
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.run_parts import plan_of
 from rlkit.training.trainer import Trainer
-
-_MARK = ".tmp-branch"  # in the directory of a branch that has no checkpoint yet
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
@@ -72,23 +71,15 @@ def reopen(
 ) -> Trainer:
     """A trainer that continues a run directory: `trainer.run()` trains what is left.
 
-    With `into`, a new run in that directory goes on from any of its checkpoints: an older step, the
-    best or the latest. The old run stays as it is, and the new one records where it came from.
-    Without, `which` must be the latest.
-    A larger `total_steps` extends the run. `save_replay` says whether checkpoints hold the replay
-    memory from now on; None: as before. All other settings stay as they were. Raises `RlkitError`
-    if there is nothing to resume.
+    With `into`, a new run in that directory continues from any of its checkpoints: an older step,
+    the best or the latest. The old run stays as it is, and the new one records where it came from.
+    Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
+    whether checkpoints hold the replay memory from now on; None: as before. All other settings stay
+    as they were. Raises `RlkitError` if there is nothing to resume.
     """
     config = read_config(run_dir)
     origin = config.trainer.checkpoint_directory(run_dir)
     if into is None:
-        require(
-            not pathlib.Path(run_dir, _MARK).exists(),
-            f"{os.fspath(run_dir)} was to go on from another run, but was cut short before it had"
-            " a checkpoint",
-            "remove it, and branch off again",
-            CheckpointError,
-        )
         if which != "latest":
             _require_latest(origin, which)
         # "auto": a run that was interrupted before its first checkpoint starts again.
@@ -106,52 +97,56 @@ def reopen(
         settings = _extended(settings, total_steps)
     config = dataclasses.replace(config, trainer=settings)
     if into is not None:
-        return _branch(config, origin, which, pathlib.Path(into), arguments)
-    trainer = build(config, **arguments)
-    trainer.init(config.seed)
-    return trainer
-
-
-def _branch(
-    config: run_config.RunConfig,
-    origin: str,
-    which: Which,
-    directory: pathlib.Path,
-    arguments: dict[str, Any],
-) -> Trainer:
-    """A new run in `directory` that goes on from a checkpoint, which it saves as its own first."""
-    with _marked(directory), contextlib.ExitStack() as undo:
+        return _branch(config, origin, which, arguments)
+    with contextlib.ExitStack() as undo:
         trainer = build(config, **arguments)
         undo.callback(trainer.close)
-        trainer.load_checkpoint(origin, which)
-        trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
+        trainer.init(config.seed)
         undo.pop_all()
     return trainer
 
 
-@contextlib.contextmanager
-def _marked(directory: pathlib.Path) -> Iterator[None]:
-    """Marks a new run directory as unusable meanwhile; an error removes it."""
-    is_ours = not directory.exists() or not any(directory.iterdir())
-    if not is_ours:  # the trainer says what is wrong with it
-        yield
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    mark = directory / _MARK
-    mark.touch()
+def _branch(
+    config: run_config.RunConfig, origin: str, which: Which, arguments: dict[str, Any]
+) -> Trainer:
+    """A new run that continues from a checkpoint, which it saves as its own first.
+
+    Until it has, a mark makes its directory unusable; an error removes what was created.
+    """
+    assert config.trainer.run_dir is not None
+    directory, is_run = run_directory.inspect(config.trainer.run_dir)
+    mark = directory / run_directory.BRANCH_MARK
+    if not is_run:  # otherwise the trainer says what is wrong with it
+        directory.mkdir(parents=True, exist_ok=True)
+        mark.touch()
     try:
-        yield
+        trainer = build(config, **arguments)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        if not is_run:
+            mark.unlink(missing_ok=True)
+            _remove_if_empty(directory)
         raise
-    mark.unlink()
+    try:
+        trainer.load_checkpoint(origin, which)
+        trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
+    except BaseException:
+        trainer.close()
+        shutil.rmtree(directory, ignore_errors=True)  # our own: the trainer held its lock
+        raise
+    mark.unlink(missing_ok=True)
+    return trainer
+
+
+def _remove_if_empty(directory: pathlib.Path) -> None:
+    """Removes a directory in which no run has begun, unless another process is beginning one."""
+    with contextlib.suppress(OSError, RunDirectoryError), run_directory.RunDirectory(directory):
+        if not (directory / "config.yaml").exists():
+            shutil.rmtree(directory)
 
 
 def _require_latest(directory: str, which: Which) -> None:
     """Raises `CheckpointError` if newer checkpoints follow `which`."""
-    with open_checkpoints(directory) as saved:
-        latest = saved.latest_step()
-    step = _step_of(directory, which)
+    step, latest = _step_of(directory, which), _step_of(directory, "latest")
     require(
         step == latest,
         f"step {step} is older than the latest, {latest}: continuing from it would overwrite what"
@@ -162,12 +157,17 @@ def _require_latest(directory: str, which: Which) -> None:
 
 
 def _step_of(directory: str, which: Which) -> int:
-    """The step of a checkpoint; raises `CheckpointError` unless there is such a one."""
+    """The step of a checkpoint; raises `CheckpointError` unless it exists."""
     with open_checkpoints(directory) as saved:
+        if which == "latest":  # if it is damaged, the one before is read
+            return max(saved.all_steps())  # there are some, or opening them would have failed
         step = saved.best_step() if which == "best" else which
-        step = saved.latest_step() if which == "latest" else step
-        if not isinstance(step, int):
-            raise CheckpointError(f"{directory} has no {which} checkpoint; use latest, or a step")
+        try:
+            step = operator.index(step)  # pyright: ignore[reportArgumentType]
+        except TypeError:
+            raise CheckpointError(
+                f"{directory} has no {which} checkpoint; use latest, or a step"
+            ) from None
         saved.metadata(step)
     return step
 

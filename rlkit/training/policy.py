@@ -156,10 +156,10 @@ def load_policy(
     with Checkpointer(CheckpointerConfig(directory=directory), read_only=True) as checkpointer:
         if which is None:
             which = "latest" if checkpointer.best_step() is None else "best"
-        saves = trainer.checkpointer_config
-        if which == "best" and num_seeds > 1 and saves is not None and saves.keep_seed_bests:
+        if which == "best" and num_seeds > 1:
             seed_index = _peak_seed(checkpointer, num_seeds) if seed_index is None else seed_index
-            which = checkpointer.best_step(seed_index) or which
+            own = None if seed_index is None else checkpointer.best_step(seed_index)
+            which = which if own is None else own
         restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
     metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
@@ -216,10 +216,14 @@ def play_episodes(
         return player.record(policy, key, num_episodes, deterministic=deterministic)
 
 
-def _peak_seed(checkpointer: Checkpointer, num_seeds: int) -> int:
-    """The seed with the highest return of all in its own best checkpoint; 0 if there is none."""
+def _peak_seed(checkpointer: Checkpointer, num_seeds: int) -> int | None:
+    """The seed with the highest return of all in its own best checkpoint.
+
+    None if the run does not keep those.
+    """
     peaks = [checkpointer.seed_peak(seed) for seed in range(num_seeds)]
-    return _best_seed([-np.inf if peak is None else peak for peak in peaks])
+    known = [-np.inf if peak is None else peak for peak in peaks]
+    return _best_seed(known) if np.isfinite(known).any() else None
 
 
 def _best_seed(returns: Sequence[float] | None) -> int:

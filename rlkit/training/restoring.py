@@ -113,8 +113,8 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     texts = []
     if stop_reason is not None and not run.is_complete:
         texts.append(
-            f"this run had been stopped ({stop_reason}); only callbacks that you pass now can stop"
-            " it again"
+            f"this run had been stopped ({stop_reason}); it will not stop early again unless you"
+            " pass the callback"
         )
     if not run.parts.is_compiled:
         texts.append("environments on the host cannot be restored: they start new episodes")
@@ -187,8 +187,8 @@ def _require_same_run(
         newest <= restored.step,
         f"step {restored.step} is older than the latest, {newest}: "
         "continuing from it would overwrite what followed",
-        "continue in a new run, with `rlkit resume RUN_DIR --checkpoint STEP --into NEW_DIR` or"
-        " reopen(run_dir, which=step, into=new_dir)",
+        "continue in a new run, with reopen(run_dir, which=step, into=new_dir) or, for parts of"
+        " your own, load_checkpoint(run_dir, step)",
         CheckpointError,
     )
 
@@ -227,6 +227,5 @@ def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)
     files.logger.restore(restored.metadata.logger)
-    # A ready state is saved before it is evaluated.
-    run.has_started = restored.step > 0 or bool(run.metrics)
+    run.has_started = restored.metadata.has_started
     run.saved_iteration = restored.step

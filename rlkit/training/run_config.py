@@ -20,7 +20,7 @@ from rlkit.errors import (
     require,
 )
 from rlkit.training.config import PositiveInt, TrainerConfig
-from rlkit.training.plain_yaml import parse_yaml
+from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
@@ -126,7 +126,7 @@ def save(config: RunConfig, path: str | pathlib.Path) -> None:
 
 def dump(config: RunConfig) -> str:
     """The config as YAML text."""
-    return yaml.safe_dump(to_dict(config), sort_keys=False)
+    return dump_yaml(to_dict(config))
 
 
 def load(path: str | pathlib.Path) -> RunConfig:
@@ -162,6 +162,7 @@ def for_branch(config: RunConfig, run_dir: str) -> RunConfig:
     trainer = dataclasses.replace(
         trainer,
         run_dir=run_dir,
+        warm_start=None,
         logger_config=logs and dataclasses.replace(logs, jsonl=None),
         checkpointer_config=checkpoints and dataclasses.replace(checkpoints, directory=None),
     )

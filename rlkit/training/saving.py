@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 from rlkit.training.files.checkpoint_items import to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -21,6 +22,7 @@ def save(
     state: PyTree,
     *,
     score: float | None,
+    seed_scores: Sequence[float] | None,
     description: PlainData,
     callbacks: PlainData,
 ) -> None:
@@ -49,11 +51,15 @@ def save(
         versions=versions(),
         callbacks=callbacks,
         replay=run.has_replay(state),
+        has_started=run.has_started,
         metrics={name: x for name, x in run.metrics.items() if math.isfinite(x)},
     )
-    own = None if score is None else run.progress.seed_returns
     checkpointer.save(
-        iteration, to_items(state), score=score, seed_scores=own, metadata=metadata.to_metadata()
+        iteration,
+        to_items(state),
+        score=score,
+        seed_scores=seed_scores,
+        metadata=metadata.to_metadata(),
     )
     if checkpointer is files.checkpointer:
         run.saved_iteration = iteration

@@ -12,6 +12,7 @@ from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.run_files import Path
+from rlkit.training.logs.loaded_run import algorithm_in, env_in
 from rlkit.training.logs.metrics import exact_counts
 from rlkit.training.policy import Policy, load_policy
 from rlkit.training.run import Run, RunStart
@@ -25,6 +26,19 @@ class Source:
 
     train_state: PyTree = None
     policy: Policy | None = None
+    path: str | None = None  # of the policy; None: it was passed as an object
+
+    def told(self, env_steps: int) -> list[str]:
+        """What the run's log says of it; the run has `env_steps` by then."""
+        if self.train_state is not None:
+            return [f"started from a train state that was passed in, at {env_steps:,} steps"]
+        if self.policy is not None:
+            place = self.path or "passed in"
+            return [
+                f"started from the parameters of a policy ({place}, checkpoint"
+                f" {self.policy.checkpoint_step})"
+            ]
+        return []
 
 
 def source_of(
@@ -36,8 +50,8 @@ def source_of(
     """
     require(
         train_state is None or warm_start is None,
-        "train_state and warm_start are two starts",
-        "leave one of them out",
+        "train_state and warm_start both set where training starts",
+        "pass only one",
     )
     if train_state is not None:
         _require_state_fits(run, train_state)
@@ -47,7 +61,7 @@ def source_of(
         return Source()
     require(
         isinstance(run.parts.module, RLModule),
-        "a policy has parameters for an agent, but this module has none",
+        "warm_start needs an agent, which this module does not have",
         "set the parameters in its init_train_state",
     )
     require(
@@ -55,9 +69,10 @@ def source_of(
         f"warm_start must be a policy or a run directory, got {warm_start!r}",
         "pass load_policy(run_dir), or the directory",
     )
-    policy = warm_start if isinstance(warm_start, Policy) else _load(run, warm_start)
+    is_loaded = isinstance(warm_start, Policy)
+    policy = warm_start if is_loaded else _load(run, warm_start)
     _require_policy_fits(run, policy)
-    return Source(policy=policy)
+    return Source(policy=policy, path=None if is_loaded else os.fspath(warm_start))
 
 
 def begin_from(run: Run, source: Source, start: RunStart) -> None:
@@ -124,11 +139,10 @@ def _load(run: Run, path: Path) -> Policy:
 
 def _named(settings: dict[str, Any]) -> str:
     """What the run with these settings trained, and on which environment."""
-    env, network = settings.get("env"), settings.get("network")
-    env = env.get("id") if isinstance(env, dict) else None
+    network = settings.get("network")
     sizes = network.get("hidden_sizes") if isinstance(network, dict) else None
     layers = f", hidden_sizes {sizes}" if sizes else ""
-    return f"{settings.get('algorithm')} on {env}{layers}"
+    return f"{algorithm_in(settings)} on {env_in(settings)}{layers}"
 
 
 def _require_state_fits(run: Run, state: PyTree) -> None:

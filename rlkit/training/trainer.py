@@ -1,7 +1,8 @@
 """`Trainer`: the host loop of a run, shown in its docstring."""
 
 import collections
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -21,7 +22,8 @@ from rlkit.training.callbacks import (
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.evaluations import Evaluations
-from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
+from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
@@ -160,18 +162,18 @@ class Trainer:
         `train_state` is a ready state to begin with instead of a fresh one; it is copied, its steps
         come on top of `total_steps`, and `key` is only recorded. `warm_start` (None: `config`'s) is
         a policy, or the run directory of one, whose parameters a fresh state begins with, see
-        `load_policy`. Neither matters if a checkpoint is restored; otherwise a checkpoint is saved
-        at once. Opens the run directory. `key` is a typed key, a batch
+        `load_policy`. Both are ignored if a checkpoint is restored; otherwise one is saved at once.
+        Opens the run directory. `key` is a typed key, a batch
         of S keys, or a seed; a seed s gives the run the seeds s, s + 1, …, so that each equals the
         single run of that seed. For a restored run, None keeps the key it was started from. The
         next training step donates the state's buffers: copy what you want to keep.
         """
         read_source = partial(source_of, self._run, train_state=train_state, warm_start=warm_start)
-        needs_key, restores = train_state is None, self.config.restore_checkpoint is not None
+        needs_key, restores = train_state is None, not self._starts_anew
         require(
             key is not None or warm_start is None or restores,
-            "a warm start takes the parameters alone, and needs a key for everything else",
-            "pass a seed too, for instance run(0, warm_start=...)",
+            "warm_start only sets the parameters; a key or seed is still needed",
+            "pass one, for instance run(0, warm_start=...)",
         )
         source = None if restores else read_source()  # so that its errors leave nothing behind
         opened_here, start = self._files is None, self._run.start_from(key)
@@ -191,10 +193,12 @@ class Trainer:
             if restored is not None:
                 self._log(*caveats(self._run, restored, files.stop_reason()))
             else:
-                begin_from(self._run, source or read_source(), start)
+                source = source or read_source()
+                begin_from(self._run, source, start)
+                self._log(*source.told(self.env_steps))
                 is_passed = train_state is not None or warm_start is not None
                 if is_passed and files.checkpointer is not None:  # no setting tells of it
-                    self._save(files.checkpointer, 0, self.state, None)
+                    self._save(files.checkpointer, 0, self.state)
         except RlkitError:
             if opened_here:  # so that the directory is free for another try
                 self.close()
@@ -203,7 +207,7 @@ class Trainer:
 
     def open(self, *, seed: int | None = None) -> None:
         """Opens run directory, logs and checkpoints before `init` does, to raise errors early."""
-        if self.config.restore_checkpoint is None:
+        if self._starts_anew:
             source_of(self._run)
         start = self._run.start_from(seed)
         self._open(self._description(start.progress.seed))
@@ -313,11 +317,11 @@ class Trainer:
                 "set checkpoint_every, or save a copy: save_checkpoint(path)",
             )
             checkpointer = files.checkpointer_for(iteration)
-            self._save(checkpointer, iteration, self.state, evaluation_score)
+            self._save(checkpointer, iteration, self.state, rank=evaluation_score)
             checkpointer.wait()
         else:
             with files.checkpointer_in(path) as checkpointer:
-                self._save(checkpointer, iteration, self.state, evaluation_score)
+                self._save(checkpointer, iteration, self.state, rank=evaluation_score)
         return iteration
 
     def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
@@ -339,15 +343,23 @@ class Trainer:
         `load_policy(directory)` loads it. Returns its `step`, `env_steps` and `return`. Raises
         `RunDirectoryError` if the directory exists, `CheckpointError` if the run has no checkpoint.
         """
-        return self._open().export_policy(directory)
+        with self._saved() as checkpointer:
+            return export_policy(checkpointer, self.description(), directory)
 
     # Status
 
     @property
     def best_checkpoint(self) -> int | None:
         """The step of the best checkpoint so far; None: there is none."""
-        checkpointer = self._open().checkpointer
-        return None if checkpointer is None else checkpointer.best_step()
+        with self._saved() as checkpointer:
+            return None if checkpointer is None else checkpointer.best_step()
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the run evaluates, saves checkpoints, and keeps the best one."""
+        with self._saved() as checkpointer:
+            keeps = checkpointer is not None and checkpointer.keep_best
+            return keeps and self.config.enable_evaluation
 
     @property
     def state(self) -> PyTree:
@@ -392,6 +404,15 @@ class Trainer:
     def wall_seconds(self) -> float:
         """Seconds spent in `run`, including those before a resume."""
         return self._run.wall_seconds
+
+    @property
+    def max_in_progress(self) -> int:
+        """Outer iterations that may be in progress at once, all of which a stop waits for.
+
+        On the host an outer iteration is over when it returns, and the next one may fail: queueing
+        gains nothing.
+        """
+        return self.config.max_queued if self._run.parts.is_compiled else 1
 
     @property
     def iteration_seconds(self) -> float | None:
@@ -459,21 +480,17 @@ class Trainer:
         run, first, evaluate = self._run, self.outer_iteration, self._evaluations.planned
         queue, report = self._reporter.queue, partial(self._report, checkpointer)
         pending: collections.deque[Pending] = collections.deque()
-        # On the host an outer iteration is over when it returns, and the next one may fail: waiting
-        # gains nothing.
-        most_pending = self.config.max_queued if run.parts.is_compiled else 1
         if first == 0 and not run.has_started:
             report(queue(None, evaluate, checkpointer))
-            run.has_started = True
         run.clock.start_laps()
         while not run.is_complete and self.stop_reason is None:
             pending.append(queue(run.outer_iteration(), evaluate, checkpointer))
-            while len(pending) >= most_pending:
+            while len(pending) >= self.max_in_progress:
                 report(pending.popleft())
         while pending:
             report(pending.popleft())
         if checkpointer is not None and self.outer_iteration > max(first, run.saved_iteration):
-            self._save(checkpointer, self.outer_iteration, self.state, None)
+            self._save(checkpointer, self.outer_iteration, self.state)
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
 
@@ -486,15 +503,23 @@ class Trainer:
 
     def _report_and_save(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
         evaluation = self._reporter.outer_iteration(pending)
+        self._run.has_started = True
         is_new = pending.iteration > self._run.saved_iteration
         if checkpointer is not None and pending.is_saved and is_new:
             # The untrained networks are never the best, however lucky they were.
             is_trained = pending.iteration > 0
             found = score(evaluation or {}, self.config.num_seeds) if is_trained else None
-            self._save(checkpointer, pending.iteration, pending.state, found)
+            own = None if found is None else self._run.progress.seed_returns
+            self._save(checkpointer, pending.iteration, pending.state, rank=found, seed_scores=own)
 
     def _save(
-        self, checkpointer: Checkpointer, iteration: int, state: PyTree, rank: float | None
+        self,
+        checkpointer: Checkpointer,
+        iteration: int,
+        state: PyTree,
+        *,
+        rank: float | None = None,
+        seed_scores: Sequence[float] | None = None,
     ) -> None:
         """Saves the state after `iteration` outer iterations, which may be an earlier one."""
         run, files, description = self._run, self._logging_files, self.description()
@@ -506,6 +531,7 @@ class Trainer:
             iteration,
             state,
             score=rank,
+            seed_scores=seed_scores,
             description=description,
             callbacks=callbacks,
         )
@@ -530,6 +556,14 @@ class Trainer:
             self._run.clock.stop()
             raise
 
+    @property
+    def _starts_anew(self) -> bool:
+        """Whether `init` will restore no checkpoint, as far as can be told before opening files."""
+        which, run_dir = self.config.restore_checkpoint, self.config.run_dir
+        if which != "auto" or run_dir is None:
+            return which is None
+        return not holds_checkpoints(self.config.checkpoint_directory(run_dir))
+
     def _refill(self) -> None:
         """Fills a replay memory that the checkpoint left out, before training continues."""
         if not self._run.has_replay(self.state):
@@ -543,6 +577,20 @@ class Trainer:
         if error is not None:
             ends = [partial(callback.on_error, self, error) for callback in self._callbacks] + ends
         self._reporter.wind_down([*ends, files.flush], error)
+
+    @contextlib.contextmanager
+    def _saved(self) -> Iterator[Checkpointer | None]:
+        """The run's checkpoints, also before and after it has its files open; None: it has none."""
+        if self._files is not None:
+            yield self._files.checkpointer
+            return
+        run_dir = self.config.run_dir
+        directory = None if run_dir is None else self.config.checkpoint_directory(run_dir)
+        if directory is None or not holds_checkpoints(directory):
+            yield None
+            return
+        with open_checkpoints(directory) as checkpointer:
+            yield checkpointer
 
     def _open(self, description: PlainData | None = None) -> RunFiles:
         if self._files is None:

@@ -398,7 +398,7 @@ def test_flags_of_what_a_file_switches_off_are_refused(tmp_path, capsys):
     for typed in ("--csv", "--wandb=offline", "--wandb_name=x"):
         assert main([*TRAIN, "--config", "mine.yaml", typed, "--dry-run"]) == 2
         flag = typed.partition("=")[0].replace("_", "-")
-        said = f"{flag} has no effect, because logger_config is null in the settings; take"
+        said = f"{flag} has no effect, because logger_config is null in the settings; remove"
         assert said in capsys.readouterr().err
 
 
@@ -417,4 +417,4 @@ def test_the_schedule_of_an_algorithm_of_ones_own_is_unknown(tmp_path, capsys):
     settings = {"trainer": {}, "custom": ["algorithm.optimizer"], "algorithm": "ppo"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
     assert main(["plot", "--schedule", "mine.yaml"]) == 2
-    assert "parts built in Python (algorithm.optimizer), so its" in capsys.readouterr().err
+    assert "parts built in Python (algorithm.optimizer), which its" in capsys.readouterr().err

@@ -24,8 +24,9 @@ class FakeTrainer:
         num_checkpoints=20, epochs_per_checkpoint=50, env_steps_per_iteration=100, prefill_steps=0
     )
 
-    def __init__(self, iteration_seconds=None):
+    def __init__(self, iteration_seconds=None, max_in_progress=1):
         self.reasons, self.iteration_seconds = [], iteration_seconds
+        self.max_in_progress = max_in_progress
 
     def request_stop(self, reason):
         self.reasons.append(reason)
@@ -50,9 +51,10 @@ def test_the_first_signal_asks_the_trainer_to_stop(number, capfd):
 @pytest.mark.fast
 def test_a_signal_says_how_long_the_run_may_go_on(capfd):
     with StopSignals() as signals:
-        signals.trainer = FakeTrainer(iteration_seconds=270.0)
+        signals.trainer = FakeTrainer(iteration_seconds=135.0, max_in_progress=2)
         os.kill(os.getpid(), signal.SIGINT)
-    assert "(5,000 environment steps, up to 4m30s) and saving" in capfd.readouterr().err
+    said = "finishing up to 2 outer iterations (10,000 environment steps, up to 4m30s) and saving"
+    assert said in capfd.readouterr().err
 
 
 @pytest.mark.fast
@@ -84,7 +86,7 @@ import os
 from rlkit.cli.running import StopSignals
 class Plan: steps_per_checkpoint = 100
 class Trainer:
-    plan, iteration_seconds = Plan, None
+    plan, iteration_seconds, max_in_progress = Plan, None, 1
     def request_stop(self, reason): print("asked", flush=True)
 with StopSignals() as signals:
     signals.trainer = Trainer() if {has_trainer} else None

@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from rlkit.errors import CheckpointError, RunDirectoryError
+from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training.best_model import BestModel
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.from_config import reopen
 from rlkit.training.policy import load_policy
 
 # Mean returns of both seeds after each outer iteration: seed 0 is best in the second, seed 1 in the
@@ -80,16 +81,108 @@ def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
         trainer.run(0)
     assert steps == [1, 2, 2, 4, 4, 4]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "run"]
-    assert sorted(path.name for path in copy.iterdir()) == ["checkpoints", "config.yaml"]
+    assert sorted(path.name for path in copy.iterdir()) == [
+        "best_of.json",
+        "checkpoints",
+        "config.yaml",
+    ]
     found, wanted = (
         policy_of(trainer, each, seed_index=1).state for each in (copy, tmp_path / "run")
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
     with (
-        tiny.trainer(num_seeds=2, callbacks=[BestModel(copy)]) as other,
+        tiny.trainer(run_dir=str(tmp_path / "b"), callbacks=[BestModel(copy)]) as other,
         pytest.raises(RunDirectoryError, match="best already exists; choose another"),
     ):
         other.run(0)
+
+
+def test_a_copy_takes_no_directory_of_others(tiny, tmp_path):
+    """Neither when the run is resumed nor when it is continued as another."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").touch()
+    settings = {"run_dir": str(tmp_path / "run"), "callbacks": [BestModel(tmp_path / "best")]}
+    with tiny.trainer(num_checkpoints=2, **settings) as trainer:
+        trainer.run(0)
+    step = BestModel(tmp_path / "best").step
+    assert step is not None
+    for name in ("mine", "best"):
+        taken = BestModel(tmp_path / name)
+        into = {"into": tmp_path / f"to-{name}"} if name == "best" else {"total_steps": 999}
+        with (
+            reopen(tmp_path / "run", callbacks=[taken], **into) as other,
+            pytest.raises(RunDirectoryError, match=f"{name} already exists; choose another"),
+        ):
+            other.run()
+    assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
+    assert BestModel(tmp_path / "best").step == step
+
+
+def test_a_copy_that_a_kill_left_half_replaced_comes_back(tiny, tmp_path):
+    copy, settings = tmp_path / "best", {"run_dir": str(tmp_path / "run")}
+    with tiny.trainer(callbacks=[BestModel(copy)], **settings) as trainer:
+        trainer.run(0)
+    step = BestModel(copy).step
+    copy.rename(tmp_path / ".best-old")  # between the two renames
+    (tmp_path / ".best-new" / "checkpoints").mkdir(parents=True)  # or while the copy was written
+    with tiny.trainer(callbacks=[BestModel(copy)], restore_checkpoint="auto", **settings) as again:
+        assert again.run(0) == [] and BestModel(copy).step == step
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"run_dir": "run", "enable_evaluation": False},
+        {"run_dir": "run", "checkpointer_config": None},
+        {"run_dir": "run", "checkpointer_config": CheckpointerConfig(keep_best=False)},
+    ],
+)
+def test_a_copy_needs_a_best_checkpoint(tiny, tmp_path, monkeypatch, settings):
+    monkeypatch.chdir(tmp_path)
+    with (
+        tiny.trainer(callbacks=[BestModel("best")], **settings) as trainer,
+        pytest.raises(ConfigError, match="BestModel needs a run that evaluates, saves"),
+    ):
+        trainer.run(0)
+
+
+def test_the_best_checkpoint_is_known_before_and_after_the_run(tiny, tmp_path):
+    """Without opening its files."""
+    settings = {"run_dir": str(tmp_path / "run")}
+    with tiny.trainer(**settings) as trainer:
+        assert trainer.best_checkpoint is None and not (tmp_path / "run").exists()
+        with pytest.raises(CheckpointError, match="no checkpoints to export from"):
+            trainer.export_policy(tmp_path / "copy")
+        trainer.run(0)
+        best = trainer.best_checkpoint
+    assert trainer.best_checkpoint == best is not None
+    assert trainer.export_policy(tmp_path / "copy")["step"] == best
+
+
+def test_who_resumes_decides_on_the_peaks_of_seeds(tiny, tmp_path, scripted):
+    """Whatever config.yaml says, which keeps the settings of the start."""
+    run = tmp_path / "run"
+    settings = {"num_seeds": 2, "run_dir": str(run), "num_checkpoints": 6}
+    keep = CheckpointerConfig(max_to_keep=1, keep_seed_bests=True)
+    with tiny.trainer(**settings) as trainer:
+        trainer.init(0)
+    with tiny.trainer(checkpointer=keep, restore_checkpoint="auto", **settings) as trainer:
+        trainer.run(0)
+    found = {seed: policy_of(trainer, run, seed_index=seed).checkpoint_step for seed in (0, 1)}
+    assert found == {0: 2, 1: 3}
+
+
+def test_a_score_of_ones_own_is_no_seeds_score(tiny, tmp_path, scripted):
+    keep = CheckpointerConfig(keep_seed_bests=True)
+    settings = {"num_seeds": 2, "run_dir": str(tmp_path / "run"), "num_checkpoints": 2}
+    with tiny.trainer(checkpointer_config=keep, checkpoint_every=2, **settings) as trainer:
+        trainer.run(0)
+        trainer.train_epoch()
+        step = trainer.save_checkpoint(evaluation_score=99.0)
+        checkpointer = trainer._open().checkpointer
+        assert checkpointer.best_step() == step and checkpointer.best_step(0) == 2
 
 
 def test_a_policy_is_exported_on_request(tiny, tmp_path):

@@ -268,7 +268,7 @@ def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
     for name in ("one", "two"):
         longer = {
             "num_checkpoints": 4,
-            "restore_checkpoint": "latest",
+            "restore_checkpoint": "auto",
             "run_dir": str(tmp_path / name),
         }
         with trainer_of(tiny, host(floats=True), hyper=NORMALIZED, **longer) as trainer:

@@ -17,6 +17,7 @@ import time
 import algorithm_rows
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import yaml
 from tiers import by_default
@@ -25,6 +26,7 @@ import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.registry import algorithm_entry
+from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
@@ -424,7 +426,9 @@ def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
 def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monkeypatch):
     run = tmp_path / "run"
     broken = make(run)
-    monkeypatch.setattr(broken, "_save", lambda *_: 1 / 0)  # after the first evaluation was logged
+    monkeypatch.setattr(
+        broken, "_save", lambda *_, **__: 1 / 0
+    )  # after the first evaluation was logged
     with pytest.raises(ZeroDivisionError):
         broken.run(0)
     broken.close()
@@ -440,7 +444,7 @@ def test_a_run_cut_before_its_first_checkpoint_may_start_again_as_a_longer_one(
 ):
     run = tmp_path / "run"
     broken = make(run)
-    monkeypatch.setattr(broken, "_save", lambda *_: 1 / 0)
+    monkeypatch.setattr(broken, "_save", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         broken.run(0)
     broken.close()
@@ -479,7 +483,7 @@ def test_a_run_cut_after_step_zero(make, tmp_path):
         (
             1,
             CheckpointError,
-            r"step 1 is older than the latest, 3.*; continue in a new run, .* --into NEW_DIR",
+            r"step 1 is older than the latest, 3.*; continue in a new run, with reopen",
         ),
     ],
 )
@@ -544,8 +548,12 @@ def test_a_branch_that_was_cut_short_is_not_resumed(make, tmp_path, monkeypatch)
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as if it was killed there
         with pytest.raises(OSError, match="disk full"):
             reopen(tmp_path / "run", which=2, into=kept)
-    with pytest.raises(CheckpointError, match=r"cut short .*; remove it, and branch off again"):
+    match = "kept is an unfinished branch: .*; remove it, and branch off again"
+    with pytest.raises(RunDirectoryError, match=match):
         reopen(kept)
+    with pytest.raises(RunDirectoryError, match=match):
+        reopen(tmp_path / "run", which=2, into=kept)
+    assert main(["resume", str(tmp_path / "run"), "--into", str(kept)]) == 2
 
 
 def test_a_branch_has_logs_and_checkpoints_of_its_own(make, tmp_path):
@@ -645,3 +653,86 @@ def test_nothing_to_resume(tmp_path):
     ):
         reopen(tmp_path)
     assert list(pathlib.Path(tmp_path).iterdir()) == []
+
+
+def test_a_branch_that_was_killed_before_it_began_may_be_tried_again(make, tmp_path):
+    """Nothing was in its directory but the mark, and the mark does not outlive the branch."""
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    branch = tmp_path / "branch"
+    branch.mkdir()
+    (branch / ".tmp-branch").touch()
+    (branch / ".lock").touch()
+    with reopen(tmp_path / "run", which=2, into=branch) as trainer:
+        trainer.run()
+    assert not (branch / ".tmp-branch").exists()
+    with reopen(branch) as trainer:
+        assert trainer.run() == []
+
+
+def test_a_branch_beside_files_of_others_touches_nothing(make, tmp_path):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunDirectoryError, match="file is a file"):
+        reopen(tmp_path / "run", into=tmp_path / "file")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(RunDirectoryError, match="it holds other files"):
+        reopen(tmp_path / "run", into=tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_branch_from_step_0_begins_with_an_evaluation(make, tmp_path):
+    """Resumed or not; the parent's does not count."""
+    keep = CheckpointerConfig(max_to_keep=9)
+    with make(tmp_path / "run", checkpointer_config=keep) as trainer:
+        trainer.run(0)
+    rows = []
+    for name, is_resumed in (("whole", False), ("parts", True)):
+        branch = reopen(tmp_path / "run", which=0, into=tmp_path / name)
+        if is_resumed:
+            branch.close()
+            branch = reopen(tmp_path / name)
+        with branch:
+            branch.run()
+        records = read_records(tmp_path / name / "metrics.jsonl")
+        rows.append([(row.kind, row.env_steps) for row in records if row.kind in ("eval", "train")])
+    assert rows[0] == rows[1] and rows[0][0] == ("eval", 0)
+
+
+def test_a_branch_needs_nothing_of_its_parents_start(make, tmp_path):
+    with make(tmp_path / "source") as trainer:
+        trainer.run(0)
+    with make(tmp_path / "run", warm_start=str(tmp_path / "source")) as trainer:
+        trainer.run(0)
+    (tmp_path / "source").rename(tmp_path / "gone")
+    with reopen(tmp_path / "run", which=2, into=tmp_path / "branch") as branch:
+        assert branch.config.warm_start is None and len(branch.run()) == 1
+
+
+def test_a_run_that_cannot_be_reopened_is_not_locked(make, tmp_path):
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    for record in (tmp_path / "run" / "checkpoints").glob("*/record/metadata"):
+        record.write_text("damaged")
+    for _ in range(2):
+        with (
+            pytest.raises(CheckpointError, match="holds no intact checkpoint"),
+            pytest.warns(RuntimeWarning),
+        ):
+            reopen(tmp_path / "run")
+
+
+def test_a_branch_skips_a_damaged_newest_checkpoint(make, tmp_path):
+    """As resuming does, with a warning."""
+    with make(tmp_path / "run") as trainer:
+        trainer.run(0)
+    (tmp_path / "run" / "checkpoints" / "3" / "record" / "metadata").write_text("damaged")
+    with (
+        pytest.warns(RuntimeWarning, match="step 3 is damaged"),
+        reopen(tmp_path / "run", into=tmp_path / "branch") as branch,
+    ):
+        assert branch.outer_iteration == 2
+    with reopen(tmp_path / "run", which=np.int64(2), into=tmp_path / "other") as other:
+        assert other.outer_iteration == 2

@@ -109,7 +109,10 @@ def test_a_policy_that_does_not_fit_is_refused(tiny, tmp_path):
     ("start", "match"),
     [
         ({"train_state": {"a": 1}}, "must be a TrainState, got dict"),
-        ({"train_state": 1, "warm_start": "runs/a"}, "are two starts; leave one of them out"),
+        (
+            {"train_state": 1, "warm_start": "runs/a"},
+            "both set where training starts; pass only one",
+        ),
         ({"warm_start": 3}, "must be a policy or a run directory, got 3"),
         ({"warm_start": "no/such"}, "no/such"),
     ],
@@ -120,7 +123,7 @@ def test_bad_starts_leave_nothing_behind(tiny, tmp_path, start, match):
             trainer.run(0, **start)
         assert not (tmp_path / "run").exists()
         if "train_state" not in start:
-            with pytest.raises(ConfigError, match=r"needs a key .*; pass a seed too"):
+            with pytest.raises(ConfigError, match="a key or seed is still needed; pass one"):
                 trainer.run(warm_start=start["warm_start"])
 
 
@@ -168,3 +171,31 @@ def test_a_start_that_no_setting_names_survives_a_kill(tiny, tmp_path, kind):
         for run in ("run", "whole")
     ]
     assert rows[0] == rows[1]
+
+
+def test_the_log_says_where_a_run_started(tiny, tmp_path):
+    """No setting does, if it was passed to `run`."""
+    with tiny.trainer(run_dir=str(tmp_path / "a")) as first:
+        first.run(0)
+    starts = {"b": {"train_state": first.state}, "c": {"warm_start": tmp_path / "a"}}
+    said = {}
+    for name, start in starts.items():
+        with tiny.trainer(run_dir=str(tmp_path / name)) as trainer:
+            trainer.run(0, **start)
+        records = read_records(tmp_path / name / "metrics.jsonl")
+        said[name] = next(row.text for row in records if "started from" in (row.text or ""))
+    assert said["b"] == "started from a train state that was passed in, at 96 steps"
+    step = load_policy(tmp_path / "a", env=first.module.env, agent=first.module.agent)
+    assert said["c"] == (
+        f"started from the parameters of a policy ({tmp_path / 'a'}, checkpoint"
+        f" {step.checkpoint_step})"
+    )
+
+
+def test_a_wrong_source_leaves_nothing_where_a_run_may_be_resumed(tiny, tmp_path):
+    run = {"run_dir": str(tmp_path / "run"), "restore_checkpoint": "auto"}
+    with tiny.trainer(warm_start="nope", **run) as wrong:
+        for call in (wrong.open, lambda: wrong.run(0)):
+            with pytest.raises(RunDirectoryError, match="nope does not contain a run"):
+                call()
+    assert not (tmp_path / "run").exists()

@@ -31,6 +31,7 @@ class CheckpointMetadata:
     callbacks: PlainData = dataclasses.field(default_factory=dict)  # see `callback_states`
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """The latest of training and evaluation by then, averaged over seeds; finite ones alone."""
+    has_started: bool = True  # whether the state before the first outer iteration was reported
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

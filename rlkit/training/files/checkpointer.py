@@ -67,6 +67,18 @@ class Restored:
     """Skipped damaged steps, newest first, each with the reason."""
 
 
+def steps_in(directory: str | os.PathLike[str]) -> list[int]:
+    """The steps saved in a directory in ascending order, including damaged ones."""
+    entries = (entry for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False))
+    names = (entry.name for entry in entries)
+    return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]*", name))
+
+
+def holds_checkpoints(directory: str | os.PathLike[str]) -> bool:
+    """Whether there is such a directory with a checkpoint in it; opens nothing."""
+    return os.path.isdir(directory) and bool(steps_in(directory))
+
+
 class _Damaged(CheckpointError):
     """A step whose files are missing, truncated or altered."""
 
@@ -112,6 +124,11 @@ class Checkpointer:
         self._manager = self._open_manager()
 
     @property
+    def keep_best(self) -> bool:
+        """The config's `keep_best`."""
+        return self._config.keep_best
+
+    @property
     def save_replay(self) -> bool | None:
         """The config's `save_replay`, which callers of `save` follow."""
         return self._config.save_replay
@@ -137,8 +154,8 @@ class Checkpointer:
 
         The caller may donate or change `items` afterwards. Waits for the previous write, and raises
         if it failed. Higher scores are better; None and non-finite ones are never best.
-        `seed_scores` are those of single seeds, see `keep_seed_bests`. `metadata` is plain JSON
-        data. Raises if the step exists or is older than the newest: nothing is
+        `seed_scores` are those of single seeds; saved only with `keep_seed_bests`. `metadata` is
+        plain JSON data. Raises if the step exists or is older than the newest: nothing is
         overwritten.
         """
         manager = self._manager
@@ -164,7 +181,9 @@ class Checkpointer:
             )
             _require(bool(usable), f"an item cannot be called {name!r}", "choose a plain word")
         score = None if score is None else float(score)
-        own = None if seed_scores is None else [float(x) for x in seed_scores]
+        own = None
+        if seed_scores is not None and self._config.keep_seed_bests:
+            own = [float(x) for x in seed_scores]
         content = {"step": step, "score": score, "seed_scores": own}
         record = _sealed(content | {"metadata": dict(metadata or {})})
         fetched = fetch(items)
@@ -306,6 +325,7 @@ class Checkpointer:
                     f"no step of {self.directory} has a finite score, of {steps}; restore the"
                     " latest"
                 )
+        step = int(step)
         self._require_step(step)
         try:
             return dataclasses.replace(self._read(step, target), skipped=tuple(skipped))
@@ -318,12 +338,7 @@ class Checkpointer:
     def all_steps(self) -> list[int]:
         """The steps on disk in ascending order, including damaged ones."""
         self.wait()
-        names = (
-            entry.name
-            for entry in os.scandir(self.directory)
-            if entry.is_dir(follow_symlinks=False)
-        )
-        return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]*", name))
+        return steps_in(self.directory)
 
     def latest_step(self) -> int | None:
         """The newest step, or None if there is none."""

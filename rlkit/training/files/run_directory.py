@@ -13,6 +13,7 @@ from rlkit.errors import RunDirectoryError, require
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LOCK = ".lock"
 _CONFIG = "config.yaml"
+BRANCH_MARK = ".tmp-branch"  # in a run that continues another one and has no checkpoint yet
 _require = functools.partial(require, error=RunDirectoryError)
 
 
@@ -44,6 +45,11 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"cannot use {self.path}: {error.strerror}; choose another directory"
             ) from None
+        except RunDirectoryError:
+            self.close()
+            raise
+        try:
+            _require_begun(self.path)
         except RunDirectoryError:
             self.close()
             raise
@@ -153,7 +159,15 @@ def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
     """
     found = _checked(path)
     _require_ours(found, _foreign_files(found))
+    _require_begun(found)
     return found, (found / _CONFIG).is_file()
+
+
+def _require_begun(path: pathlib.Path) -> None:
+    """Raises `RunDirectoryError` for a branch that would train from scratch."""
+    is_cut_short = (path / BRANCH_MARK).exists() and (path / _CONFIG).is_file()
+    problem = f"{path} is an unfinished branch: it was interrupted before its first checkpoint"
+    _require(not is_cut_short, problem, "remove it, and branch off again")
 
 
 def _foreign_files(path: pathlib.Path) -> list[str]:

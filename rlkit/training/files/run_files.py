@@ -10,9 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import yaml
-
-from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.errors import CheckpointError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
@@ -22,6 +20,7 @@ from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.logs.logger import Logger, Outcome, Publisher
 from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
 from rlkit.training.logs.records import read_records
+from rlkit.training.plain_yaml import dump_yaml
 from rlkit.validation import PlainData
 
 Path = str | os.PathLike[str]
@@ -122,9 +121,7 @@ class RunFiles:
             "epochs_per_checkpoint": plan.epochs_per_checkpoint,
         }
         stored = stored | {"trainer": stored["trainer"] | length}
-        self.run_directory.write_text(
-            self.run_directory.config_file.name, yaml.safe_dump(stored, sort_keys=False)
-        )
+        self.run_directory.write_text(self.run_directory.config_file.name, dump_yaml(stored))
 
     def write_summary(self, summary: PlainData, *, replace: bool = True) -> None:
         """Writes `summary.json` and `learning_curve.png` if there is a run directory.
@@ -144,7 +141,7 @@ class RunFiles:
             curve = _draw_curve(directory, summary.get("eval_return_mean"))
         if isinstance(self.logger, Publisher):
             export = self.checkpointer and partial(
-                export_policy, self.checkpointer, self.description
+                export_policy, self.checkpointer, self.description, may_exist=True
             )
             self.logger.publish(Outcome(curve=curve, export_policy=export))
 
@@ -153,20 +150,9 @@ class RunFiles:
         file = None if self.run_directory is None else self.run_directory.summary_file
         try:
             reason = json.loads(file.read_text(encoding="utf-8"))["stop_reason"] if file else None
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None  # it has no summary yet, or a damaged one, which the run replaces
         return reason if reason not in signal.Signals.__members__ else None
-
-    def export_policy(self, directory: Path) -> PlainData:
-        """See `Trainer.export_policy`; waits for the checkpoint that is being written."""
-        target = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
-        fix = "choose another directory, or move it away"
-        require(not target.exists(), f"{target} already exists", fix, RunDirectoryError)
-        if self.checkpointer is None:
-            raise CheckpointError("this run has no checkpoints to export from; set run_dir")
-        self.checkpointer.wait()
-        target.mkdir(parents=True)
-        return export_policy(self.checkpointer, self.description, target)
 
     def flush(self) -> None:
         """Returns once everything handed over so far is on disk."""
@@ -195,9 +181,7 @@ class RunFiles:
             )
         try:
             if directory.is_new:
-                directory.write_text(
-                    directory.config_file.name, yaml.safe_dump(description, sort_keys=False)
-                )
+                directory.write_text(directory.config_file.name, dump_yaml(description))
             else:
                 require_same_settings(
                     str(directory.path), run_config.read_yaml(directory.config_file), description
@@ -217,9 +201,7 @@ class RunFiles:
             settings = checkpointer
         elif checkpointer is not None:
             settings = _in_directory(settings or CheckpointerConfig(), checkpointer)
-        elif settings is None:
-            pass
-        elif settings.directory is None and self.run_directory is not None:
+        if settings is not None and settings.directory is None and self.run_directory is not None:
             settings = _in_directory(settings, self.run_directory.checkpoint_directory)
         if settings is not None and settings.directory is not None:
             return Checkpointer(settings)

@@ -39,13 +39,12 @@ class LoadedRun:
     @property
     def algorithm(self) -> str | None:
         """Name of the algorithm; None: the settings have none."""
-        return _name(self.config.get("algorithm"))
+        return algorithm_in(self.config)
 
     @property
     def env(self) -> str | None:
         """Id of the environment; None: the settings have none."""
-        env = self.config.get("env")
-        return _name(env.get("id") if isinstance(env, dict) else env)
+        return env_in(self.config)
 
     @property
     def num_seeds(self) -> int:
@@ -157,6 +156,17 @@ def _read(path: Path, parse: Callable[[str], Any]) -> PlainData:
         raise ConfigError(f"cannot read {path}: {problem}; {fix}") from None
     require(isinstance(found, dict), f"{path} has no names and values", fix)
     return found
+
+
+def algorithm_in(settings: PlainData) -> str | None:
+    """Name of the algorithm in the settings of a run; None: they have none."""
+    return _name(settings.get("algorithm"))
+
+
+def env_in(settings: PlainData) -> str | None:
+    """Id of the environment in the settings of a run; None: they have none."""
+    env = settings.get("env")
+    return _name(env.get("id") if isinstance(env, dict) else env)
 
 
 def _name(part: object) -> str | None:

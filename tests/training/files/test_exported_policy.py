@@ -24,7 +24,6 @@ def test_the_best_policy_or_the_latest_loads_elsewhere(scores, chosen, tiny, tmp
             trainer.save_checkpoint(evaluation_score=score)
             trainer.train_epoch()
     description = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    exported.mkdir()
     with Checkpointer(kept, read_only=True) as checkpointer:
         metadata = export_policy(checkpointer, description, exported)
     original = rlkit.load_policy(tmp_path / "run")
@@ -43,7 +42,6 @@ def test_secrets_stay_behind(tiny, tmp_path):
         trainer.run(3)
     description = trainer.description()
     description["env"]["arguments"] = {"api_key": "s3cr3t", "steps": 3}
-    (tmp_path / "exported").mkdir()
     directory = CheckpointerConfig(directory=str(tmp_path / "run" / "checkpoints"))
     with Checkpointer(directory, read_only=True) as checkpointer:
         export_policy(checkpointer, description, tmp_path / "exported")

@@ -210,7 +210,7 @@ def test_a_run_goes_on_with_the_other_setting(tiny, tmp_path):
     with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
         trainer.run(0)
     env.close()
-    settings |= {"restore_checkpoint": "latest", "num_checkpoints": 3, "compile_host_loop": False}
+    settings |= {"restore_checkpoint": "auto", "num_checkpoints": 3, "compile_host_loop": False}
     with trainer_of(tiny, env := GymnasiumAdapter(HostCounter, 1), **settings) as trainer:
         trainer.run(0)
         assert trainer.env_steps == 8 + 3 * 6
