@@ -39,9 +39,9 @@ class ResumeFlags:
     save_replay: bool | None = None
     """Save the replay buffer from now on, or not; None: as when the run was started."""
     checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "latest"
-    """Where to go on from: a step, latest or best. All but the latest need --into."""
+    """Where to continue from: a step, latest or best. All but the latest need --into."""
     into: str | None = None
-    """Directory of a new run that goes on from there; RUN_DIR stays as it is."""
+    """Directory of a new run that continues from there; RUN_DIR stays as it is."""
     env: str | None = None
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.

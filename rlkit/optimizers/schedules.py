@@ -1,7 +1,7 @@
 """Schedules of the learning rate: functions of the progress of the run, kept in no counter.
 
 Progress is in [0, 1], so that a schedule ends with the run however long that is, and a run that is
-extended goes on with the part of the schedule that it is then in.
+extended continues with the part of the schedule that it is then in.
 """
 
 from collections.abc import Callable, Sequence

@@ -106,7 +106,7 @@ class Callback:
     """Override what you need; every method does nothing by default.
 
     A callback that counts something returns it from `state`, which checkpoints hold, and takes it
-    back in `restore`. Then a resumed run goes on as if it had not been stopped.
+    back in `restore`. Then a resumed run continues as if it had not been stopped.
 
     To end training early, call `trainer.request_stop("reason")`. It takes effect at most one outer
     iteration late (in general `max_queued - 1`), because the next one is already running when
@@ -143,7 +143,7 @@ class Callback:
         """After the last outer iteration, even if the run stops early or fails."""
 
     def state(self) -> PlainData:
-        """What `restore` needs to go on from here, as plain data."""
+        """What `restore` needs to continue from here, as plain data."""
         return {}
 
     def restore(self, state: PlainData) -> None:
@@ -295,7 +295,7 @@ class EarlyStopping(Callback):
         return {"best": self.best, "since": self.since, "reason": self.reason}
 
     def restore(self, state: PlainData) -> None:
-        """Goes on from there."""
+        """Continues from there."""
         self.best: float | None = state.get("best")
         self.since: int = state.get("since", 0)
         self.reason: str | None = state.get("reason")

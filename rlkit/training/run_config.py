@@ -153,7 +153,7 @@ def for_another_run(config: RunConfig) -> RunConfig:
 
 
 def for_branch(config: RunConfig, run_dir: str) -> RunConfig:
-    """The settings for a run in `run_dir` that goes on from another one's checkpoint.
+    """The settings for a run in `run_dir` that continues from another one's checkpoint.
 
     Its logs and checkpoints are in `run_dir`, wherever the other run has its own.
     """

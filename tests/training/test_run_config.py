@@ -115,6 +115,15 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path, written, value):
     assert run_config.load(path).hyperparameters.learning_rate == value
 
 
+@pytest.mark.parametrize("text", ["3e-4", "1E5", "-2e3", "1.5e+7", "true", "null", "1", "0x1f", ""])
+def test_text_that_looks_like_something_else_stays_text(tmp_path, text):
+    logs = LoggerConfig(wandb="offline", wandb_name=text, wandb_tags=(text,))
+    trainer = TrainerConfig(run_dir=text or None, logger_config=logs)
+    config = RunConfig(algorithm="ppo", env=EnvConfig(id="x/y"), trainer=trainer)
+    run_config.save(config, tmp_path / "mine.yaml")
+    assert run_config.load(tmp_path / "mine.yaml") == config
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

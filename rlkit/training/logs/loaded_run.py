@@ -109,7 +109,7 @@ class LoadedRun:
 
 
 def load_run(directory: str | os.PathLike[str]) -> LoadedRun:
-    """The settings, records and results in a run's directory, also while the run goes on.
+    """The settings, records and results in a run's directory, also while it trains.
 
     Raises `RunDirectoryError` if it holds no run, `ConfigError` for files that cannot be read.
     """

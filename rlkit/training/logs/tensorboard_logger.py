@@ -21,8 +21,8 @@ class TensorboardLogger:
     With several seeds, each is a run of its own in `seed_<n>/`, and the mean is in `directory`.
     Texts are named after their kind; the second one of a kind at the same step is `<kind>_2`.
 
-    A resumed run cuts what followed its checkpoint from the files, and goes on in new ones. Raises
-    `ConfigError` without tensorboardX, and `RunDirectoryError` if a file cannot be written.
+    A resumed run cuts what followed its checkpoint from the files, and continues in new ones.
+    Raises `ConfigError` without tensorboardX, and `RunDirectoryError` if a file cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
