@@ -66,16 +66,12 @@ def scripts():
         yield process
 
 
-# README.md runs by default; the guides take longer together.
-PYTHON_PAGES = [
-    pytest.param(page, id=name(page), marks=[] if page.parent == ROOT else [pytest.mark.full])
-    for page in PAGES
-    if blocks(page, "python")
-]
+PYTHON_PAGES = [page for page in PAGES if blocks(page, "python")]
 
 
+@pytest.mark.full
 @pytest.mark.process
-@pytest.mark.parametrize("page", PYTHON_PAGES)
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=name)
 def test_python_runs(page, scripts, tmp_path):
     (tmp_path / "page.py").write_text(program(page), encoding="utf-8")
     done = scripts.run(tmp_path / "page.py", directory=tmp_path)
@@ -84,7 +80,7 @@ def test_python_runs(page, scripts, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.process
-@pytest.mark.parametrize("page", [page.values[0] for page in PYTHON_PAGES], ids=name)
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=name)
 def test_python_is_well_typed(page, tmp_path):
     """An editor shows no error in what people copy from a page."""
     # An environment with mistakes on purpose, of which pyright sees one as well.

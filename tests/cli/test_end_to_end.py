@@ -186,6 +186,7 @@ def digest(run_dir):
     return json.loads((run_dir / "summary.json").read_text())["params_sha256"]
 
 
+@pytest.mark.full
 def test_the_settings_of_a_run_repeat_it_bit_for_bit(trained):
     directory, _ = trained
     source, again = directory / "run", directory / "again"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from host_twins import HostCounter
+from tiers import in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError
@@ -72,7 +73,7 @@ def test_the_bar_shows_how_the_memory_warms_up(terminal):
     assert "warming up" in written.getvalue() and "100/100" in written.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["jittable", "host"])
+@pytest.mark.parametrize("kind", [in_full("jittable"), "host"])
 def test_callbacks_hear_of_the_warm_up(tiny, tmp_path, kind):
     """Of the prefill, and of the refill of a memory that no checkpoint holds."""
 

@@ -683,6 +683,7 @@ def test_a_branch_beside_files_of_others_touches_nothing(make, tmp_path):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.full
 def test_a_branch_from_step_0_begins_with_an_evaluation(make, tmp_path):
     """Resumed or not; the parent's does not count."""
     keep = CheckpointerConfig(max_to_keep=9)
@@ -699,16 +700,6 @@ def test_a_branch_from_step_0_begins_with_an_evaluation(make, tmp_path):
         records = read_records(tmp_path / name / "metrics.jsonl")
         rows.append([(row.kind, row.env_steps) for row in records if row.kind in ("eval", "train")])
     assert rows[0] == rows[1] and rows[0][0] == ("eval", 0)
-
-
-def test_a_branch_needs_nothing_of_its_parents_start(make, tmp_path):
-    with make(tmp_path / "source") as trainer:
-        trainer.run(0)
-    with make(tmp_path / "run", warm_start=str(tmp_path / "source")) as trainer:
-        trainer.run(0)
-    (tmp_path / "source").rename(tmp_path / "gone")
-    with reopen(tmp_path / "run", which=2, into=tmp_path / "branch") as branch:
-        assert branch.config.warm_start is None and len(branch.run()) == 1
 
 
 def test_a_run_that_cannot_be_reopened_is_not_locked(make, tmp_path):

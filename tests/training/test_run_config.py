@@ -102,6 +102,27 @@ def test_settings_for_another_run_name_nothing_inside_the_old_one(path, kept):
     assert run_config.for_another_run(config) == dataclasses.replace(config, trainer=expected)
 
 
+def test_a_branch_has_nothing_of_its_parents_places():
+    """And needs nothing of its start, which may be gone."""
+    settings = {
+        "run_dir": "runs/a",
+        "warm_start": "runs/teacher",
+        "restore_checkpoint": "auto",
+        "logger_config": LoggerConfig(jsonl="rows.jsonl", csv=True),
+        "checkpointer_config": CheckpointerConfig(directory="saved", max_to_keep=3),
+    }
+    trainer = TrainerConfig(num_checkpoints=3, **settings)
+    config = RunConfig(algorithm="ppo", env=EnvConfig(id="x/y"), trainer=trainer)
+    expected = TrainerConfig(
+        num_checkpoints=3,
+        run_dir="runs/b",
+        logger_config=LoggerConfig(csv=True),
+        checkpointer_config=CheckpointerConfig(max_to_keep=3),
+    )
+    found = run_config.for_branch(config, "runs/b")
+    assert found == dataclasses.replace(config, trainer=expected)
+
+
 @pytest.mark.parametrize(
     ("written", "value"),
     [("3e-4", 3e-4), ("1E-3", 1e-3), ("2.5e-4", 2.5e-4), ("1", 1.0), ("1e+0", 1.0)],
