@@ -14,7 +14,7 @@ _GIVEN = (
     re.compile(r"valid parse for arguments: \[(.*)\]"),
     re.compile(r"(?:base 10|to float): ('.*')"),
 )
-_NOUNS = {int: "whole number", float: "number", str: "text", bool: "True or False"}
+_NOUNS = {int: "whole number", float: "number", str: "text"}
 
 
 def sentence(message: str, annotations: Mapping[str, Any]) -> str:
@@ -50,6 +50,8 @@ def _wanted(annotation: Any, article: str = "a ", ending: str = "") -> Iterator[
     elif origin is tuple:
         count = "" if Ellipsis in inner else f"{len(inner)} "
         yield from _wanted(inner[0], article=count, ending="s")
+    elif annotation is bool:
+        yield from ("True", "False")
     elif annotation in (int, float):
         yield f"{article}{_NOUNS[annotation]}{ending}"
     else:

@@ -105,6 +105,10 @@ MISTAKES = {
         [*TRAIN, "--wandb-name", "first"],
         "--wandb-name has no effect without Weights & Biases; add --wandb, or --wandb offline",
     ),
+    "yes or no": (
+        ["resume", "runs/a", "--save-replay", "maybe"],
+        "--save-replay must be True, False or None, got 'maybe'",
+    ),
     "two numbers": (
         [*TRAIN, "--optimizer-betas", "0.9"],
         "--optimizer-betas must be 2 numbers or None, got '0.9'",
