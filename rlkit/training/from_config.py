@@ -23,19 +23,25 @@ from rlkit.training.files import run_directory
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
-from rlkit.training.run_parts import plan_of
+from rlkit.training.run_parts import parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     """The trainer of a run; `arguments` go to `Trainer` (callbacks, eval_fn, logger, checkpointer).
 
-    `trainer.run(config.seed)` runs it. Opens the run directory. Raises `RlkitError`, also if the
-    directory cannot be used.
+    `trainer.run(config.seed)` runs it, and closing it closes its environments. Opens the run
+    directory. Raises `RlkitError`, also if the directory cannot be used; nothing is left open then.
     """
     env, agent, algorithm = _parts(config)
-    trainer = Trainer(env, None, agent, algorithm, config.trainer, **arguments)
-    trainer.open(seed=config.seed)
+    with contextlib.ExitStack() as undo:
+        undo.callback(env.close)
+        parts = parts_from_env(env, None, agent, algorithm, config.trainer)
+        parts = dataclasses.replace(parts, own_envs=(*parts.own_envs, env))
+        trainer = Trainer(env, None, agent, algorithm, config.trainer, _parts=parts, **arguments)
+        undo.callback(trainer.close)
+        trainer.open(seed=config.seed)
+        undo.pop_all()
     return trainer
 
 

@@ -23,14 +23,17 @@ from tiers import in_full
 from rlkit.algorithms.collectors import Collector
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
-from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
+from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, RunDirectoryError
+from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import fit
 from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.from_config import build
 from rlkit.training.logs.metrics import mean_of_known
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 from rlkit.training.programs import host_program
 from rlkit.training.programs.host_functions import compile_host_functions
+from rlkit.training.run_config import EnvConfig, RunConfig
 from rlkit.training.trainer import Trainer
 
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
@@ -625,3 +628,23 @@ def wait_for(condition, seconds):
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
     return condition()
+
+
+def test_a_built_trainer_closes_its_environments(tmp_path, monkeypatch):
+    """Also if it cannot be built."""
+    closed = []
+    monkeypatch.setattr(GymnasiumAdapter, "close", lambda self: closed.append(self.num_envs))
+    trainer = TrainerConfig(
+        num_checkpoints=1, epochs_per_checkpoint=1, evaluation_episodes=2, debug=False
+    )
+    config = RunConfig(
+        algorithm="ppo", env=EnvConfig(id="gymnasium/CartPole-v1", num_envs=3), trainer=trainer
+    )
+    with build(config):
+        assert closed == []
+    assert 3 in closed
+    closed.clear()
+    broken = dataclasses.replace(trainer, run_dir="/dev/null")
+    with pytest.raises(RunDirectoryError, match="is a file"):
+        build(dataclasses.replace(config, trainer=broken))
+    assert 3 in closed
