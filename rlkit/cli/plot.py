@@ -14,7 +14,7 @@ from rlkit.cli import flags
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
-from rlkit.training.logs.loaded_run import holds_run
+from rlkit.training.logs.loaded_run import holds_run, load_run
 
 COMMAND = "rlkit plot"
 EXAMPLES = f"""examples:
@@ -70,22 +70,31 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from rlkit.training.logs.plotting import learning_curve
 
-    print(
-        learning_curve(
-            _runs_in(chosen.run_dirs), output, metric=chosen.metric, x=chosen.x, title=chosen.title
-        )
-    )
+    runs = _runs_in(chosen.run_dirs, chosen.metric)
+    print(learning_curve(runs, output, metric=chosen.metric, x=chosen.x, title=chosen.title))
     return 0
 
 
-def _runs_in(paths: Sequence[str]) -> list[str]:
-    """The runs among paths such as a shell makes of `runs/*`; says what it leaves out."""
+def _runs_in(paths: Sequence[str], metric: str) -> list[str]:
+    """The runs among paths such as a shell makes of `runs/*`; says what it leaves out.
+
+    These are directories without a run, and runs that have not logged the metric, if others have.
+    """
     if len(paths) < 2:
         return list(paths)
     others = [path for path in paths if os.path.exists(path) and not holds_run(Path(path))]
-    if others:
-        print(f"rlkit: left out, since they hold no run: {', '.join(others)}", file=sys.stderr)
-    return [path for path in paths if path not in others]
+    runs = [path for path in paths if path not in others]
+    _say_left_out("they hold no run", others)
+    too_new = [path for path in runs if holds_run(Path(path)) and not load_run(path).metrics]
+    if len(too_new) < len(runs):
+        _say_left_out(f"they have not logged {metric} yet", too_new)
+        runs = [path for path in runs if path not in too_new]
+    return runs
+
+
+def _say_left_out(reason: str, paths: Sequence[str]) -> None:
+    if paths:
+        print(f"rlkit: left out, since {reason}: {', '.join(paths)}", file=sys.stderr)
 
 
 def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str]:

@@ -68,16 +68,18 @@ def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
 
 
 def _speed(run_dir: str) -> list[str]:
-    """The run's size and speed (compilation included) from its summary, if there is one."""
+    """The run's size, and the speed of its last part without compiling, from its summary."""
     try:
         summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
         steps, seeds = summary["env_steps"], summary["num_seeds"]
         seconds, compiling = summary["wall_seconds"], summary["compile_seconds"]
+        speed = summary["env_steps_per_second"]
     except (OSError, ValueError, KeyError):
         return []
     size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
-    speed = f"{seeds * steps / max(seconds, 1e-3):,.0f} per second{over}"
+    if speed == 0:  # nothing was left to train
+        return [f"{size} steps"]
     return [
-        f"{size} steps in {human_seconds(seconds)} ({speed}; compiling took"
-        f" {human_seconds(compiling)} of it)"
+        f"{size} steps in {human_seconds(seconds)} ({speed:,.0f} per second{over}; compiling took"
+        f" {human_seconds(compiling)} more)"
     ]

@@ -110,7 +110,8 @@ class StopSignals:
         count, seconds = self.trainer.max_in_progress, self.trainer.iteration_seconds
         what = "this outer iteration" if count == 1 else f"up to {count} outer iterations"
         size = f"{count * self.trainer.plan.steps_per_checkpoint:,} environment steps"
-        lasts = "" if seconds is None else f", up to {human_seconds(count * seconds)}"
+        longest = 0.0 if seconds is None else count * seconds
+        lasts = f", up to {human_seconds(longest)}" if longest >= 1 else ""
         message = (
             f"\nrlkit: {self.received.name}: finishing {what} ({size}{lasts}) and saving; send it"
             " again to quit at once, as of the last checkpoint\n"

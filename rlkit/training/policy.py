@@ -34,7 +34,7 @@ from rlkit.validation import PlainData
 FRESH_EVALUATION_SEED = 2_000_003
 
 
-@dataclasses.dataclass(kw_only=True)
+@dataclasses.dataclass(kw_only=True, repr=False)
 class Policy:
     """An agent with the parameters of a checkpoint; call it with a batch of raw observations."""
 
@@ -52,6 +52,14 @@ class Policy:
     def __post_init__(self) -> None:
         self._act = jax.jit(self._act_batch, static_argnames="deterministic")
         self._key = jax.random.key(0)
+
+    def __repr__(self) -> str:
+        trained_in = "its environment" if self.env.spec is None else self.env.spec[0]
+        seed = "" if self.seed_index is None else f", seed index {self.seed_index}"
+        return (
+            f"<policy for {trained_in}: checkpoint {self.checkpoint_step}{seed},"
+            f" {self.env_steps:,} environment steps>"
+        )
 
     @property
     def env_steps(self) -> int:

@@ -132,8 +132,13 @@ def _load(run: Run, path: Path) -> Policy:
     try:
         return load_policy(path, env=run.parts.module.env, agent=run.parts.module.agent)
     except CheckpointError as error:
+        told = f"cannot start from the policy in {os.fspath(path)} ({_named(settings)})"
+        first = str(error).partition(" does not match: ")[2].partition(";")[0]
+        if not first:
+            raise CheckpointError(f"{told}: {error}") from None
         raise CheckpointError(
-            f"cannot start from the policy in {os.fspath(path)} ({_named(settings)}): {error}"
+            f"{told}, whose network is another one ({first}); train the same algorithm and network"
+            " on an environment with the same spaces, or leave out warm_start"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """Command-line errors: exit code 2 and one line with a fix, before JAX is imported."""
 
+import json
 import subprocess
 import sys
 
@@ -414,6 +415,22 @@ def test_what_a_shell_finds_beside_runs_is_left_out(tmp_path, capsys):
     assert "rlkit: left out, since they hold no run: notes.txt" in err and "no run to plot" in err
     assert main(["plot", "notes.txt"]) == 2
     assert "notes.txt does not contain a run" in capsys.readouterr().err
+
+
+@pytest.mark.fast
+def test_a_run_without_metrics_does_not_spoil_the_picture_of_others(tmp_path, capsys):
+    row = {"kind": "eval", "env_steps": 1, "updates": 1, "wall_seconds": 1.0, "seed": None}
+    for name in ("trained", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text("algorithm: ppo\n")
+        (tmp_path / name / "metrics.jsonl").touch()
+    trained = row | {"metrics": {"eval/avg_return": 3.0}, "text": None}
+    (tmp_path / "trained" / "metrics.jsonl").write_text(json.dumps(trained) + "\n")
+    assert main(["plot", "trained", "new", "--output", "both.svg"]) == 0
+    err = capsys.readouterr().err
+    assert err == "rlkit: left out, since they have not logged eval/avg_return yet: new\n"
+    assert main(["plot", "new", "new", "--output", "none.svg"]) == 2
+    assert "new has no metrics yet" in capsys.readouterr().err
 
 
 @pytest.mark.fast

@@ -191,8 +191,8 @@ class TestReport:
     @pytest.mark.parametrize(
         ("num_seeds", "speed"),
         [
-            (1, "512,000 steps in 1m04s (8,000 per second"),
-            (4, "4 x 512,000 steps in 1m04s (32,000 per second over all seeds"),
+            (1, "512,000 steps in 1m04s (9,000 per second"),
+            (4, "4 x 512,000 steps in 1m04s (9,000 per second over all seeds"),
         ],
     )
     def test_speed_and_plot(self, num_seeds, speed, tmp_path):
@@ -201,12 +201,16 @@ class TestReport:
             "num_seeds": num_seeds,
             "wall_seconds": 64.0,
             "compile_seconds": 8.0,
+            "env_steps_per_second": 9000.0,
         }
         (tmp_path / "summary.json").write_text(json.dumps(summary))
         (tmp_path / "learning_curve.png").touch()
         said = report([], str(tmp_path))
-        assert f"\n{speed}; compiling took 8s of it)\n" in said
+        assert f"\n{speed}; compiling took 8s more)\n" in said
         assert f"{tmp_path}/learning_curve.png" in said
+        nothing = summary | {"env_steps_per_second": 0.0}  # a run that was finished before
+        (tmp_path / "summary.json").write_text(json.dumps(nothing))
+        assert "per second" not in report([], str(tmp_path))
 
     def test_a_seed_that_diverged_does_not_hide_the_others(self):
         assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.00"]

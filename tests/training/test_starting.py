@@ -132,7 +132,9 @@ def test_another_runs_policy_is_refused_by_name(tiny, tmp_path):
     with tiny.trainer(env="gymnax/CartPole-v1", run_dir=str(tmp_path / "a")) as first:
         first.run(0)
     with tiny.trainer(warm_start=str(tmp_path / "a"), run_dir=str(tmp_path / "b")) as other:
-        match = r"start from the policy in .*a \(ppo on gymnax/CartPole-v1, hidden_sizes \[8\]\): "
+        match = (
+            r"start from the policy in .*a \(ppo on gymnax/CartPole-v1, hidden_sizes \[8\]\), whose"
+        )
         with pytest.raises(CheckpointError, match=match):
             other.open(seed=0)
     assert not (tmp_path / "b").exists()

@@ -9,7 +9,8 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
     left = plan.num_checkpoints - outer_iteration
     if left <= 0:
         return (
-            f"this run is finished: {env_steps:,} environment steps; raise total_steps to continue"
+            f"this run is finished: {env_steps:,} environment steps; set a larger total_steps"
+            " (--total-steps) to train on"
         )
     is_new = outer_iteration == 0 and env_steps == plan.prefill_steps
     warm_up = (

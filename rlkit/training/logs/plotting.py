@@ -27,6 +27,8 @@ _LABELS = {
 }
 _MOST_SEED_LINES = 10
 _MOST_COLUMNS = 3  # of panels
+_MOST_INSIDE = 5  # runs named inside of their panel; more are named below it
+_LEGEND_ROW = 0.19  # inches
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,8 +98,9 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
         panels[curve.env].append(curve)
     columns = min(len(panels), _MOST_COLUMNS)
     rows = -(-len(panels) // columns)
-    size = (6.8, 4.2) if len(panels) == 1 else (4.6 * columns, 3.6 * rows)
-    figure = new_figure(size)
+    width, height = (6.8, 4.2) if len(panels) == 1 else (4.6, 3.6)
+    below = max(_legend_rows(shown, 0.8 * width) for shown in panels.values())
+    figure = new_figure((width * columns, (height + _LEGEND_ROW * below) * rows))
     title = _about(curves) if title is None else title
     captions: list[str] = []
     known = list(dict.fromkeys(curve.algorithm for curve in curves))
@@ -105,14 +108,19 @@ def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str
         axes = figure.add_subplot(rows, columns, index + 1)
         places = _places(shown, known)
         note = _draw_panel(axes, shown, places, metric=metric, x=x, alone=len(curves) == 1)
+        if len(curves) > 1:
+            _add_names(axes, shown, 0.8 * width)
+        if len(curves) == 1:  # its caption is short
+            axes.set_title(note, loc="right", fontsize=8, color="0.35")
+        elif note and note not in captions:
+            captions.append(note)
         if len(panels) == 1:
             axes.set_title(title, loc="left", fontsize=12)
-            axes.set_title(note, loc="right", fontsize=8, color="0.35")
         else:
             axes.set_title(env or "environment not recorded", loc="left", fontsize=10)
-            captions += [note] if note and note not in captions else []
     if len(panels) > 1:
         figure.suptitle(title, fontsize=12)
+    if captions:
         figure.supxlabel("\n".join(captions), x=1.0, ha="right", fontsize=8, color="0.35")
     return save_figure(figure, output)
 
@@ -147,14 +155,27 @@ def _draw_panel(
     ]
     _decorate(axes, x, x_label, _LABELS.get(metric, metric))
     if not alone:
-        outside: dict[str, Any] = (
-            {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-            if len(curves) > 5
-            else {"loc": "best"}
-        )
-        axes.legend(fontsize=9, framealpha=0.85, edgecolor="0.85", **outside)
         return "band: ± standard error over seeds" if any(notes) else ""
     return notes[0]
+
+
+def _add_names(axes: "Axes", curves: list[_Curve], width: float) -> None:
+    """Adds a legend: inside of the panel, or below it if there are many names."""
+    place: dict[str, Any] = {"loc": "best", "fontsize": 9}
+    if len(curves) > _MOST_INSIDE:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 8}
+        place |= {"ncols": _legend_columns(curves, width)}
+    axes.legend(framealpha=0.85, edgecolor="0.85", **place)
+
+
+def _legend_columns(curves: list[_Curve], width: float) -> int:
+    """How many names fit side by side below a panel of that width in inches."""
+    return max(1, int(width / (0.07 * max(len(curve.name) for curve in curves) + 0.5)))
+
+
+def _legend_rows(curves: list[_Curve], width: float) -> int:
+    """The rows of a legend below the panel; 0: it is inside."""
+    return 0 if len(curves) <= _MOST_INSIDE else -(-len(curves) // _legend_columns(curves, width))
 
 
 def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, *, alone: bool) -> str:

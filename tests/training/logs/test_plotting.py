@@ -177,3 +177,14 @@ def test_nothing_to_plot_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="choose another output"):
         (tmp_path / "taken.png").mkdir()
         learning_curve([write_run(tmp_path / "a")], tmp_path / "taken.png")
+
+
+def test_many_runs_are_named_below_their_panel(tmp_path):
+    """Beside it, the names would take the width of the curves."""
+
+    def height(runs, name):
+        return png_size(learning_curve(runs, tmp_path / name))[1]
+
+    runs = [write_run(tmp_path / f"a-run-with-a-rather-long-name-{n}") for n in range(8)]
+    assert height(runs, "many.png") > height(runs[:5], "few.png") + 100
+    assert runs[7].name in drawn_text(runs, tmp_path / "all.svg")
