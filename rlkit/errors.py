@@ -29,7 +29,7 @@ class EnvContractError(RlkitError):
 
 
 class EnvFailedError(RlkitError):
-    """A host environment raised, died, hung, or returned NaN or infinity."""
+    """An environment raised, died, hung, or returned NaN or infinity."""
 
 
 class CheckpointError(RlkitError):
@@ -41,7 +41,7 @@ class RunDirectoryError(RlkitError):
 
 
 class NonFiniteError(RlkitError):
-    """Training produced NaN or infinite losses or gradients."""
+    """Training produced NaN or infinity: losses, gradients, parameters or actions."""
 
 
 def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = ConfigError) -> None:

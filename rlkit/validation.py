@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from rlkit.errors import ConfigError, did_you_mean
+from rlkit.errors import ConfigError, did_you_mean, require
 
 C = TypeVar("C")
 PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and dicts, by name
@@ -50,6 +50,7 @@ def validate(config: C) -> C:
                 _adapter(annotation).validate_python(value, strict=True)
             except ValidationError as error:
                 raise ConfigError(_explain(type(config).__name__, name, error)) from None
+            _require_float32(f"{type(config).__name__}.{name}", value)
     return config
 
 
@@ -130,6 +131,17 @@ def _from_plain(owner: str, name: str, annotation: object, value: object) -> Any
         ) from None
     except ValidationError as error:
         raise ConfigError(_explain(owner, name, error)) from None
+
+
+def _require_float32(place: str, value: object) -> None:
+    """Raises `ConfigError` for numbers that become 0 or infinity in JAX's arithmetic."""
+    for number in value if isinstance(value, (tuple, list)) else (value,):
+        size = abs(number) if isinstance(number, float) else 0.0
+        require(
+            size == 0.0 or 1e-37 < size < 3e38,
+            f"{place}: {number!r} is too {'large' if size > 1 else 'small'} for float32",
+            "use a number between 1e-37 and 3e38",
+        )
 
 
 def _explain(owner: str, name: str, error: ValidationError) -> str:

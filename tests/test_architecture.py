@@ -41,6 +41,7 @@ ROOMS = {
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},
         {"evaluations", "run", "best_model"},
+        {"finite_checks"},
         {"reporting", "restoring", "saving", "starting"},
         {"trainer"},
         {"from_config"},

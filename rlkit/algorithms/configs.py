@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 
 from rlkit.errors import ConfigError
-from rlkit.optimizers.config import OptimizerConfig, OptimizerName, ScheduleName, UnitInterval
+from rlkit.optimizers.config import (
+    OptimizerConfig,
+    OptimizerName,
+    ScheduleName,
+    StepSize,
+    UnitInterval,
+)
 
 PositiveInt = Annotated[int, Gt(0)]
 
@@ -28,7 +34,7 @@ class PPOConfig(OptimizerConfig):
     """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
     """Minibatches in each pass; must divide num_envs x num_steps."""
-    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    learning_rate: StepSize = 2.5e-4
     """Step size of the optimiser, which its schedule scales."""
     learning_rate_schedule: ScheduleName = "linear"
     """How the step size falls over the run. linear and cosine end at 0 (or at the floor);
@@ -64,7 +70,7 @@ class A2CConfig(OptimizerConfig):
 
     num_steps: PositiveInt = 5
     """Steps that each environment takes in one iteration."""
-    learning_rate: Annotated[float, Gt(0)] = 7e-4
+    learning_rate: StepSize = 7e-4
     """Step size of the optimiser, which its schedule scales."""
     optimizer: OptimizerName = "rmsprop"
     """Update rule."""
@@ -101,7 +107,7 @@ class PQNConfig(OptimizerConfig):
     """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
     """Minibatches in each pass; must divide num_envs x num_steps."""
-    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    learning_rate: StepSize = 2.5e-4
     """Step size of the optimiser, which its schedule scales."""
     learning_rate_schedule: ScheduleName = "linear"
     """How the step size falls over the run. linear and cosine end at 0 (or at the floor);
@@ -159,7 +165,7 @@ class DQNConfig(OffPolicyConfig):
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.1
     """Gradient steps per environment step, over all environments."""
-    learning_rate: Annotated[float, Gt(0)] = 2.5e-4
+    learning_rate: StepSize = 2.5e-4
     """Step size of the optimiser, which its schedule scales."""
     target_period: PositiveInt = 500
     """Environment steps between two copies to the target network, over all environments."""
@@ -184,7 +190,7 @@ class QRDQNConfig(OffPolicyConfig):
     """Transitions in a gradient step."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
-    learning_rate: Annotated[float, Gt(0)] = 5e-5
+    learning_rate: StepSize = 5e-5
     """Step size of the optimiser, which its schedule scales."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 0.01 / 32
     """Added to the denominator of adaptive update rules."""
@@ -214,7 +220,7 @@ class TD3Config(OffPolicyConfig):
 
     prefill_steps: Annotated[int, Ge(0)] = 5000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
-    learning_rate: Annotated[float, Gt(0)] = 1e-3
+    learning_rate: StepSize = 1e-3
     """Step size of the optimiser, which its schedule scales."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
     """Fraction by which all targets move towards their networks whenever the actor steps."""

@@ -10,7 +10,9 @@ import optax
 from jax import Array
 
 from rlkit.agents.base import Agent
+from rlkit.algorithms.finite import is_finite_update
 from rlkit.algorithms.loss_output import ERROR, split_loss
+from rlkit.algorithms.metrics import SKIPPED
 from rlkit.algorithms.parameter_groups import Group, group_names, replace_group, select_group
 from rlkit.algorithms.update_interval import check_every
 from rlkit.errors import require
@@ -35,8 +37,10 @@ class GradientStep:
     If the optimiser's `update` takes extra arguments, it gets `progress` and, for this batch,
     `value`, `grad` and `value_fn`. With `every=n` the step is only taken in every n-th update,
     counted over the whole run by `LearnerState.updates`: `every=2` means the second, the fourth and
-    so on. The metrics of a step that is not taken are NaN, or 0 if named `sum/…`. Parameters are
-    changed in the form of `packing`, in which a loop carries them; the result is the same.
+    so on. `checks_update` may be False for an optimiser whose step is finite whenever the gradient
+    is, such as those of `create_optimizer`. The metrics of a step that is not taken are NaN, or 0
+    if named `sum/…`. Parameters are changed in the form of `packing`, in which a loop carries them;
+    the result is the same.
     """
 
     loss: LossFn
@@ -44,6 +48,7 @@ class GradientStep:
     group: Group = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
     every: int = 1
+    checks_update: bool = True
     packing: Packing | NoPacking = NO_PACKING
 
     def __post_init__(self) -> None:
@@ -64,8 +69,9 @@ class GradientStep:
     ) -> tuple[PyTree, PyTree, Metrics]:
         """(parameters of the group, optimiser state, metrics) after the step; the key is consumed.
 
-        A loss or gradient that is not finite changes nothing and is counted. Losses, metrics and
-        gradients are averaged over devices.
+        A loss or gradient that is not finite changes nothing and is counted; so does a step to
+        parameters that are not, if it `checks_update`. Losses, metrics and gradients are averaged
+        over devices.
         """
         params = select_group(learner.params, self.group)
 
@@ -79,23 +85,22 @@ class GradientStep:
         processed = self._processed(gradients)
         if processed is not gradients:
             is_finite &= jnp.isfinite(global_norm(processed))
-        params, opt_state = updated_if(
-            is_finite,
-            self.optimizer,
-            processed,
-            params,
-            opt_state,
-            self.packing,
-            value=loss,
-            grad=gradients,
-            value_fn=_value_fn(loss_fn, axis_name),
-            progress=learner.progress,
-        )
+        extra = {
+            "value": loss,
+            "grad": gradients,
+            "value_fn": _value_fn(loss_fn, axis_name),
+            "progress": learner.progress,
+        }
+        arguments = self.optimizer, processed, params, opt_state, self.packing
+        if self.checks_update:
+            params, opt_state, is_finite = _updated_if_finite(is_finite, *arguments, **extra)
+        else:
+            params, opt_state = updated_if(is_finite, *arguments, **extra)
         name = "" if self.group is None else f"{group_names(self.group)[0]}_"
         metrics = {f"{name}loss": loss, **metrics, f"{name}grad_norm": grad_norm}
         if (rate := current_learning_rate(opt_state)) is not None:
             metrics[f"{name}learning_rate"] = rate
-        metrics["sum/skipped_updates"] = 1.0 - is_finite.astype(jnp.float32)
+        metrics[SKIPPED] = 1.0 - is_finite.astype(jnp.float32)
         return params, opt_state, metrics
 
     def _processed(self, gradients: PyTree) -> PyTree:
@@ -154,6 +159,23 @@ def updated_if(
     new = optax.apply_updates(old, packing.pack(change))
     new = jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), new, old)
     return packing.unpack(new), opt_state
+
+
+def _updated_if_finite(
+    is_valid: Array,
+    optimizer: optax.GradientTransformation,
+    gradients: PyTree,
+    params: PyTree,
+    opt_state: PyTree,
+    packing: Packing | NoPacking,
+    **extra: Any,
+) -> tuple[PyTree, PyTree, Array]:
+    """As `updated_if`, and unchanged also if the results are not finite; and whether they are."""
+    always = jnp.bool_(True)
+    new = updated_if(always, optimizer, gradients, params, opt_state, packing, **extra)
+    is_valid &= is_finite_update(*new)
+    kept = jax.tree.map(lambda new, old: jnp.where(is_valid, new, old), new, (params, opt_state))
+    return *kept, is_valid
 
 
 def differentiate(

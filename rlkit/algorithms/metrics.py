@@ -11,6 +11,10 @@ from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
 
 T = TypeVar("T")
+SKIPPED = "sum/skipped_updates"
+"""The metric that counts updates that were not taken, because something was not finite."""
+NON_FINITE = "sum/non_finite_"
+"""Prefix of metrics that count what an environment returned; for checks, and never logged."""
 
 
 def as_floats(metrics: Metrics) -> Metrics:

@@ -69,6 +69,7 @@ class Overrides:
             group=group,
             process_gradients=self.process_gradients,
             every=every,
+            checks_update=self.optimizer is not None,
         )
 
     @property

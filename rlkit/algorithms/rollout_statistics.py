@@ -1,8 +1,9 @@
-"""Updates of a run's statistics from a rollout."""
+"""Updates of a run's statistics from a rollout; one that would make them NaN changes nothing."""
 
 import jax
 import jax.numpy as jnp
 
+from rlkit.algorithms.finite import finite_or
 from rlkit.ops.running_stats import fold
 from rlkit.types import LearnerState, Rollout
 
@@ -14,7 +15,8 @@ def fold_returns(
     if learner.reward_stats is None:
         return learner
     returns = rollout.extras["discounted_return"]
-    return learner.replace(reward_stats=fold(learner.reward_stats, returns, axis_name))
+    stats = fold(learner.reward_stats, returns, axis_name)
+    return learner.replace(reward_stats=finite_or(stats, learner.reward_stats))
 
 
 def fold_observations(
@@ -27,4 +29,5 @@ def fold_observations(
     learner = learner.replace(env_steps=learner.env_steps.add(num_steps))
     if learner.obs_stats is None:
         return learner
-    return learner.replace(obs_stats=fold(learner.obs_stats, rollout.obs, axis_name))
+    stats = fold(learner.obs_stats, rollout.obs, axis_name)
+    return learner.replace(obs_stats=finite_or(stats, learner.obs_stats))

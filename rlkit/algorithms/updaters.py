@@ -11,7 +11,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.loss_output import ERROR
-from rlkit.algorithms.metrics import as_floats, not_measured
+from rlkit.algorithms.metrics import SKIPPED, as_floats, not_measured
 from rlkit.algorithms.parameter_groups import group_names, replace_group, select_group
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.update_interval import only_every
@@ -80,8 +80,8 @@ class Updater:
                 axis_name,
             )
             learner, new = self._take_if_due(index, learner, descend)
-            skipped = metrics.get("sum/skipped_updates", 0.0), new["sum/skipped_updates"]
-            metrics |= new | {"sum/skipped_updates": jnp.maximum(*skipped)}
+            skipped = metrics.get(SKIPPED, 0.0), new[SKIPPED]
+            metrics |= new | {SKIPPED: jnp.maximum(*skipped)}
         error = metrics.pop(ERROR, None)
         if self.target is not None:
             learner = self.target.polyak_update(learner)

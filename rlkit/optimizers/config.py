@@ -9,6 +9,9 @@ from annotated_types import Ge, Gt, Le, Len, Lt
 from rlkit.errors import require
 
 PositiveFloat = Annotated[float, Gt(0)]
+# With these limits, a step is finite whenever the gradient is, so that nothing has to test it.
+StepSize = Annotated[float, Gt(0), Le(100)]
+LARGEST_DECAY = 1.0  # of a matrix in one step; beyond 2, weights would grow without limit
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Decay = Annotated[float, Ge(0), Lt(1)]
 ScheduleName = Literal["constant", "linear", "cosine", "exponential", "step", "multistep"]
@@ -22,7 +25,7 @@ class OptimizerConfig:
     Schedules are functions of the progress of the run, from 0 to 1, see `create_schedule`.
     """
 
-    learning_rate: PositiveFloat = 3e-4
+    learning_rate: StepSize = 3e-4
     """Step size of the optimiser, which its schedule scales."""
     learning_rate_schedule: ScheduleName = "constant"
     """How the step size falls over the run. linear and cosine end at 0 (or at the floor);
@@ -86,6 +89,14 @@ def check_optimizer(config: "OptimizerConfig") -> None:
         not config.nesterov or config.optimizer != "sgd" or config.momentum is not None,
         "nesterov=True needs momentum, of which sgd has none by default",
         "set momentum=0.9, for instance",
+    )
+    rate, decay = config.learning_rate, config.weight_decay
+    both = [x for x in (rate, decay) if isinstance(x, float)]  # not those that are traced
+    require(
+        len(both) < 2 or both[0] * both[1] <= LARGEST_DECAY,
+        f"learning_rate={rate} times weight_decay={decay} exceeds {LARGEST_DECAY:g}: each step"
+        " would turn the weights around",
+        "lower one of them; weight_decay=0.01 is usual",
     )
     milestones = config.learning_rate_milestones or ()
     require(

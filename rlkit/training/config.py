@@ -144,6 +144,10 @@ class TrainerConfig:
     """
     max_queued: PositiveInt = 2
     """Number of outer iterations queued on the device before the host waits for results."""
+    max_skipped_updates: PositiveInt | None = 100
+    """End with an error once all seeds skipped this many updates in a row, because a loss, gradient
+    or new parameter was not finite; counted in whole outer iterations. None: never.
+    """
     overlap: Overlap = "none"
     """What overlaps on host environments. none: act, step and learn in turn;
     acting: half of the environments act while the others step;

@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
-from rlkit.algorithms.metrics import split_each
+from rlkit.algorithms.metrics import SKIPPED, split_each
 from rlkit.errors import RlkitError, require
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.fingerprint import fingerprint, versions
+from rlkit.training.finite_checks import (
+    check_metrics,
+    check_skipped,
+    last_saved,
+    skipped_in,
+    skipped_in_a_row,
+)
 from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
     HostMetrics,
     Moment,
-    check_finite,
     eval_records,
     exact_counts,
     seed_returns,
@@ -127,7 +133,7 @@ class Reporter:
     def outer_iteration(self, pending: Pending) -> Measurements | None:
         """Waits for an outer iteration and logs it; returns its evaluation.
 
-        Raises `NonFiniteError` if it learned nothing, see `check_finite`.
+        Raises `NonFiniteError` or `EnvFailedError` if it met NaN or infinity, see `finite_checks`.
         """
         finished = pending.wait()
         moment = self.run.reported = self._moment_of(finished)  # until it is saved as well
@@ -185,10 +191,23 @@ class Reporter:
                 self._log_records(row)
         updates = moment.updates - run.progress.updates
         run.progress = dataclasses.replace(run.progress, updates=moment.updates)
-        warning = check_finite(iteration, metrics, updates)
+        self._require_finite(iteration, metrics, updates)
+        self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
+
+    def _require_finite(self, iteration: int, metrics: HostMetrics, updates: int) -> None:
+        """Warns of skipped updates, or raises; see `finite_checks`."""
+        run, saved = self.run, last_saved(self.run)
+        check_metrics(iteration, metrics, saved)
+        if SKIPPED not in metrics:
+            return
+        skipped = np.atleast_1d(metrics[SKIPPED])
+        run.skipped_in_a_row = skipped_in_a_row(run.skipped_in_a_row, skipped, updates)
+        warning = skipped_in(iteration, skipped, updates)
         if warning is not None:
             self.log(warning)
-        self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
+            most = run.progress.skipped_updates + int(skipped.max())
+            run.progress = dataclasses.replace(run.progress, skipped_updates=most)
+        check_skipped(run.skipped_in_a_row, run.config.max_skipped_updates, saved)
 
     def _iterations(
         self, each: HostMetrics, moment: Moment
@@ -311,6 +330,8 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
     learner = run.state.learner if isinstance(run.state, TrainState) else run.state
     return {
         "env_steps": progress.env_steps,
+        "updates": progress.updates,
+        "skipped_updates": progress.skipped_updates,
         "outer_iterations": progress.outer_iteration,
         "num_seeds": num_seeds,
         "wall_seconds": round(run.wall_seconds, 3),

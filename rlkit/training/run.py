@@ -65,6 +65,7 @@ class Run:
         self.metrics: dict[str, float] = {}  # the latest of training and evaluation, over all seeds
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
+        self.skipped_in_a_row = np.zeros(1)  # updates of each seed, see `finite_checks`
         self.reported: Moment | None = None  # of the outer iteration that is being reported
 
     def start_from(self, key: Key | int | None) -> RunStart:

@@ -27,7 +27,9 @@ class RunProgress:
     Those outside the plan come from `train_step` and from refilling a replay memory.
     """
     updates: int
-    """Gradient steps at the last report."""
+    """Gradient steps at the last report, with those that were skipped."""
+    skipped_updates: int = 0
+    """Updates skipped because something was not finite, of the seed with most in each iteration."""
     seed_returns: tuple[float, ...] | None
     """Mean return of each seed in the last evaluation; None: there was none."""
     return_std: float | None

@@ -9,6 +9,7 @@ from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint, versions
+from rlkit.training.finite_checks import last_saved, require_finite
 from rlkit.training.run import Run
 from rlkit.types import PyTree, TrainState
 from rlkit.validation import PlainData
@@ -29,8 +30,9 @@ def save(
     """Saves `state`, which is that of `run` after `iteration` outer iterations.
 
     `iteration` may be lower than the current one. `checkpointer` may be that of `files` or another.
-    `callbacks` are the states of the run's callbacks.
+    `callbacks` are the states of the run's callbacks. Raises `NonFiniteError` for a state with NaN.
     """
+    require_finite(state, iteration, last_saved(run))
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
     learner = state.learner if isinstance(state, TrainState) else None
     progress = dataclasses.replace(

@@ -27,6 +27,7 @@ from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
+from rlkit.training.finite_checks import skipped_in_all
 from rlkit.training.history import History
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.logger import Logger
@@ -491,6 +492,9 @@ class Trainer:
             report(pending.popleft())
         if checkpointer is not None and self.outer_iteration > max(first, run.saved_iteration):
             self._save(checkpointer, self.outer_iteration, self.state)
+        skipped = run.progress.skipped_updates
+        if skipped > 0:
+            self._log(skipped_in_all(skipped, run.progress.updates))
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
 

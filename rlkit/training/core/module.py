@@ -14,7 +14,8 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible
-from rlkit.algorithms.metrics import of_each, reduce_metrics
+from rlkit.algorithms.finite import count_non_finite
+from rlkit.algorithms.metrics import SKIPPED, of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.ops.strong_types import strong_types
@@ -148,6 +149,7 @@ class RLModule:
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
         )
         ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
+        metrics = metrics | count_non_finite(rollout)
         return ts, metrics | {
             "sum/episode_return": episodes.return_sum,
             "sum/episode_length": episodes.length_sum,
@@ -209,7 +211,7 @@ def outer_iteration(
     packing = _loop_packing(module, ts)
     ts, stacked = packed_scan(step, ts, jnp.arange(num_steps), packing.pack, packing.unpack)
     found = reduce_metrics(stacked)
-    if "loss" in found and "sum/skipped_updates" not in found:
+    if "loss" in found and SKIPPED not in found:
         found["loss"] = stacked.unpack()["loss"].mean(0)
     return ts, found | (of_each(stacked) if keeps_each else {})
 

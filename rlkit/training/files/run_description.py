@@ -32,6 +32,7 @@ MAY_DIFFER = {
     "log_every",
     "log_iterations",
     "max_queued",
+    "max_skipped_updates",
     "overlap",
     "compile_host_loop",
     "total_steps",

@@ -5,7 +5,8 @@ from collections.abc import Container
 
 import numpy as np
 
-from rlkit.errors import NonFiniteError, require
+from rlkit.algorithms.metrics import NON_FINITE
+from rlkit.errors import require
 from rlkit.ops.counters import StepCounter
 from rlkit.training.logs.records import Kind, Record
 from rlkit.types import Counters, Measurements
@@ -93,38 +94,6 @@ def score(evaluation: Measurements, num_seeds: int, *, name: str = "return") -> 
     return float(returns[np.isfinite(returns)].mean())
 
 
-def check_finite(iteration: int, metrics: HostMetrics, updates: int) -> str | None:
-    """A warning if an outer iteration skipped updates that were not finite, else None.
-
-    Raises `NonFiniteError` if no seed learned anything (seeds are independent: one that diverges
-    does not stop the others). For a module that does not count skipped updates, raises it if the
-    metric `loss` is not finite.
-    """
-    skipped = metrics.get("sum/skipped_updates")
-    if skipped is None:
-        require(
-            bool(np.isfinite(metrics.get("loss", 0.0)).all()),
-            f"the loss of outer iteration {iteration} is not finite",
-            "lower the step size, or look into the module's training_step",
-            NonFiniteError,
-        )
-        return None
-    shares = np.atleast_1d(skipped) / max(updates, 1)
-    require(
-        bool((shares < 1.0).any()),
-        f"every update of outer iteration {iteration} had a loss or gradient that is not finite",
-        "lower learning_rate, set max_grad_norm, or check the environment's rewards with"
-        " rlkit.check_env",
-        NonFiniteError,
-    )
-    seeds = f" of seed(s) {', '.join(map(str, np.flatnonzero(shares)))}" if shares.size > 1 else ""
-    found = (
-        f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: loss or"
-        " gradient not finite"
-    )
-    return found if shares.max() > 0 else None
-
-
 def exact_counts(counters: Counters | None) -> tuple[int, int] | None:
     """(environment steps, updates) of the first seed as integers; None without counters."""
     if counters is None:
@@ -145,7 +114,7 @@ def _averages(metrics: HostMetrics) -> HostMetrics:
     sums = {
         name.removeprefix("sum/"): np.asarray(value, np.float64)
         for name, value in metrics.items()
-        if name.startswith("sum/")
+        if name.startswith("sum/") and not name.startswith(NON_FINITE)
     }
     if "episodes" in sums:
         episodes = np.where(sums["episodes"] > 0, sums["episodes"], np.nan)

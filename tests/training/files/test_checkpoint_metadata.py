@@ -39,7 +39,7 @@ METADATA = CheckpointMetadata(
     replay=False,
     metrics={"train/loss": 0.5},
 )
-OPTIONAL = {"callbacks", "has_started", "metrics", "replay", "seed_peaks"}
+OPTIONAL = {"callbacks", "has_started", "metrics", "replay", "seed_peaks", "skipped_updates"}
 REQUIRED = [
     field.name
     for kind in (RunProgress, CheckpointMetadata)

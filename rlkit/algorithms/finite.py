@@ -1,0 +1,77 @@
+"""What keeps NaN and infinity out of the state that a run goes on from."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from rlkit.algorithms.metrics import NON_FINITE
+from rlkit.ops.running_stats import RunningStats
+from rlkit.types import LearnerState, Metrics, PyTree, Rollout
+
+
+def is_finite_update(params: PyTree, opt_state: PyTree) -> Array:
+    """Whether training can go on from the results of an update, [] bool.
+
+    Parameters hold neither NaN nor infinity, and the state of the optimiser no NaN. Infinity is
+    where some begin: the lowest loss so far of `optax.contrib.reduce_on_plateau`, for instance.
+    """
+    tests = [jnp.isfinite(x).all() for x in _floats(params)]
+    tests += [~jnp.isnan(x).any() for x in _floats(opt_state)]
+    return jnp.stack(tests).all()
+
+
+def non_finite_leaves(learner: LearnerState) -> list[str]:
+    """The paths of leaves that must not be saved: by the rule of `is_finite_update`; on the host.
+
+    Targets and statistics count as parameters do.
+    """
+
+    def wrong(path: jax.tree_util.KeyPath, x: PyTree) -> bool:
+        if not _is_float(x):
+            return False
+        host = np.asarray(x).astype(np.float32)  # NumPy's tests do not know bfloat16
+        in_optimizer = jax.tree_util.keystr(path).startswith(".opt_state")
+        return bool(np.isnan(host).any() if in_optimizer else not np.isfinite(host).all())
+
+    leaves = jax.tree_util.tree_leaves_with_path(learner)
+    return [jax.tree_util.keystr(path).lstrip(".") for path, x in leaves if wrong(path, x)]
+
+
+def finite_or(new: RunningStats, old: RunningStats) -> RunningStats:
+    """The new statistics if they are finite, else the old ones."""
+    is_sound = jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(new)]).all()
+    return jax.tree.map(lambda new, old: jnp.where(is_sound, new, old), new, old)
+
+
+def count_non_finite(rollout: Rollout) -> Metrics:
+    """In how many steps [T, N] something was NaN or infinite: the action, or what it was based on.
+
+    Each is a single reduction, since an iteration may be as short as a step. `next_obs` is left
+    out: most of it is the next step's `obs`, and on-policy algorithms otherwise need not keep it.
+    """
+    front = rollout.reward.ndim
+    return {
+        f"{NON_FINITE}{name}": jnp.sum(bad, dtype=jnp.float32)
+        for name, tree in (
+            ("actions", rollout.action),
+            ("results", (rollout.reward, rollout.obs)),
+        )
+        if (bad := _has_bad(tree, front)) is not None
+    }
+
+
+def _has_bad(tree: PyTree, front: int) -> Array | None:
+    """Where any number behind the first `front` axes is not finite; None: there are no floats."""
+    found = [(~jnp.isfinite(x)).any(tuple(range(front, x.ndim))) for x in _floats(tree)]
+    return functools.reduce(jnp.logical_or, found) if found else None
+
+
+def _floats(tree: PyTree) -> list[Array]:
+    return [x for x in jax.tree.leaves(tree) if _is_float(x)]
+
+
+def _is_float(x: PyTree) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), jnp.inexact)

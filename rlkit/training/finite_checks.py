@@ -1,0 +1,110 @@
+"""What a run does about NaN and infinity: warns, ends with an error, and never saves them."""
+
+import numpy as np
+
+from rlkit.algorithms.finite import non_finite_leaves
+from rlkit.algorithms.metrics import NON_FINITE, SKIPPED
+from rlkit.errors import EnvFailedError, NonFiniteError, require
+from rlkit.training.logs.metrics import HostMetrics
+from rlkit.training.run import Run
+from rlkit.types import PyTree, TrainState
+
+CURE = "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env"
+
+
+def last_saved(run: Run) -> str:
+    """The end of an error's sentence: from where to start again, if anything was saved."""
+    step = run.saved_iteration
+    if step < 0:
+        return ""
+    return (
+        f"; the last checkpoint, step {step} ({run.steps_at(step):,} environment steps), is sound"
+    )
+
+
+def check_metrics(iteration: int, metrics: HostMetrics, saved: str) -> None:
+    """Raises if an outer iteration met NaN or infinity that nothing else keeps out.
+
+    `EnvFailedError` for an environment that returned some; `NonFiniteError` for actions, and for
+    the loss of a module that does not count skipped updates. `saved` is the end of the sentence, on
+    what is left.
+    """
+    actions, results = (
+        np.sum(metrics.get(f"{NON_FINITE}{name}", 0.0)) for name in ("actions", "results")
+    )
+    require(
+        actions == 0,
+        f"in outer iteration {iteration}, the policy chose NaN or infinity in {actions:,.0f} steps",
+        f"{CURE}{saved}",
+        NonFiniteError,
+    )
+    require(
+        results == 0,
+        f"in outer iteration {iteration}, the environment returned NaN or infinity in"
+        f" {results:,.0f} steps, as a reward or in an observation",
+        f"look for a division by zero, or a log or root of a negative number{saved}",
+        EnvFailedError,
+    )
+    require(
+        SKIPPED in metrics or bool(np.isfinite(metrics.get("loss", 0.0)).all()),
+        f"the loss of outer iteration {iteration} is not finite",
+        f"lower the step size, or look into the module's training_step{saved}",
+        NonFiniteError,
+    )
+
+
+def skipped_in_a_row(before: np.ndarray, skipped: np.ndarray, updates: int) -> np.ndarray:
+    """How many updates each seed [S] skipped in a row by now, in whole outer iterations.
+
+    `before` and `skipped` [S] are those before the last outer iteration, and in it.
+    """
+    return np.where((skipped >= updates) & (updates > 0), before + skipped, 0.0)
+
+
+def check_skipped(in_a_row: np.ndarray, limit: int | None, saved: str) -> None:
+    """Raises `NonFiniteError` once every seed skipped `limit` updates in a row.
+
+    Seeds are independent: one that diverges does not stop the others. `saved` is the end of the
+    sentence, on what is left.
+    """
+    count = int(in_a_row.min())
+    require(
+        limit is None or count < limit,
+        f"{'the last update was' if count == 1 else f'the last {count:,} updates were'} skipped,"
+        " because a loss, gradient or new parameter was not finite",
+        f"{CURE}{saved}",
+        NonFiniteError,
+    )
+
+
+def skipped_in(iteration: int, skipped: np.ndarray, updates: int) -> str | None:
+    """A warning if an outer iteration of so many `updates` skipped some, else None."""
+    shares = skipped / max(updates, 1)
+    if shares.max() == 0:
+        return None
+    seeds = f" of seed(s) {', '.join(map(str, np.flatnonzero(shares)))}" if shares.size > 1 else ""
+    return (
+        f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: a loss,"
+        " gradient or new parameter was not finite"
+    )
+
+
+def skipped_in_all(skipped: int, updates: int) -> str:
+    """What a run that ends says if it skipped updates."""
+    return (
+        f"skipped {skipped:,} of {updates:,} updates: a loss, gradient or new parameter was not"
+        f" finite; {CURE}"
+    )
+
+
+def require_finite(state: PyTree, iteration: int, saved: str) -> None:
+    """Raises `NonFiniteError` for a train state that must not be saved; others may be anything."""
+    wrong = non_finite_leaves(state.learner) if isinstance(state, TrainState) else []
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    require(
+        not wrong,
+        f"the state after outer iteration {iteration} was not saved, because it holds NaN or"
+        f" infinity ({', '.join(wrong[:3])}{more})",
+        f"{CURE}{saved}",
+        NonFiniteError,
+    )
