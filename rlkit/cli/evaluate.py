@@ -50,6 +50,8 @@ class EvaluateFlags:
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
     """
+    accept_differences: bool = False
+    """Use the settings of config.yaml even if the checkpoint was trained with others."""
     json: bool = False
     """Print a JSON object with the values of every episode."""
 
@@ -70,7 +72,12 @@ def run(arguments: Sequence[str]) -> int:
 
     enable_compilation_cache()
     enable()
-    policy = load_policy(chosen.run_dir, which=chosen.checkpoint, seed_index=chosen.seed_index)
+    policy = load_policy(
+        chosen.run_dir,
+        which=chosen.checkpoint,
+        seed_index=chosen.seed_index,
+        accept_differences=chosen.accept_differences,
+    )
     result = policy.evaluate(chosen.episodes, seed=chosen.seed, num_envs=chosen.num_envs)
     is_best = chosen.seed_index is None
     print(_as_json(policy, result) if chosen.json else _as_table(policy, result, is_best=is_best))

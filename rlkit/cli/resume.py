@@ -42,6 +42,8 @@ class ResumeFlags:
     """Where to continue from: a step, latest or best. All but the latest need --into."""
     into: str | None = None
     """Directory of a new run that continues from there; RUN_DIR stays as it is."""
+    accept_differences: bool = False
+    """Continue although config.yaml was changed, or a deterministic run is on another machine."""
     env: str | None = None
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
@@ -81,4 +83,5 @@ def _reopen(chosen: ResumeFlags) -> "Trainer":
         save_replay=chosen.save_replay,
         which=chosen.checkpoint,
         into=chosen.into,
+        accept_differences=chosen.accept_differences,
     )

@@ -45,6 +45,16 @@ def fingerprint() -> PlainData:
     }
 
 
+def fingerprint_differences(before: PlainData) -> list[str]:
+    """What differs here from another fingerprint, as "name: x there, y here"."""
+    now = fingerprint()
+    return [
+        f"{name}: {before[name]!r} there, {now[name]!r} here"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+
+
 @functools.cache  # what is imported does not change
 def _version(name: str) -> str:
     try:

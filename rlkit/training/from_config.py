@@ -21,10 +21,11 @@ from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpointer import Which
-from rlkit.training.files.run_description import read_config
+from rlkit.training.files.run_description import read_config, require_as_recorded
 from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.run_parts import parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
+from rlkit.validation import PlainData
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
@@ -73,6 +74,7 @@ def reopen(
     save_replay: bool | None = None,
     which: Which = "latest",
     into: str | os.PathLike[str] | None = None,
+    accept_differences: bool = False,
     **arguments: Any,
 ) -> Trainer:
     """A trainer that continues a run directory: `trainer.run()` trains what is left.
@@ -81,7 +83,9 @@ def reopen(
     the best or the latest. The old run stays as it is, and the new one records where it came from.
     Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
     whether checkpoints hold the replay memory from now on; None: as before. All other settings stay
-    as they were. Raises `RlkitError` if there is nothing to resume.
+    as they were: if config.yaml was changed since the checkpoint was saved, that is an error unless
+    you `accept_differences`; so is another machine or version for a deterministic run. Raises
+    `RlkitError` if there is nothing to resume.
     """
     config = read_config(run_dir)
     origin = config.trainer.checkpoint_directory(run_dir)
@@ -93,7 +97,9 @@ def reopen(
             config.trainer, run_dir=os.fspath(run_dir), restore_checkpoint="auto"
         )
     else:
-        _step_of(origin, which)  # before anything is created
+        step = _step_of(origin, which)  # before anything is created
+        step, record = _record_of(origin, step, which)
+        require_as_recorded(record, run_config.to_dict(config), step, accepted=accept_differences)
         settings = run_config.for_branch(config, os.fspath(into)).trainer
     if save_replay is not None:
         checkpoints = settings.checkpointer_config or CheckpointerConfig()
@@ -102,6 +108,7 @@ def reopen(
     if total_steps is not None:
         settings = _extended(settings, total_steps)
     config = dataclasses.replace(config, trainer=settings)
+    arguments |= {"accept_differences": accept_differences}
     if into is not None:
         return _branch(config, origin, which, arguments)
     with contextlib.ExitStack() as undo:
@@ -176,6 +183,15 @@ def _step_of(directory: str, which: Which) -> int:
             ) from None
         saved.metadata(step)
     return step
+
+
+def _record_of(directory: str, step: int, which: Which) -> tuple[int, PlainData]:
+    """A step, or if it is the latest and damaged an older one, and the settings recorded in it."""
+    with open_checkpoints(directory) as saved:
+        for older in reversed(saved.all_steps()) if which == "latest" else ():
+            with contextlib.suppress(CheckpointError):
+                return older, saved.metadata(older)["description"]
+        return step, saved.metadata(step)["description"]
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:

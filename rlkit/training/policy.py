@@ -23,7 +23,12 @@ from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
-from rlkit.training.files.run_description import registered_agent, registered_env
+from rlkit.training.files.run_description import (
+    completed,
+    registered_agent,
+    registered_env,
+    require_as_recorded,
+)
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings, require_seed
@@ -138,6 +143,7 @@ def load_policy(
     seed_index: int | None = None,
     env: EnvAdapter | None = None,
     agent: Agent | None = None,
+    accept_differences: bool = False,
 ) -> Policy:
     """The policy of a run directory, from its best, its latest or a given checkpoint.
 
@@ -146,7 +152,8 @@ def load_policy(
     `seed_index` chooses one; None: the one with the highest return in the last evaluation before
     the checkpoint. If the run keeps the best checkpoint of each seed (`keep_seed_bests`), "best" is
     that of the seed. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
-    cannot rebuild. Raises `RunDirectoryError`, `CheckpointError` or `ConfigError`.
+    cannot rebuild. Settings that were changed since the checkpoint was saved are an error, unless
+    you `accept_differences`. Raises `RunDirectoryError`, `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
     remake = None
@@ -171,6 +178,8 @@ def load_policy(
         restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
     state: PolicyState = restored.items["policy"]
     metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
+    now, step = completed(settings), restored.step
+    require_as_recorded(metadata.description, now, step, accepted=accept_differences)
     if num_seeds > 1:
         returns = metadata.progress.seed_returns
         chosen = seed_index if seed_index is not None else _best_seed(returns)

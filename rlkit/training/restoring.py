@@ -1,14 +1,17 @@
 """What a run restores from a checkpoint: state, progress and plan; and when it must not."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.run_description import ACCEPT, listed, require_as_recorded
 from rlkit.training.files.run_files import RunFiles
-from rlkit.training.fingerprint import fingerprint
+from rlkit.training.fingerprint import fingerprint_differences
 from rlkit.training.run import Run, RunStart
 from rlkit.training.run_progress import KeyData, Parent, RunProgress
 from rlkit.types import PyTree
@@ -24,6 +27,7 @@ class RestoredRun:
     state: PyTree
     metadata: CheckpointMetadata
     damaged: tuple[int, ...]  # newer steps, which were skipped
+    changed: list[str] = dataclasses.field(default_factory=list)  # settings, if that is accepted
 
     @property
     def progress(self) -> RunProgress:
@@ -38,20 +42,33 @@ class RestoredRun:
 
 
 def begin_or_restore(
-    run: Run, files: RunFiles, start: RunStart, *, needs_key: bool = True
+    run: Run,
+    files: RunFiles,
+    start: RunStart,
+    *,
+    needs_key: bool = True,
+    accept_differences: bool = False,
 ) -> RestoredRun | None:
     """Starts `run`, or restores a checkpoint of its own as `config.restore_checkpoint` says.
 
     `start` is what it was started from; a fresh start `needs_key` to begin with. Returns what was
     read; None if the run starts, in which case it has no state yet.
 
-    Raises `RlkitError` if it cannot: no key was given, or the files hold another run.
+    Raises `RlkitError` if it cannot: no key was given, or the files hold another run. So does a
+    checkpoint with other settings or, for a deterministic run, from another machine, unless
+    `accept_differences`.
     """
     which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
     if files.checkpointer is not None and which is not None:
         counts_on = run.config.restore_checkpoint != "auto"
-        restored = restore(run, files.checkpointer, which, start=start, counts_on=counts_on)
+        check = partial(_require_as_recorded, run, files, accepted=accept_differences)
+        restored = restore(
+            run, files.checkpointer, which, start=start, counts_on=counts_on, check=check
+        )
         _resume_files(run, files, restored)
+        if accept_differences:
+            files.record_settings()
+            files.record_length(run.plan)
         return restored
     run.begin(start.progress)
     if run.config.restore_checkpoint is not None:
@@ -68,15 +85,18 @@ def restore(
     *,
     start: RunStart | None = None,
     counts_on: bool = False,
+    check: Callable[[RestoredRun], None] = lambda restored: None,
 ) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
     `start` is what this run was started from; None: the checkpoint is of another run. `counts_on`:
-    the setting `num_checkpoints` is the number of outer iterations from here on.
+    the setting `num_checkpoints` is the number of outer iterations from here on. `check` may raise
+    what speaks against it.
 
     Raises `RlkitError`, before anything is changed, if it must not.
     """
     restored = _read_run(checkpointer, which, run.program.state_shape(run.compiler.keys(0)))
+    check(restored)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
         _require_same_run(restored, checkpointer, start.progress.keys)
@@ -111,6 +131,8 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     `stop_reason` is what ended its earlier part, if not a signal.
     """
     texts = []
+    if restored.changed:
+        texts.append(f"continued with other settings ({listed(restored.changed)})")
     if stop_reason is not None and not run.is_complete:
         texts.append(
             f"this run had been stopped ({stop_reason}); it will not stop early again unless you"
@@ -118,12 +140,30 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
         )
     if not run.parts.is_compiled:
         texts.append("environments on the host cannot be restored: they start new episodes")
-    if restored.metadata.fingerprint != fingerprint():
+    elsewhere = fingerprint_differences(restored.metadata.fingerprint)
+    if elsewhere:
         texts.append(
-            "resumed on other hardware, versions or settings: results agree up to rounding, not bit"
-            " for bit"
+            f"resumed on another machine or version ({listed(elsewhere)}): results agree up to"
+            " rounding, not bit for bit"
         )
     return texts
+
+
+def _require_as_recorded(
+    run: Run, files: RunFiles, restored: RestoredRun, *, accepted: bool
+) -> None:
+    """Raises `CheckpointError` for other settings or, if it matters, another machine."""
+    record, step = restored.metadata.description, restored.step
+    changed = require_as_recorded(record, files.description, step, accepted=accepted)
+    restored.changed.extend(changed)
+    elsewhere = fingerprint_differences(restored.metadata.fingerprint)
+    require(
+        accepted or not elsewhere or not run.config.deterministic,
+        "this run is deterministic, but would not be bit for bit the same here: checkpoint"
+        f" {step} is from another machine or version ({listed(elsewhere)})",
+        f"resume it there, or {ACCEPT}",
+        CheckpointError,
+    )
 
 
 def _which_to_restore(

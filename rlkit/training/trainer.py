@@ -75,6 +75,8 @@ class Trainer:
         callbacks: called between outer iterations, see `Callback`.
         eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is
             logged, and a dict of numbers is added to the evaluation record.
+        accept_differences: continue a run also with other settings than its checkpoint was trained
+            with, and a deterministic one on another machine or version.
 
     Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
@@ -95,6 +97,7 @@ class Trainer:
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
+        accept_differences: bool = False,
         _parts: RunParts | None = None,  # instead of the first four, see `from_module`
     ):
         check_callbacks(callbacks)
@@ -106,7 +109,13 @@ class Trainer:
         parts = _parts or parts_from_env(env, eval_env, agent, algorithm, config)
         self._run = Run(parts, config)
         self._evaluations = Evaluations(parts, self._run.compiler)
-        self._open_files = partial(RunFiles, logger=logger, checkpointer=checkpointer)
+        self._accepts = accept_differences
+        self._open_files = partial(
+            RunFiles,
+            logger=logger,
+            checkpointer=checkpointer,
+            accept_differences=accept_differences,
+        )
         self._files: RunFiles | None = None
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         self._run.on_warm_up = partial(self._call, "on_warm_up")
@@ -187,7 +196,9 @@ class Trainer:
                 "pass the seed of its config.yaml, or use another run_dir",
                 RunDirectoryError,
             )
-            restored = begin_or_restore(self._run, files, start, needs_key=needs_key)
+            restored = begin_or_restore(
+                self._run, files, start, needs_key=needs_key, accept_differences=self._accepts
+            )
             states = {} if restored is None else restored.metadata.callbacks
             restore_callbacks(self._callbacks, states)
             self._log(*memory_announcements(self._run))

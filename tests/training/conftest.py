@@ -80,7 +80,7 @@ class Tiny:
             and isinstance(algorithm, str)
             and "eval_env" not in settings
         )
-        names = ("eval_env", "logger", "checkpointer", "callbacks", "eval_fn")
+        names = ("eval_env", "logger", "checkpointer", "callbacks", "eval_fn", "accept_differences")
         own = {"eval_env": None} | {name: settings.pop(name) for name in names if name in settings}
         made = self.env(env or "probe/Counter") if env is None or isinstance(env, str) else env
         learns = (

@@ -2,8 +2,9 @@
 
 A step is a directory `<step>/` with one Orbax array item per name given to `save`, and two JSON
 items. `signature` lists path, dtype, shape and CRC-32 of every leaf, because Orbax neither notices
-flipped bits nor rejects a different dtype; `record` holds score and metadata. Leaves are stored
-under positional names, because Orbax confuses the keys `a.b` and `a`/`b`.
+flipped bits nor rejects a different dtype; `record` holds score and metadata, the step, and the
+checksum of the signature, so that neither can be another step's. Leaves are stored under positional
+names, because Orbax confuses the keys `a.b` and `a`/`b`.
 
 The class is longer than most because it owns the directory and every rule about it.
 """
@@ -185,7 +186,6 @@ class Checkpointer:
         if seed_scores is not None and self._config.keep_seed_bests:
             own = [float(x) for x in seed_scores]
         content = {"step": step, "score": score, "seed_scores": own}
-        record = _sealed(content | {"metadata": dict(metadata or {})})
         fetched = fetch(items)
         self._require_space(sum(leaf.nbytes for _, leaves in fetched.values() for leaf in leaves))
         signature = {
@@ -195,9 +195,11 @@ class Checkpointer:
             ]
             for name, pair in fetched.items()
         }
+        sealed = _sealed(signature)
+        tied = {"signature_crc32": sealed["crc32"], "metadata": dict(metadata or {})}
         entries: dict[str, ocp.args.CheckpointArgs] = {
-            _SIGNATURE: ocp.args.JsonSave(_sealed(signature)),
-            _RECORD: ocp.args.JsonSave(record),
+            _SIGNATURE: ocp.args.JsonSave(sealed),
+            _RECORD: ocp.args.JsonSave(_sealed(content | tied)),
         }
         for name, (_, leaves) in fetched.items():
             if stored := {
@@ -383,10 +385,11 @@ class Checkpointer:
         self._require_items(step, items, signature)
         for name in items:
             shutil.copytree(source / name, target / name)
-        kept = {name: signature[name] for name in items}
-        for name, body in ((_SIGNATURE, kept), (_RECORD, record | {"metadata": metadata})):
+        kept = _sealed({name: signature[name] for name in items})
+        tied = {"signature_crc32": kept["crc32"], "metadata": metadata}
+        for name, sealed in ((_SIGNATURE, kept), (_RECORD, _sealed(record | tied))):
             (target / name).mkdir(parents=True)
-            (target / name / "metadata").write_text(json.dumps(_sealed(body)))
+            (target / name / "metadata").write_text(json.dumps(sealed))
 
     # Parts
 
@@ -465,10 +468,15 @@ class Checkpointer:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
         require(intact, f"{name} was altered", "its checksum differs", _Damaged)
+        is_own = name != _RECORD or body["step"] == step
+        require(is_own, f"{name} is that of another step", "it was moved here", _Damaged)
         return body
 
     def _read(self, step: int, target: Target) -> Restored:
         record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
+        of = record.get("signature_crc32", _text_crc(signature))  # early checkpoints have none
+        is_own = of == _text_crc(signature)
+        require(is_own, "record belongs to other arrays", "one of the two was moved here", _Damaged)
         target = target(record["metadata"]) if callable(target) else target
         self._require_items(step, target, signature)
         wanted = {name: describe_all(tree) for name, tree in target.items()}

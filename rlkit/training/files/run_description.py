@@ -15,7 +15,7 @@ from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError
+from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
@@ -189,22 +189,65 @@ def require_same_settings(path: str, stored: object, wanted: PlainData) -> None:
 
     `stored` describes that run; settings in `MAY_DIFFER` may differ.
     """
-    before, now = _comparable(stored), _comparable(wanted)
-    different = sorted(
-        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
+    different = differences(stored, wanted)
+    require(
+        not different,
+        f"{path} holds a run with other settings ({listed(different)})",
+        "use another run_dir, or the same settings",
+        RunDirectoryError,
     )
-    if different:
-        shown = ", ".join(
-            f"{name}: {before.get(name)!r} there, {now.get(name)!r} here" for name in different[:5]
-        )
-        raise RunDirectoryError(
-            f"{path} holds a run with other settings ({shown}); use another run_dir, or the same"
-            " settings"
-        )
+
+
+def require_as_recorded(record: object, now: PlainData, step: int, *, accepted: bool) -> list[str]:
+    """The settings of a run that differ from those recorded in its checkpoint `step`.
+
+    Raises `CheckpointError` if there are any, unless they are `accepted`.
+    """
+    different = [found for found in differences(record, now) if not found.startswith("seed: ")]
+    require(
+        accepted or not different,
+        f"settings differ from those that checkpoint {step} was trained with ({listed(different)})",
+        f"undo the change, perhaps in config.yaml, or {ACCEPT}",
+        CheckpointError,
+    )
+    return different
+
+
+ACCEPT = "accept it with accept_differences=True (--accept-differences)"
+
+
+def differences(before: object, now: object) -> list[str]:
+    """Settings that differ between two descriptions of a run, as "name: x there, y here".
+
+    Those in `MAY_DIFFER` may. A name that only one of them has is that of another version of rlkit.
+    """
+    old, new = _comparable(before), _comparable(now)
+    return [
+        f"{name}: {old[name]!r} there, {new[name]!r} here"
+        for name in sorted(old.keys() & new.keys())
+        if old[name] != new[name]
+    ]
+
+
+def listed(different: list[str]) -> str:
+    """The first differences, and how many more there are."""
+    more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+    return ", ".join(different[:5]) + more
+
+
+def completed(settings: PlainData) -> PlainData:
+    """Settings read from a file, with the defaults of those that it leaves out.
+
+    Those of a run with parts of its own stay as they are.
+    """
+    if "custom" in settings:
+        return settings
+    return run_config.to_dict(run_config.from_dict(settings))
 
 
 def _comparable(description: object, prefix: str = "") -> PlainData:
-    if not isinstance(description, dict):
+    is_leaf = prefix == "env.arguments."  # the names of arguments are not rlkit's
+    if not isinstance(description, dict) or is_leaf:
         return {prefix.rstrip("."): description}
     flat: PlainData = {}
     for name, value in description.items():

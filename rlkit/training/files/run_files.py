@@ -30,7 +30,8 @@ LENGTH = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")  # settings
 class RunFiles:
     """Opens the files of a run, each at most once, and closes those it opened.
 
-    With a run directory, logs and checkpoints default to locations in it. Raises
+    With a run directory, logs and checkpoints default to locations in it. Unless
+    `accept_differences`, raises
     `RunDirectoryError` before anything is trained if the directory cannot be used, or holds a run
     with other settings.
     """
@@ -42,8 +43,10 @@ class RunFiles:
         *,
         logger: Logger | LoggerConfig | Path | None = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
+        accept_differences: bool = False,
     ):
         self.run_directory: RunDirectory | None = None
+        self._accepts = accept_differences
         self.description = description
         self.is_logging = False
         self._has_published = False
@@ -98,6 +101,12 @@ class RunFiles:
         own = self.checkpointer or self._config.checkpointer_config
         save_replay = None if own is None else own.save_replay
         return Checkpointer(CheckpointerConfig(directory=str(directory), save_replay=save_replay))
+
+    def record_settings(self) -> None:
+        """Records the settings of this part of the run in `config.yaml`; the old ones go."""
+        if self.run_directory is not None:
+            name = self.run_directory.config_file.name
+            self.run_directory.write_text(name, dump_yaml(self.description))
 
     def record_length(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run trains to the end of `plan`.
@@ -182,7 +191,7 @@ class RunFiles:
         try:
             if directory.is_new:
                 directory.write_text(directory.config_file.name, dump_yaml(description))
-            else:
+            elif not self._accepts:
                 require_same_settings(
                     str(directory.path), run_config.read_yaml(directory.config_file), description
                 )
