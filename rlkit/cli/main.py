@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None:  # this process belongs to the command
             raise_gc_thresholds()
+            os.umask(os.umask(0o022) | 0o022)  # nobody else may write what a run leaves
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:
         lines = isinstance(error, EnvFailedError)  # printed with the environment's traceback

@@ -42,6 +42,10 @@ class ResumeFlags:
     """Where to continue from: a step, latest or best. All but the latest need --into."""
     into: str | None = None
     """Directory of a new run that continues from there; RUN_DIR stays as it is."""
+    outside: tuple[str, ...] = ()
+    """Places outside of RUN_DIR that its config.yaml may name, for logs or checkpoints:
+    rlkit never writes to, or deletes, what only a file names.
+    """
     accept_differences: bool = False
     """Continue although config.yaml was changed, or a deterministic run is on another machine."""
     env: str | None = None
@@ -84,4 +88,5 @@ def _reopen(chosen: ResumeFlags) -> "Trainer":
         which=chosen.checkpoint,
         into=chosen.into,
         accept_differences=chosen.accept_differences,
+        outside=chosen.outside,
     )

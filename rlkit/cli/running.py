@@ -41,7 +41,8 @@ def check_run_dir(config: TrainerConfig, flag: str = "--run-dir") -> None:
     path, is_run = run_directory.inspect(config.run_dir)
     fix = f"continue it with `rlkit resume {config.run_dir}`, or choose another {flag}"
     fresh = config.restore_checkpoint is None
-    require(not (is_run and fresh), f"{path} already holds a run", fix, RunDirectoryError)
+    is_taken = is_run and fresh and run_directory.has_begun(path)
+    require(not is_taken, f"{path} already holds a run", fix, RunDirectoryError)
     fix = "set --run-dir to a run, or leave out --restore-checkpoint"
     require(
         is_run or fresh or config.restore_checkpoint == "auto",

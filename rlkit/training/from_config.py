@@ -6,6 +6,7 @@ import operator
 import os
 import pathlib
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from rlkit import validation
@@ -75,6 +76,7 @@ def reopen(
     which: Which = "latest",
     into: str | os.PathLike[str] | None = None,
     accept_differences: bool = False,
+    outside: Sequence[str | os.PathLike[str]] = (),
     **arguments: Any,
 ) -> Trainer:
     """A trainer that continues a run directory: `trainer.run()` trains what is left.
@@ -84,12 +86,14 @@ def reopen(
     Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
     whether checkpoints hold the replay memory from now on; None: as before. All other settings stay
     as they were: if config.yaml was changed since the checkpoint was saved, that is an error unless
-    you `accept_differences`; so is another machine or version for a deterministic run. Raises
-    `RlkitError` if there is nothing to resume.
+    you `accept_differences`; so is another machine or version for a deterministic run. Files that
+    config.yaml names outside of the run directory are only used if they are listed in `outside`:
+    the directory may be somebody else's. Raises `RlkitError` if there is nothing to resume.
     """
     config = read_config(run_dir)
     origin = config.trainer.checkpoint_directory(run_dir)
     if into is None:
+        _require_inside(run_dir, config.trainer, outside)
         if which != "latest":
             _require_latest(origin, which)
         # "auto": a run that was interrupted before its first checkpoint starts again.
@@ -128,16 +132,17 @@ def _branch(
     """
     assert config.trainer.run_dir is not None
     directory, is_run = run_directory.inspect(config.trainer.run_dir)
+    fix = "choose another directory for the branch"
+    require(not is_run, f"{directory} already holds a run", fix, RunDirectoryError)
     mark = directory / run_directory.BRANCH_MARK
-    if not is_run:  # otherwise the trainer says what is wrong with it
-        directory.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    run_directory.require_no_links_out(directory)
+    mark.touch()
     try:
         trainer = build(config, **arguments)
     except BaseException:
-        if not is_run:
-            mark.unlink(missing_ok=True)
-            _remove_if_empty(directory)
+        mark.unlink(missing_ok=True)
+        _remove_if_empty(directory)
         raise
     try:
         trainer.load_checkpoint(origin, which)
@@ -155,6 +160,29 @@ def _remove_if_empty(directory: pathlib.Path) -> None:
     with contextlib.suppress(OSError, RunDirectoryError), run_directory.RunDirectory(directory):
         if not (directory / "config.yaml").exists():
             shutil.rmtree(directory)
+
+
+def _require_inside(
+    run_dir: str | os.PathLike[str],
+    settings: TrainerConfig,
+    outside: Sequence[str | os.PathLike[str]],
+) -> None:
+    """Raises `RunDirectoryError` if config.yaml names a file elsewhere that nobody vouched for."""
+    logs, checkpoints = settings.logger_config, settings.checkpointer_config
+    named = {
+        "logger_config.jsonl": logs and logs.jsonl,
+        "checkpointer_config.directory": checkpoints and checkpoints.directory,
+    }
+    known = {os.path.realpath(os.path.expanduser(path)) for path in outside}
+    inside = os.path.realpath(run_dir)
+    for name, path in named.items():
+        target = inside if path is None else os.path.realpath(os.path.expanduser(path))
+        require(
+            target in known or os.path.commonpath([inside, target]) == inside,
+            f"config.yaml of {os.fspath(run_dir)} names a place outside of the run, {name}: {path}",
+            f"if it is yours, add --outside {path} (outside=[{path!r}])",
+            RunDirectoryError,
+        )
 
 
 def _require_latest(directory: str, which: Which) -> None:

@@ -183,8 +183,9 @@ def read_yaml(path: str | pathlib.Path) -> Any:
     try:
         return parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())  # YAML's are pictures of several lines
         raise ConfigError(
-            f"cannot read {path}: {error}; pass a YAML file such as a run's config.yaml"
+            f"cannot read {path}: {reason}; pass a YAML file such as a run's config.yaml"
         ) from None
 
 

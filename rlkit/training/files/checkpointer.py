@@ -29,7 +29,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
-from rlkit.errors import CheckpointError, require
+from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
 from rlkit.training.files.checkpoint_leaves import (
@@ -40,6 +40,7 @@ from rlkit.training.files.checkpoint_leaves import (
     leaf_name,
     rebuild,
 )
+from rlkit.training.files.run_directory import take_lock
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
 
@@ -48,6 +49,8 @@ Target = Mapping[str, PyTree] | Callable[[PlainData], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
 _DELETED = "deleted"  # directory that the keep policy moves steps to
+_LOCK = ".lock"
+_TEMPORARY = ".orbax-checkpoint-tmp"  # in names of steps that a killed process was writing
 _SHOWN = 5  # differing leaves listed in an error
 _DISK_FULL = ("RESOURCE_EXHAUSTED", "No space left", "Disk quota", "File too large")
 
@@ -87,10 +90,11 @@ class _Damaged(CheckpointError):
 class Checkpointer:
     """Saves and restores pytrees in `config.directory`, keeping the newest steps and the best.
 
-    For one process. Methods that ask for steps first wait for a pending write, so they never name a
-    step that may still fail. Every failure is a `CheckpointError`. With `read_only`, nothing is
-    created or deleted, and the directory must hold a checkpoint. Call `close` at the end (or use
-    `with`): a write that nobody waits for is lost when the interpreter exits.
+    For one process, which locks the directory to write there. Methods that ask for steps first wait
+    for a pending write, so they never name a step that may still fail. Every failure is a
+    `CheckpointError`. With `read_only`, nothing is created or deleted, and the directory must hold
+    a checkpoint. Call `close` at the end (or use `with`): a write that nobody waits for is lost
+    when the interpreter exits.
     """
 
     def __init__(self, config: CheckpointerConfig, *, read_only: bool = False):
@@ -102,7 +106,8 @@ class Checkpointer:
         self._config = config
         self._read_only = read_only
         self._pending: int | None = None
-        self._manager: ocp.CheckpointManager | None = None
+        self._manager: ocp.CheckpointManager | None = None  # from the first `save` on
+        self._lock: int | None = None  # what may write has one
         self._reader = ocp.Checkpointer(ocp.StandardCheckpointHandler())
         if read_only:
             cure = "name the `checkpoints` directory of a run that has saved at least once"
@@ -110,7 +115,7 @@ class Checkpointer:
             _require(bool(self.all_steps()), f"{self.directory} holds no checkpoints", cure)
             return
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(
                 f"cannot create {self.directory}: {error.strerror}; choose another directory"
@@ -120,9 +125,13 @@ class Checkpointer:
             f"{self.directory} is not writable",
             "choose another",
         )
+        self._require_ours()
+        try:
+            self._lock = take_lock(self.directory / _LOCK)
+        except (OSError, RunDirectoryError) as error:
+            raise CheckpointError(f"cannot save checkpoints: {error}") from None
         records = self._records()[0]
         self._scores = {step: self._ranked(record) for step, record in records.items()}
-        self._manager = self._open_manager()
 
     @property
     def keep_best(self) -> bool:
@@ -159,8 +168,7 @@ class Checkpointer:
         plain JSON data. Raises if the step exists or is older than the newest: nothing is
         overwritten.
         """
-        manager = self._manager
-        if manager is None:
+        if self._lock is None:
             raise CheckpointError(
                 f"{self.directory} is closed or open for reading only; open it for writing"
             )
@@ -207,8 +215,10 @@ class Checkpointer:
             }:  # Orbax refuses empty arrays
                 entries[name] = ocp.args.StandardSave(stored)
         self._scores[step] = self._ranked(content)
+        if self._manager is None:
+            self._manager = self._open_manager()
         try:
-            saved = manager.save(step, args=ocp.args.Composite(**entries), force=True)
+            saved = self._manager.save(step, args=ocp.args.Composite(**entries), force=True)
         except Exception as error:
             self._reopen()
             raise self._write_error(step, error) from error
@@ -247,6 +257,7 @@ class Checkpointer:
             self._reopen()
             raise self._write_error(step, error) from error
         self._remove_deleted()
+        _keep_others_out(self.directory / str(step))
 
     def set_aside(self, step: int) -> pathlib.Path:
         """Renames a damaged `step`, so a resumed run can save it again; returns the new path."""
@@ -261,7 +272,8 @@ class Checkpointer:
         )
         (self.directory / str(step)).rename(target)
         self._scores.pop(step, None)
-        self._reopen()
+        if self._manager is not None:
+            self._reopen()
         return target
 
     def close(self) -> None:
@@ -278,6 +290,9 @@ class Checkpointer:
             ):  # after a timeout Orbax would wait without a limit
                 manager.close()
             self._reader.close()
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                os.close(lock)
 
     # Reading
 
@@ -397,6 +412,21 @@ class Checkpointer:
         """The scores by which the step of a record is kept."""
         own = record.get("seed_scores") if self._config.keep_seed_bests else None
         return record["score"], *(own or ())
+
+    def _require_ours(self) -> None:
+        """Raises `CheckpointError` for a directory of something else: saving also deletes there."""
+        names = sorted(os.listdir(self.directory))
+        is_ours = _LOCK in names or any(
+            (self.directory / name / _RECORD).is_dir() for name in names if name.isdecimal()
+        )
+        foreign = [
+            name for name in names if not name.startswith(".tmp-") and _TEMPORARY not in name
+        ]
+        _require(
+            is_ours or not foreign,
+            f"{self.directory} holds other files ({', '.join(foreign[:3])}) and no checkpoints",
+            "choose a new or empty directory",
+        )
 
     def _open_manager(self) -> ocp.CheckpointManager:
         # Orbax's own BestN and best_step read a metrics file while opening, and fail there if it is
@@ -549,6 +579,15 @@ class Checkpointer:
             require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
             arrays[entry["path"]] = leaf
         return arrays
+
+
+def _keep_others_out(path: pathlib.Path) -> None:
+    """Takes others' right to write from a directory and all in it, whatever the umask is."""
+    if path.stat().st_mode & 0o022 == 0:
+        return
+    for folder, _, files in os.walk(path):
+        for found in (folder, *(os.path.join(folder, name) for name in files)):
+            os.chmod(found, os.stat(found).st_mode & ~0o022)
 
 
 def _sealed(body: object) -> PlainData:

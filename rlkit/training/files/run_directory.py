@@ -2,17 +2,22 @@
 
 import fcntl
 import functools
+import json
 import os
 import pathlib
 import re
 import tempfile
 from typing import Self
 
+import yaml
+
 from rlkit.errors import RunDirectoryError, require
+from rlkit.training.plain_yaml import parse_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LOCK = ".lock"
 _CONFIG = "config.yaml"
+_WANDB = "wandb"  # where W&B writes
 BRANCH_MARK = ".tmp-branch"  # in a run that continues another one and has no checkpoint yet
 _require = functools.partial(require, error=RunDirectoryError)
 
@@ -21,8 +26,10 @@ class RunDirectory:
     """A run directory, locked for this process until `close`.
 
     `RunDirectory(path)` starts a run; `open` can also continue one. A run is new if the directory
-    is absent or empty; a directory with a `config.yaml` holds an existing run. Every failure is a
-    `RunDirectoryError`. The kernel holds the lock, so it ends with the process, however that ends.
+    is absent or empty, or holds a start that came to nothing (`has_begun`); otherwise, one with a
+    `config.yaml` holds a run. Opening follows no symbolic link out of the directory. Every failure
+    is a `RunDirectoryError`. The kernel holds the lock, so it ends with the process, however that
+    ends.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, may_exist: bool = False):
@@ -32,14 +39,15 @@ class RunDirectory:
         try:
             # Checked first, so that no lock file ends up among somebody else's files.
             _require_ours(self.path, _foreign_files(self.path))
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
             _require(
                 os.access(self.path, os.W_OK | os.X_OK),
                 f"{self.path} is not writable",
                 "choose another",
             )
-            self._lock = _take_lock(self.path / _LOCK)
+            self._lock = take_lock(self.path / _LOCK)
             _require_ours(self.path, _foreign_files(self.path))
+            require_no_links_out(self.path)
         except OSError as error:
             self.close()
             raise RunDirectoryError(
@@ -53,8 +61,10 @@ class RunDirectory:
         except RunDirectoryError:
             self.close()
             raise
-        self.is_new: bool = not self.config_file.exists()
-        """Whether the directory held no run when it was opened."""
+        holds_run = self.config_file.exists()
+        self.is_new: bool = not holds_run or not (may_exist or has_begun(self.path))
+        """Whether the directory held no run when it was opened, or a start that came to nothing."""
+        self.has_leftovers = self.is_new and holds_run
         if not self.is_new and not may_exist:
             self.close()
             raise RunDirectoryError(
@@ -163,6 +173,51 @@ def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
     return found, (found / _CONFIG).is_file()
 
 
+def has_begun(path: pathlib.Path) -> bool:
+    """Whether the run in `path` has anything to lose: a checkpoint, a summary, a row of metrics.
+
+    A start that failed, or was killed while it compiled, has not. One whose settings name files
+    elsewhere counts as begun, since they are not looked at here.
+    """
+    checkpoints, metrics = path / "checkpoints", path / "metrics.jsonl"
+    saved = os.listdir(checkpoints) if checkpoints.is_dir() else []
+    is_kept = any(name.isdecimal() or name.startswith("damaged-") for name in saved)
+    if is_kept or (path / "summary.json").exists():
+        return True
+    try:
+        trainer = parse_yaml((path / _CONFIG).read_text(encoding="utf-8"))["trainer"]
+        elsewhere = (trainer.get("logger_config") or {}).get("jsonl") or (
+            trainer.get("checkpointer_config") or {}
+        ).get("directory")
+        rows = metrics.read_text(encoding="utf-8") if metrics.exists() else ""
+        kinds = {json.loads(row)["kind"] for row in rows.splitlines()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        return True  # what cannot be read is not ours to replace
+    return bool(elsewhere) or not kinds <= {"event", "error"}
+
+
+def require_no_links_out(path: pathlib.Path) -> None:
+    """Raises `RunDirectoryError` for a symbolic link in a directory that leads out of it.
+
+    What a run writes, cuts and deletes is then inside, whoever made the directory.
+    """
+    inside = os.path.realpath(path)
+    for folder, folders, files in os.walk(inside, followlinks=False):
+        names = (*folders, *files)
+        if folder == inside and _WANDB in folders:  # W&B links its logs to where it keeps them
+            folders.remove(_WANDB)
+        for name in names:
+            found = os.path.join(folder, name)
+            if not os.path.islink(found):
+                continue
+            target = os.path.realpath(found)
+            _require(
+                os.path.commonpath([inside, target]) == inside,
+                f"{found} is a symbolic link out of the run, to {target}",
+                "replace it by what it points to; checkpoints elsewhere have a setting, directory",
+            )
+
+
 def _require_begun(path: pathlib.Path) -> None:
     """Raises `RunDirectoryError` for a branch that would train from scratch."""
     is_cut_short = (path / BRANCH_MARK).exists() and (path / _CONFIG).is_file()
@@ -190,15 +245,19 @@ def _require_ours(path: pathlib.Path, foreign: list[str]) -> None:
     _require(not foreign, problem, "choose a new or empty directory")
 
 
-def _take_lock(path: pathlib.Path) -> int:
-    """The descriptor of the locked file, which holds our process id."""
+def take_lock(path: pathlib.Path) -> int:
+    """The descriptor of the locked file, which holds our process id.
+
+    The lock ends when it is closed. Raises `RunDirectoryError` if somebody else has it.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
-        problem = f"{path.parent} is in use by another process (pid {owner})"
+        who = "this" if owner == str(os.getpid()) else "another"
+        problem = f"{path.parent} is in use by {who} process (pid {owner})"
         raise RunDirectoryError(
             f"{problem}; wait for it to end or choose another directory"
         ) from None

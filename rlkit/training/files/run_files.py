@@ -69,6 +69,8 @@ class RunFiles:
             )
             if self.logger is not logger:
                 closers.insert(0, self.logger.close)
+            if self.run_directory is not None and self.run_directory.has_leftovers:
+                self.logger.restore({})  # rows of a start that came to nothing are set aside
         except BaseException:
             self.close()
             raise

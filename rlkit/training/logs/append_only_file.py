@@ -1,6 +1,7 @@
 """`AppendOnlyFile`: a file that grows, and that a resumed run cuts to what its checkpoint knows."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import weakref
@@ -16,15 +17,23 @@ _warn = logging.getLogger("rlkit").warning
 class AppendOnlyFile:
     """What is appended survives a kill of the process, and after `flush` a loss of power.
 
+    It is locked until it is closed, so that no other run writes to it.
+
     Raises `RunDirectoryError` if the file cannot be used; its message ends with `cure`.
     """
 
     def __init__(self, path: Path, *, cure: str):
         self.path, self._cure = path, cure
         with self._explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._release = weakref.finalize(self, os.close, self._descriptor)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            problem = f"{path} is being written by another run"
+            raise RunDirectoryError(f"{problem}; wait for it to end; {cure}") from None
 
     @property
     def size(self) -> int:

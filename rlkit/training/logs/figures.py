@@ -1,5 +1,6 @@
 """Figures as files: png, pdf or svg, by their ending."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,17 @@ def require_format(output: Path) -> None:
     require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
 
 
+def _private(path: str, flags: int) -> int:
+    """Opens a file that only its owner may change, whatever the umask is."""
+    return os.open(path, flags, 0o644)
+
+
 def save_figure(figure: "Figure", output: Path) -> Path:
     """Writes the figure and returns its path. Raises `ConfigError` if it cannot be written."""
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(output, format=output.suffix[1:].lower(), dpi=150)
+        output.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with open(output, "wb", opener=_private) as file:
+            figure.savefig(file, format=output.suffix[1:].lower(), dpi=150)
     except OSError as error:
         raise ConfigError(
             f"cannot write {output}: {error.strerror or error}; choose another output file"

@@ -59,6 +59,7 @@ def test_resumed_file_equals_the_uninterrupted_one(kind, tmp_path):
             state = json.loads(json.dumps(cut.state()))
     with open(cut.path, "a") as file:
         file.write('{"kind": "ev')
+    cut.close()
     resumed = kind(cut.path)
     resumed.restore(state)
     for step in range(4, 10):

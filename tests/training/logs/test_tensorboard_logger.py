@@ -87,10 +87,12 @@ def test_resumed_files_equal_the_uninterrupted_ones(tmp_path):
     first.log(record(6, seed=2))  # a file that the checkpoint does not know
     reader = read_events(tmp_path / "parts")
     assert len(curves(reader)["eval/avg_return"]) == 7
+    first.close()
     second = TensorboardLogger(tmp_path / "parts")
     second.start({"lr": 1.0})
     second.restore(state)
     log_steps(second, range(4, 6))  # killed again, before another checkpoint
+    second.close()
     third = TensorboardLogger(tmp_path / "parts")
     third.restore(state)
     log_steps(third, range(4, 10))
