@@ -65,8 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Otherwise the interpreter would raise again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except SystemExit as done:  # from `--help`
-        return int(done.code or 0)
+    except SystemExit as done:  # from `--help`, or from code of the user's
+        if done.code is None or isinstance(done.code, int):
+            return done.code or 0
+        print(done.code, file=sys.stderr)
+        return 1
 
 
 def _dispatch(arguments: list[str]) -> int:

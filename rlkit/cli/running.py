@@ -78,11 +78,11 @@ def train_to_end(
 
 
 class StopSignals:
-    """Lets the trainer finish its outer iteration and save on the first SIGTERM or SIGINT.
+    """Lets the trainer finish its outer iteration and save on the first SIGTERM, SIGINT or SIGHUP.
 
     The second signal ends the process immediately. So does the first if there is no trainer yet,
     since there is nothing to save. Signals that the process ignores (as background jobs of a shell
-    do with SIGINT) stay ignored.
+    do with SIGINT, and `nohup` with SIGHUP) stay ignored.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class StopSignals:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._previous[number] = signal.signal(number, self._handle)
         return self

@@ -143,7 +143,9 @@ class TrainerConfig:
     None: the algorithm's default.
     """
     max_queued: PositiveInt = 2
-    """Number of outer iterations queued on the device before the host waits for results."""
+    """Number of outer iterations queued on the device before the host waits for results.
+    Those that take more than a second are never queued, so that a stop comes soon.
+    """
     max_skipped_updates: PositiveInt | None = 100
     """End with an error once all seeds skipped this many updates in a row, because a loss, gradient
     or new parameter was not finite; counted in whole outer iterations. None: never.

@@ -59,6 +59,12 @@ def begin_or_restore(
     `accept_differences`.
     """
     which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
+    require(
+        which is not None or files.checkpointer is None or not files.has_trained,
+        "this run has trained before, but its checkpoints are gone",
+        "put them back, or start a new run in another directory",
+        CheckpointError,
+    )
     if files.checkpointer is not None and which is not None:
         counts_on = run.config.restore_checkpoint != "auto"
         check = partial(_require_as_recorded, run, files, accepted=accept_differences)

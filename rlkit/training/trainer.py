@@ -11,7 +11,13 @@ import numpy as np
 
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
-from rlkit.errors import RlkitError, RunDirectoryError, require
+from rlkit.errors import (
+    EnvFailedError,
+    NonFiniteError,
+    RlkitError,
+    RunDirectoryError,
+    require,
+)
 from rlkit.training.callbacks import (
     Callback,
     ProgressBar,
@@ -29,6 +35,7 @@ from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
 from rlkit.training.finite_checks import skipped_in_all
 from rlkit.training.history import History
+from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
@@ -49,6 +56,8 @@ from rlkit.training.saving import save
 from rlkit.training.starting import begin_from, source_of
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
+
+LONG_ITERATION = 1.0  # seconds; the host needs milliseconds between two outer iterations
 
 
 class Trainer:
@@ -120,6 +129,8 @@ class Trainer:
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
+        self._pending: collections.deque[Pending] = collections.deque()
+        self._half_reported: int | None = None  # the outer iteration that is being reported
         self.module, self.config, self.compiler = parts.module, config, self._run.compiler
         self.stop_reason: str | None = None
 
@@ -254,6 +265,7 @@ class Trainer:
             self._loop(files.checkpointer)
             files.write_summary(self.summary(), replace=self._run.clock.env_steps > 0)
         except BaseException as error:
+            self._save_what_is_sound(files.checkpointer, error)
             self._log_crash(error)
             self._wind_down(files, error)
             raise
@@ -422,9 +434,10 @@ class Trainer:
         """Outer iterations that may be in progress at once, all of which a stop waits for.
 
         On the host an outer iteration is over when it returns, and the next one may fail: queueing
-        gains nothing.
+        gains nothing. Nor does it where one takes more than a second, and a stop would wait for it.
         """
-        return self.config.max_queued if self._run.parts.is_compiled else 1
+        is_long = (self.iteration_seconds or 0.0) > LONG_ITERATION
+        return self.config.max_queued if self._run.parts.is_compiled and not is_long else 1
 
     @property
     def iteration_seconds(self) -> float | None:
@@ -490,17 +503,19 @@ class Trainer:
 
     def _loop(self, checkpointer: Checkpointer | None) -> None:
         run, first, evaluate = self._run, self.outer_iteration, self._evaluations.planned
-        queue, report = self._reporter.queue, partial(self._report, checkpointer)
-        pending: collections.deque[Pending] = collections.deque()
+        queue, pending = self._reporter.queue, self._pending
+        report = partial(self._report_next, checkpointer)
         if first == 0 and not run.has_started:
-            report(queue(None, evaluate, checkpointer))
+            pending.append(queue(None, evaluate, checkpointer))
+            report()
         run.clock.start_laps()
         while not run.is_complete and self.stop_reason is None:
-            pending.append(queue(run.outer_iteration(), evaluate, checkpointer))
+            with self._whole_iterations():
+                pending.append(queue(run.outer_iteration(), evaluate, checkpointer))
             while len(pending) >= self.max_in_progress:
-                report(pending.popleft())
+                report()
         while pending:
-            report(pending.popleft())
+            report()
         if checkpointer is not None and self.outer_iteration > max(first, run.saved_iteration):
             self._save(checkpointer, self.outer_iteration, self.state)
         skipped = run.progress.skipped_updates
@@ -509,14 +524,53 @@ class Trainer:
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
 
-    def _report(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
-        """Waits for an outer iteration, then logs and saves it."""
+    def _whole_iterations(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps Ctrl-C out of compiled outer iterations, which only start here.
+
+        On the host they may be interrupted: they run for as long as they take.
+        """
+        is_compiled = self._run.parts.is_compiled
+        return deferred_interrupts() if is_compiled else contextlib.nullcontext()
+
+    def _report_next(self, checkpointer: Checkpointer | None) -> None:
+        """Waits for the oldest pending outer iteration, then logs and saves it, uninterrupted."""
+        with deferred_interrupts():
+            pending = self._pending.popleft()
+            self._half_reported = pending.iteration
+            try:
+                self._report_and_save(checkpointer, pending)
+            finally:
+                self._run.reported = None
+            self._half_reported = None
+
+    def _save_what_is_sound(self, checkpointer: Checkpointer | None, error: BaseException) -> None:
+        """Reports and saves what was trained before an error or interruption.
+
+        Not what led to NaN or infinity, nor an outer iteration that failed to be reported if it is
+        the only one to lose: a resumed run trains and reports it again. A failure here is noted in
+        `error`, which takes precedence.
+        """
+        run, half = self._run, self._half_reported
+        is_broken = isinstance(error, NonFiniteError) or (
+            isinstance(error, EnvFailedError) and run.parts.is_compiled
+        )
+        self._half_reported = None
         try:
-            self._report_and_save(checkpointer, pending)
+            if is_broken or (half is not None and half - 1 <= run.saved_iteration):
+                return
+            while self._pending:
+                self._report_next(checkpointer)
+            has_more = run.state is not None and self.outer_iteration > run.saved_iteration
+            if checkpointer is not None and has_more and run.has_started:
+                self._save(checkpointer, self.outer_iteration, run.state)
+        except BaseException as failure:
+            error.add_note(f"and saving on the way out failed: {failure}")
         finally:
-            self._run.reported = None
+            self._pending.clear()
 
     def _report_and_save(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
+        if checkpointer is not None and pending.iteration > 0 and self._run.saved_iteration == 0:
+            checkpointer.wait()  # so that a run with rows of training has a checkpoint
         evaluation = self._reporter.outer_iteration(pending)
         self._run.has_started = True
         is_new = pending.iteration > self._run.saved_iteration

@@ -16,7 +16,7 @@ from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.errors import NonFiniteError, RlkitError
 from rlkit.training.config import Plan
 
-SIGNALS = [signal.SIGTERM, signal.SIGINT]
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 class FakeTrainer:
@@ -43,7 +43,7 @@ def test_the_first_signal_asks_the_trainer_to_stop(number, capfd):
         assert signals.received is number
         assert [signal.getsignal(each) for each in SIGNALS] == [
             signal.SIG_DFL
-        ] * 2  # so the second one ends the process
+        ] * 3  # so the second one ends the process
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert "finishing this outer iteration (5,000 environment steps) and" in capfd.readouterr().err
 

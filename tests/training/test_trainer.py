@@ -29,6 +29,7 @@ from rlkit.errors import (
 )
 from rlkit.ops.counters import StepCounter
 from rlkit.training import run_config
+from rlkit.training import trainer as trainer_module
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -420,6 +421,14 @@ def test_a_bounded_number_of_iterations_in_flight(tiny, max_queued):
     trainer.run(0)
     assert max(diary.ahead) == max_queued - 1
     assert [call[1] for call in diary.calls if call[0] == "iteration"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_long_iterations_are_never_queued(tiny, monkeypatch):
+    """A stop would wait for each of them."""
+    monkeypatch.setattr(trainer_module, "LONG_ITERATION", 0.0)
+    trainer = tiny.trainer(num_checkpoints=6, max_queued=3, callbacks=[diary := Diary()])
+    trainer.run(0)
+    assert max(diary.ahead[1:]) == 0  # how long they are is known after the first
 
 
 @pytest.mark.parametrize("max_queued", [in_full(1), 2])

@@ -458,11 +458,11 @@ def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
         ]
         fix = near[0] if near else "leave them out, or check their spelling and types"
         raise ConfigError(f"{name} does not accept these arguments: {error}; {fix}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _build_failure(name, error) from error
 
 
-def _build_failure(name: str, error: Exception) -> EnvFailedError:
+def _build_failure(name: str, error: BaseException) -> EnvFailedError:
     text = "".join(traceback.format_exception(error))
     return EnvFailedError(
         f"{name} cannot be built: it raised {type(error).__name__}: {error}; fix its"

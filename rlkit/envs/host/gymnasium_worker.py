@@ -105,6 +105,9 @@ def check_rescalable(space: gymnasium.Space) -> None:
     )
 
 
+FAILURES = (Exception, SystemExit)  # `sys.exit()` in an environment is no end of the run
+
+
 class Pulse:
     """What the environments of this process are doing: written by guards, read by the watchdog."""
 
@@ -185,7 +188,7 @@ class Guard:
             phase = "reset"
             obs, _ = env.reset(seed=seed, options=options)
             check_observation(self.observation_space, obs)
-        except Exception as error:
+        except FAILURES as error:
             raise self._raised(phase, error) from error
         pulse.phase = "step"  # SAME_STEP continues with the other environments' steps
         return obs, NO_INFO
@@ -203,7 +206,7 @@ class Guard:
                 check_reward(reward)
             if terminated or truncated:
                 return copy.deepcopy(obs), reward, terminated, truncated, {NUMBERS: numbers(info)}
-        except Exception as error:
+        except FAILURES as error:
             raise self._raised("step", error, action) from error
         return obs, reward, terminated, truncated, NO_INFO
 
@@ -211,7 +214,7 @@ class Guard:
         """An image of this environment."""
         try:
             return None if self._env is None else self._env.render()
-        except Exception as error:
+        except FAILURES as error:
             raise self._raised("render", error) from error
 
     def close(self) -> None:
@@ -235,7 +238,7 @@ class Guard:
             self._env, self._env_step = env, env.step
         return self._env
 
-    def _raised(self, phase: str, error: Exception, action: object = None) -> EnvRaised:
+    def _raised(self, phase: str, error: BaseException, action: object = None) -> EnvRaised:
         self._pulse.phase = ""
         text = "".join(traceback.format_exception(error))
         shown = repr(action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action)

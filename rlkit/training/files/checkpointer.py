@@ -172,6 +172,7 @@ class Checkpointer:
             raise CheckpointError(
                 f"{self.directory} is closed or open for reading only; open it for writing"
             )
+        _require(self.directory.is_dir(), f"{self.directory} was removed", "start a new run")
         step = int(step)
         steps = self.all_steps()
         where = f"step {step} of {self.directory}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import math
 import os
 import pathlib
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rlkit.errors import CheckpointError, require
+from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
@@ -23,6 +24,8 @@ from rlkit.training.logs.records import read_records
 from rlkit.training.plain_yaml import dump_yaml
 from rlkit.validation import PlainData
 
+# Not `warnings.warn`: under `-W error`, a picture that fails would end the run.
+_warn = logging.getLogger("rlkit").warning
 Path = str | os.PathLike[str]
 LENGTH = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")  # settings of a Trainer
 
@@ -165,6 +168,20 @@ class RunFiles:
             return None  # it has no summary yet, or a damaged one, which the run replaces
         return reason if reason not in signal.Signals.__members__ else None
 
+    @property
+    def has_trained(self) -> bool:
+        """Whether an earlier part of the run logged training, as far as its directory shows."""
+        directory = self.run_directory
+        if directory is None or directory.is_new:
+            return False
+        if directory.summary_file.exists():
+            return True
+        try:
+            records = read_records(directory.metrics_file)
+        except ConfigError:  # there is none, or it is damaged
+            return False
+        return any(record.kind == "train" for record in records)
+
     def flush(self) -> None:
         """Returns once everything handed over so far is on disk."""
         self.logger.flush()
@@ -244,11 +261,15 @@ def _draw_curve(directory: RunDirectory, mean: float | None) -> pathlib.Path | N
     logged = directory.metrics_file.exists()
     if not logged or mean is None or not math.isfinite(mean):
         return None
-    if all(record.kind != "eval" for record in read_records(directory.metrics_file)):
-        return None
     from rlkit.training.logs.plotting import learning_curve
 
-    return learning_curve([directory.path], directory.curve_file)
+    try:
+        if all(record.kind != "eval" for record in read_records(directory.metrics_file)):
+            return None
+        return learning_curve([directory.path], directory.curve_file)
+    except ConfigError as error:  # a damaged row, or no disk space: the run itself is fine
+        _warn("%s was not drawn: %s", directory.curve_file, error)
+        return None
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:

@@ -26,7 +26,7 @@ class AppendOnlyFile:
         self.path, self._cure = path, cure
         with self._explained():
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._descriptor = _open(path)
         self._release = weakref.finalize(self, os.close, self._descriptor)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,6 +49,7 @@ class AppendOnlyFile:
         """Writes `data` to its end."""
         rest = memoryview(data)
         with self._explained():
+            self._restore_if_removed()
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
 
@@ -68,6 +69,7 @@ class AppendOnlyFile:
     def flush(self) -> None:
         """Returns once everything is on the disk."""
         with self._explained():
+            self._restore_if_removed()
             os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -75,6 +77,18 @@ class AppendOnlyFile:
         if self._release.alive:
             self.flush()
             self._release()
+
+    def _restore_if_removed(self) -> None:
+        """Writes the file again if somebody removed it: what is open is still there."""
+        if os.fstat(self._descriptor).st_nlink > 0:
+            return
+        content = os.pread(self._descriptor, self.size, 0)
+        self._release()
+        self._descriptor = _open(self.path)
+        self._release = weakref.finalize(self, os.close, self._descriptor)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(self._descriptor, content)
+        _warn("%s was removed while the run wrote to it; it is written again, whole", self.path)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -85,3 +99,7 @@ class AppendOnlyFile:
                 f"cannot write records to {self.path}: {error.strerror or error}; free disk space"
                 f" or make it writable; {self._cure}"
             ) from error
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)

@@ -1,0 +1,179 @@
+"""Calls of `run` that end early lose nothing: no row, no record of the history, no state."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+
+from rlkit.cli.main import main
+from rlkit.errors import CheckpointError, EnvFailedError, RunDirectoryError
+from rlkit.training.files.checkpointer import steps_in
+from rlkit.training.interrupts import deferred_interrupts
+from rlkit.training.logs.records import read_records
+
+
+def rows_of(run):
+    return [
+        (r.kind, r.env_steps, r.updates)
+        for r in read_records(run / "metrics.jsonl")
+        if r.kind in ("train", "eval")
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
+@pytest.mark.parametrize("env", [None, "host"])
+def test_interrupted_calls_lose_no_row(tiny, tmp_path, env):
+    """Ctrl-C at any moment, again and again, as in a notebook."""
+    from host_twins import HostCounter
+
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
+
+    run, interruptions = tmp_path / "run", 0
+    made = GymnasiumAdapter(HostCounter, 2) if env else None
+    settings = {"num_checkpoints": 40, "epochs_per_checkpoint": 1, "eval_every": 3}
+    with tiny.trainer(env=made, run_dir=str(run), checkpoint_every=5, **settings) as trainer:
+        key = 0
+        while trainer.outer_iteration < 40:
+            delay = 0.05 + 0.013 * interruptions if interruptions < 20 else 60.0
+            timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                trainer.run(key)
+                timer.cancel()
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                interruptions += 1
+            finally:
+                timer.cancel()
+            key = None if trainer.state is not None else 0
+        history = [row["env_steps"] for row in trainer.history.training]
+    if made is not None:
+        made.close()
+    rows = rows_of(run)
+    steps = [env_steps for kind, env_steps, _ in rows if kind == "train"]
+    assert interruptions > 0 and len(steps) == 40 and steps == sorted(set(steps))
+    assert history == steps
+    evaluations = [env_steps for kind, env_steps, _ in rows if kind == "eval"]
+    assert len(evaluations) == len(set(evaluations)) == 1 + 14
+
+
+def test_an_error_saves_the_last_sound_state(tiny, tmp_path):
+    from rlkit.training.callbacks import Callback
+
+    class Failing(Callback):
+        def on_iteration_end(self, trainer, outer_iteration, metrics):
+            if outer_iteration == 7:
+                raise ValueError("a mistake of the reader's own")
+
+    run = tmp_path / "run"
+    settings = {"num_checkpoints": 10, "epochs_per_checkpoint": 1, "checkpoint_every": 5}
+    trainer = tiny.trainer(run_dir=str(run), callbacks=[Failing()], **settings)
+    with trainer, pytest.raises(ValueError, match="mistake"):
+        trainer.run(0)
+    assert steps_in(run / "checkpoints")[-1] >= 7
+
+
+@pytest.mark.fast
+def test_deferred_interrupts_come_at_the_end_of_the_block():
+    done = []
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        done.append("the rest of the block")
+    assert done == ["the rest of the block"]
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        done.append("never")
+    assert len(done) == 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_log_that_is_removed_is_written_again(tiny, tmp_path, caplog):
+
+    run = tmp_path / "run"
+
+    def remove(trainer, iteration, metrics):
+        if iteration == 2:
+            (run / "metrics.jsonl").unlink()
+
+    with tiny.trainer(run_dir=str(run), callbacks=[OnIteration(remove)]) as trainer:
+        trainer.run(0)
+    assert [steps for kind, steps, _ in rows_of(run) if kind == "train"] == [32, 64, 96]
+    assert "metrics.jsonl was removed while the run wrote to it" in caplog.text
+
+
+def OnIteration(function):
+    from rlkit.training.callbacks import Callback
+
+    class Calls(Callback):
+        def on_iteration_end(self, trainer, outer_iteration, metrics):
+            function(trainer, outer_iteration, metrics)
+
+    return Calls()
+
+
+def test_a_run_directory_that_is_removed_is_named(tiny, tmp_path):
+    run = tmp_path / "run"
+
+    def remove(trainer, iteration, metrics):
+        shutil.rmtree(run, ignore_errors=True)
+
+    trainer = tiny.trainer(run_dir=str(run), callbacks=[OnIteration(remove)])
+    with pytest.raises((RunDirectoryError, CheckpointError), match=str(run)), trainer:
+        trainer.run(0)
+
+
+def test_checkpoints_that_are_gone_are_missed(tiny, tmp_path, hashes):
+    run = tmp_path / "run"
+    settings = {"run_dir": str(run), "restore_checkpoint": "auto"}
+    with tiny.trainer(**settings) as trainer:
+        trainer.run(0)
+    shutil.rmtree(run / "checkpoints")
+    (run / "summary.json").unlink()  # as if it had been killed
+    rows = (run / "metrics.jsonl").read_bytes()
+    gone = "trained before, but its checkpoints are gone"
+    with tiny.trainer(**settings) as trainer, pytest.raises(CheckpointError, match=gone):
+        trainer.run(0)
+    assert (run / "metrics.jsonl").read_bytes() == rows
+
+
+def test_a_damaged_log_ends_no_run(tiny, tmp_path, caplog):
+    run = tmp_path / "run"
+
+    def damage(trainer, iteration, metrics):
+        with open(run / "metrics.jsonl", "ab") as file:
+            file.write(b"\0\0\0\n")
+
+    with tiny.trainer(run_dir=str(run), callbacks=[OnIteration(damage)]) as trainer:
+        trainer.run(0)
+    assert json.loads((run / "summary.json").read_text())["outer_iterations"] == 3
+    assert "learning_curve.png was not drawn" in caplog.text
+
+
+def test_an_environment_that_exits_ends_the_run_with_an_error(tiny, tmp_path):
+    from host_twins import HostCounter
+
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
+
+    class Exits(HostCounter):
+        def step(self, action):
+            raise SystemExit(0)
+
+    env = GymnasiumAdapter(Exits, 2)
+    with tiny.trainer(env=env) as trainer, pytest.raises(EnvFailedError, match="SystemExit: 0"):
+        trainer.run(0)
+    env.close()
+
+
+@pytest.mark.fast
+def test_an_exit_with_words_is_no_success(monkeypatch, capsys):
+    import rlkit.cli.main as command
+
+    def leave(arguments):
+        raise SystemExit("out of luck")
+
+    monkeypatch.setattr(command, "_dispatch", leave)
+    assert main([]) == 1 and "out of luck" in capsys.readouterr().err
