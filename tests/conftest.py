@@ -65,6 +65,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 # A shell has what it starts in the background ignore Ctrl-C; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # What JAX and its programs leave are millions of objects that stay; to look at them again and again
 # takes a tenth of the time.

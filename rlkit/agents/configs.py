@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Len
 
+from rlkit.errors import require
+
 Activation = Literal["tanh", "relu", "elu", "gelu", "silu"]
 Precision = Literal["float32", "bfloat16"]
 
@@ -53,6 +55,12 @@ class QNetworkConfig(NetworkConfig):
     """Probability of a random action at the end."""
     exploration_fraction: Annotated[float, Gt(0), Le(1)] = 0.5
     """Fraction of the run over which that probability falls, linearly."""
+
+    def __post_init__(self) -> None:
+        start, end = self.epsilon_start, self.epsilon_end
+        if isinstance(start, float | int) and isinstance(end, float | int):  # not traced
+            problem = f"epsilon_end={end} is above epsilon_start={start}: exploration would grow"
+            require(end <= start, problem, "exchange them, or lower epsilon_end")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -78,14 +78,24 @@ class Policy:
 
         Sampled actions draw from `key`; None: from the policy's own stream.
         """
-        for space, leaf in zip(
-            spaces.leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True
-        ):
+        wanted, given = spaces.leaves(self.env.observation_space), jax.tree.leaves(obs)
+        require(
+            len(wanted) == len(given),
+            f"observations have {len(wanted)} array(s) here, got {len(given)} in {obs!r:.80}",
+            "pass what the environment returned",
+        )
+        for space, leaf in zip(wanted, given, strict=True):
             require(
                 np.shape(leaf)[1:] == space.shape and np.ndim(leaf) > 0,
                 f"a policy takes a batch of observations [B, *{space.shape}], got shape"
                 f" {np.shape(leaf)}",
                 "add an axis for a single one: obs[None]",
+            )
+            is_float = np.issubdtype(np.result_type(leaf), np.floating)
+            require(
+                not is_float or bool(np.isfinite(leaf).all()),
+                "an observation holds NaN or infinity, for which no action means anything",
+                "look for the fault in the environment",
             )
         if key is None:
             self._key, key = jax.random.split(self._key)

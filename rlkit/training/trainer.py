@@ -37,6 +37,7 @@ from rlkit.training.finite_checks import skipped_in_all
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.announcements import replay_refilled
+from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
 from rlkit.training.policy import Policy, play_episodes
@@ -258,6 +259,7 @@ class Trainer:
         self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), len(self.history.evaluations)
         try:
+            files.write_status("running")
             if not self._run.is_complete:
                 self._refill()
             self._log(*announcements(self._run, files.checkpointer))
@@ -645,7 +647,16 @@ class Trainer:
         ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
         if error is not None:
             ends = [partial(callback.on_error, self, error) for callback in self._callbacks] + ends
-        self._reporter.wind_down([*ends, files.flush], error)
+        ends += [files.flush, partial(files.write_status, *self._end(error))]
+        self._reporter.wind_down(ends, error)
+
+    def _end(self, error: BaseException | None) -> tuple[Status, str | None]:
+        """How a call of `run` ended, and why; `error` is what ended it, if any."""
+        if isinstance(error, KeyboardInterrupt):
+            return "stopped", "interrupted"
+        if error is not None:
+            return "failed", f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        return ("finished", None) if self._run.is_complete else ("stopped", self.stop_reason)
 
     @contextlib.contextmanager
     def _saved(self) -> Iterator[Checkpointer | None]:

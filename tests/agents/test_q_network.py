@@ -11,7 +11,7 @@ from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.q_network import normalized_q_network, q_network
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.registry import ALGORITHMS
-from rlkit.errors import SpaceError
+from rlkit.errors import ConfigError, SpaceError
 
 OBS = spaces.Box(-1.0, 1.0, (3,))
 IMAGES = spaces.Box(0, 255, (6, 6, 2), np.uint8)
@@ -90,3 +90,10 @@ def test_other_action_spaces_are_refused(space):
         match=r"needs Discrete actions, got .*; use actor_critic .*`rlkit list algorithms`",
     ):
         q_network(spaces.Box(-1.0, 1.0, (3,)), space)
+
+
+@pytest.mark.fast
+def test_exploration_never_grows():
+    with pytest.raises(ConfigError, match=r"epsilon_end=0.9 is above epsilon_start=0.1"):
+        QNetworkConfig(epsilon_start=0.1, epsilon_end=0.9)
+    assert QNetworkConfig(epsilon_start=0.1, epsilon_end=0.1).epsilon_end == 0.1

@@ -1,9 +1,12 @@
 """Calls of `run` that end early lose nothing: no row, no record of the history, no state."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,6 +16,7 @@ from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, EnvFailedError, RunDirectoryError
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import deferred_interrupts
+from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import read_records
 
 
@@ -177,3 +181,62 @@ def test_an_exit_with_words_is_no_success(monkeypatch, capsys):
 
     monkeypatch.setattr(command, "_dispatch", leave)
     assert main([]) == 1 and "out of luck" in capsys.readouterr().err
+
+
+# What a run directory says
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+from test_strangers_directory import build, settings_of
+from rlkit.training.callbacks import Callback
+from rlkit import load_run
+
+class Kill(Callback):
+    def on_iteration_end(self, trainer, outer_iteration, metrics):
+        assert load_run(sys.argv[1]).status == "running"
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with build(settings_of(sys.argv[1]), callbacks=[Kill()]) as trainer:
+    trainer.run(0)
+"""
+
+
+@pytest.mark.process
+def test_a_run_that_was_killed_says_so(tmp_path):
+    program = KILLED.format(tests=os.path.dirname(__file__))
+    command = [sys.executable, "-c", program, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert load_run(tmp_path / "run").status == "killed"
+
+
+def test_a_run_says_how_it_ended(tiny, tmp_path):
+    def stop(trainer, iteration, metrics):
+        trainer.request_stop("enough")
+
+    def fail(trainer, iteration, metrics):
+        raise ValueError("a mistake")
+
+    def interrupt(trainer, iteration, metrics):
+        signal.raise_signal(signal.SIGINT)
+
+    nothing = lambda *arguments: None  # noqa: E731
+    ends = {
+        "finished": (nothing, None),
+        "stopped": (stop, "enough"),
+        "failed": (fail, "ValueError: a mistake"),
+        "interrupted": (interrupt, "interrupted"),
+    }
+    for name, (function, reason) in ends.items():
+        with tiny.trainer(
+            run_dir=str(tmp_path / name), callbacks=[OnIteration(function)]
+        ) as trainer:
+            trainer.init(0)
+            assert load_run(tmp_path / name).status == "unknown"
+            with contextlib.suppress(ValueError, KeyboardInterrupt):
+                trainer.run()
+        found = load_run(tmp_path / name)
+        status = "stopped" if name == "interrupted" else name
+        assert (found.status, found.status_reason) == (status, reason)

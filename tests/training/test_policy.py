@@ -113,6 +113,20 @@ def test_acting_on_numpy_observations(policies):
     ).any()  # its own stream moves on
 
 
+@pytest.mark.parametrize(
+    ("obs", "problem"),
+    [
+        (None, "observations have 1 array"),
+        ({}, "observations have 1 array"),
+        (np.ones((2, 3), np.float32), r"a batch of observations \[B, \*\(1,\)\]"),
+        (np.float32([[1.0], [np.nan]]), "an observation holds NaN or infinity"),
+    ],
+)
+def test_what_is_no_observation_is_refused(policies, obs, problem):
+    with pytest.raises(ConfigError, match=problem):
+        policies[0](obs)
+
+
 def test_errors(run, tmp_path):
     path, _, _ = run
     with pytest.raises(ConfigError, match=r"seed_index=2, but the run has 2 seeds; choose 0 to 1"):

@@ -240,6 +240,8 @@ def test_run_without_a_state(tiny):
         trainer.run(jax.random.PRNGKey(0))
     with pytest.raises(ConfigError, match="must be a typed key or a seed, got 'a'"):
         trainer.run("a")
+    with pytest.raises(ConfigError, match="must be a typed key or a seed, got True"):
+        trainer.run(True)
     with pytest.raises(ConfigError, match="pass one key, or one per seed"):
         trainer.run(jax.random.split(jax.random.key(0), 3))
 
@@ -899,7 +901,12 @@ def test_none_switches_logs_and_checkpoints_off(tiny, tmp_path, capsys):
         with pytest.raises(CheckpointError, match="this run has no checkpoints"):
             trainer.save_checkpoint()
         trainer.save_checkpoint(tmp_path / "copy")
-    assert {path.name for path in run.iterdir()} == {".lock", "config.yaml", "summary.json"}
+    assert {path.name for path in run.iterdir()} == {
+        ".lock",
+        "config.yaml",
+        "status.json",
+        "summary.json",
+    }
     assert "return" not in capsys.readouterr().out
     again = tiny.trainer(
         run_dir=str(run), logger=None, checkpointer=None, restore_checkpoint="auto", **off

@@ -92,7 +92,7 @@ class Compiler:
         Raises `ConfigError` for anything else.
         """
         single = self.num_seeds == 1
-        if isinstance(key, (int, np.integer)):
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
             inside = 0 <= int(key) <= 2**32 - self.num_seeds
             problem = f"seeds must be in [0, 2**32), got {self.num_seeds} seeds from {key}"
             require(inside, problem, "pass a smaller, non-negative seed")

@@ -115,6 +115,11 @@ class RunDirectory:
         """The result of the finished run."""
         return self.path / "summary.json"
 
+    @property
+    def status_file(self) -> pathlib.Path:
+        """Whether the run trains or why it ended, see `LoadedRun.status`."""
+        return self.path / "status.json"
+
     def write_text(self, name: str, text: str) -> pathlib.Path:
         """Writes the run's file `name` atomically, even if the power fails; returns its path."""
         _require(self._lock is not None, f"{self.path} is closed", "open it again")

@@ -18,6 +18,7 @@ from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
+from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, Outcome, Publisher
 from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
 from rlkit.training.logs.records import read_records
@@ -167,6 +168,12 @@ class RunFiles:
         except (OSError, ValueError, KeyError, TypeError):
             return None  # it has no summary yet, or a damaged one, which the run replaces
         return reason if reason not in signal.Signals.__members__ else None
+
+    def write_status(self, status: Status, reason: str | None = None) -> None:
+        """Writes `status.json` if there is a run directory, see `LoadedRun.status`."""
+        if self.run_directory is not None:
+            text = json.dumps({"status": status, "reason": reason}, indent=2) + "\n"
+            self.run_directory.write_text(self.run_directory.status_file.name, text)
 
     @property
     def has_trained(self) -> bool:

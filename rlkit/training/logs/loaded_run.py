@@ -1,11 +1,12 @@
 """`load_run`: the settings, records and results of a run, read from its directory. No JAX."""
 
 import dataclasses
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import yaml
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIG, METRICS, SUMMARY = "config.yaml", "metrics.jsonl", "summary.json"
+STATUS, LOCK = "status.json", ".lock"
+Status = Literal["running", "finished", "stopped", "failed", "killed", "unknown"]
 COLUMNS = ("kind", "env_steps", "updates", "wall_seconds", "seed")  # of a frame, before metrics
 
 
@@ -35,6 +38,31 @@ class LoadedRun:
     """The contents of `summary.json`; {} while the run has not ended."""
     records: tuple[Record, ...] = dataclasses.field(repr=False)
     """All records, text included, in the order in which they were logged."""
+
+    @property
+    def status(self) -> Status:
+        """What the run does now, or how it ended.
+
+        "stopped": it was asked to stop early, or interrupted; "failed": by an error, see
+        `status_reason`; "killed": it ended without a word; "unknown": it never trained, or before
+        runs said so.
+        """
+        status = self._status.get("status", "unknown")
+        if status != "running":
+            return status
+        return "running" if _is_locked(self.directory / LOCK) else "killed"
+
+    @property
+    def status_reason(self) -> str | None:
+        """What stopped it, or the error that it failed with; None otherwise."""
+        return self._status.get("reason")
+
+    @property
+    def _status(self) -> PlainData:
+        try:
+            return dict(json.loads((self.directory / STATUS).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     @property
     def algorithm(self) -> str | None:
@@ -106,6 +134,21 @@ class LoadedRun:
                 seed = 0 if not seeds else seed
                 when = (record.kind, record.env_steps, record.updates, record.wall_seconds, seed)
                 yield dict(zip(COLUMNS, when, strict=True)) | metrics
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a run."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def load_run(directory: str | os.PathLike[str]) -> LoadedRun:
