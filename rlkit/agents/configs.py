@@ -58,7 +58,8 @@ class QNetworkConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         start, end = self.epsilon_start, self.epsilon_end
-        if isinstance(start, float | int) and isinstance(end, float | int):  # not traced
+        known = all(isinstance(x, float | int) for x in (start, end))  # neither traced nor text
+        if known and 0 <= start <= 1 and 0 <= end <= 1:  # else `validate` says what is wrong
             problem = f"epsilon_end={end} is above epsilon_start={start}: exploration would grow"
             require(end <= start, problem, "exchange them, or lower epsilon_end")
 

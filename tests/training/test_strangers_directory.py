@@ -281,6 +281,7 @@ with build(settings_of(sys.argv[1], logger_config={{"console": False, "csv": Tru
 """
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_others_may_write_nothing_that_a_run_leaves(tmp_path):
     run = tmp_path / "run"
