@@ -85,7 +85,9 @@ def _runs_in(paths: Sequence[str], metric: str) -> list[str]:
     others = [path for path in paths if os.path.exists(path) and not holds_run(Path(path))]
     runs = [path for path in paths if path not in others]
     _say_left_out("they hold no run", others)
-    too_new = [path for path in runs if holds_run(Path(path)) and not load_run(path).metrics]
+    too_new = [
+        path for path in runs if holds_run(Path(path)) and metric not in load_run(path).metrics
+    ]
     if len(too_new) < len(runs):
         _say_left_out(f"they have not logged {metric} yet", too_new)
         runs = [path for path in runs if path not in too_new]

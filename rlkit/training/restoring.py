@@ -80,6 +80,8 @@ def begin_or_restore(
     if run.config.restore_checkpoint is not None:
         # "auto": a run interrupted before its first checkpoint may have left rows and a length
         files.logger.restore({})
+        if accept_differences:
+            files.record_settings()
         files.record_length(run.plan)
     return None
 

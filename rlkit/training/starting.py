@@ -11,6 +11,7 @@ from rlkit.errors import CheckpointError, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
+from rlkit.training.files.run_description import ACCEPT
 from rlkit.training.files.run_files import Path
 from rlkit.training.logs.loaded_run import algorithm_in, env_in
 from rlkit.training.logs.metrics import exact_counts
@@ -135,7 +136,8 @@ def _load(run: Run, path: Path) -> Policy:
         told = f"cannot start from the policy in {os.fspath(path)} ({_named(settings)})"
         first = str(error).partition(" does not match: ")[2].partition(";")[0]
         if not first:
-            raise CheckpointError(f"{told}: {error}") from None
+            cure = str(error).replace(ACCEPT, "pass load_policy(run_dir, accept_differences=True)")
+            raise CheckpointError(f"{told}: {cure}") from None
         raise CheckpointError(
             f"{told}, whose network is another one ({first}); train the same algorithm and network"
             " on an environment with the same spaces, or leave out warm_start"

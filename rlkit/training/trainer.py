@@ -146,6 +146,7 @@ class Trainer:
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
+        accept_differences: bool = False,
     ) -> Self:
         """A trainer for any `Module`, with the same loop, logs and checkpoints.
 
@@ -161,6 +162,7 @@ class Trainer:
             checkpointer=checkpointer,
             callbacks=callbacks,
             eval_fn=eval_fn,
+            accept_differences=accept_differences,
             _parts=parts_from_module(module, config, env_steps_per_iteration),
         )
 
@@ -647,8 +649,14 @@ class Trainer:
         ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
         if error is not None:
             ends = [partial(callback.on_error, self, error) for callback in self._callbacks] + ends
-        ends += [files.flush, partial(files.write_status, *self._end(error))]
-        self._reporter.wind_down(ends, error)
+        try:
+            self._reporter.wind_down([*ends, files.flush], error)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            with contextlib.suppress(RlkitError):  # the disk may be what failed
+                files.write_status(*self._end(error))
 
     def _end(self, error: BaseException | None) -> tuple[Status, str | None]:
         """How a call of `run` ended, and why; `error` is what ended it, if any."""

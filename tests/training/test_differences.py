@@ -198,3 +198,11 @@ def test_early_checkpoints_without_the_tie_are_read(run):
         del body["signature_crc32"]
         path.write_text(json.dumps(_sealed(body)))
     assert load_policy(run, "latest").checkpoint_step == 2
+
+
+@pytest.mark.fast
+def test_a_part_that_became_something_else_is_a_difference():
+    before = {"env": {"id": "probe/Counter", "arguments": {}}, "agent": "actor_critic"}
+    now = {"env": ["other", {}], "agent": "actor_critic", "custom": ["algorithm"]}
+    assert [found.partition(":")[0] for found in differences(before, now)] == ["env"]
+    assert [found.partition(":")[0] for found in differences(now, before)] == ["env"]

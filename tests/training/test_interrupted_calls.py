@@ -16,6 +16,7 @@ from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, EnvFailedError, RunDirectoryError
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import deferred_interrupts
+from rlkit.training.logs.append_only_file import AppendOnlyFile
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import read_records
 
@@ -146,6 +147,25 @@ def test_a_run_directory_that_is_removed_is_named(tiny, tmp_path):
     trainer = tiny.trainer(run_dir=str(run), callbacks=[OnIteration(remove)])
     with pytest.raises((RunDirectoryError, CheckpointError), match=str(run)), trainer:
         trainer.run(0)
+
+
+@pytest.mark.fast
+def test_a_log_of_another_run_in_the_same_place_is_left_alone(tmp_path):
+    """Somebody removed the directory and began another run there."""
+    path = tmp_path / "run" / "metrics.jsonl"
+    old = AppendOnlyFile(path, cure="look")
+    old.append(b"old\n")
+    shutil.rmtree(path.parent)
+    new = AppendOnlyFile(path, cure="look")
+    for _ in range(2):  # the second one may not know better either
+        with pytest.raises(RunDirectoryError, match="is being written by another run"):
+            old.append(b"more\n")
+    new.append(b"new\n")
+    assert path.read_bytes() == b"new\n"
+    new.close()
+    old.append(b"more\n")
+    assert path.read_bytes() == b"new\nold\nmore\n"
+    old.close()
 
 
 def test_checkpoints_that_are_gone_are_missed(tiny, tmp_path, hashes):

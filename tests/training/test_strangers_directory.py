@@ -204,6 +204,16 @@ def test_a_directory_of_something_else_takes_no_checkpoints(outside, hashes):
 
 
 @pytest.mark.fast
+def test_a_lock_of_somebody_elses_makes_no_directory_ours(tmp_path):
+    for name in ("deleted", "2023"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "photo").touch()
+    (tmp_path / ".lock").touch()
+    with pytest.raises(CheckpointError, match=r"holds other files \(2023, deleted\)"):
+        Checkpointer(CheckpointerConfig(directory=str(tmp_path)))
+
+
+@pytest.mark.fast
 def test_links_inside_are_fine(tmp_path):
     with RunDirectory(tmp_path / "run") as run:
         run.write_text("config.yaml", "seed: 0\n")

@@ -417,12 +417,11 @@ class Checkpointer:
     def _require_ours(self) -> None:
         """Raises `CheckpointError` for a directory of something else: saving also deletes there."""
         names = sorted(os.listdir(self.directory))
-        is_ours = _LOCK in names or any(
+        is_ours = any(
             (self.directory / name / _RECORD).is_dir() for name in names if name.isdecimal()
         )
-        foreign = [
-            name for name in names if not name.startswith(".tmp-") and _TEMPORARY not in name
-        ]
+        own = (_LOCK, ".tmp-", "damaged-")  # what a start that came to nothing leaves
+        foreign = [name for name in names if not name.startswith(own) and _TEMPORARY not in name]
         _require(
             is_ours or not foreign,
             f"{self.directory} holds other files ({', '.join(foreign[:3])}) and no checkpoints",
@@ -584,11 +583,12 @@ class Checkpointer:
 
 def _keep_others_out(path: pathlib.Path) -> None:
     """Takes others' right to write from a directory and all in it, whatever the umask is."""
-    if path.stat().st_mode & 0o022 == 0:
-        return
-    for folder, _, files in os.walk(path):
-        for found in (folder, *(os.path.join(folder, name) for name in files)):
-            os.chmod(found, os.stat(found).st_mode & ~0o022)
+    with contextlib.suppress(OSError):  # it was removed, or the disk knows no such rights
+        if path.stat().st_mode & 0o022 == 0:
+            return
+        for folder, _, files in os.walk(path):
+            for found in (folder, *(os.path.join(folder, name) for name in files)):
+                os.chmod(found, os.stat(found).st_mode & ~0o022)
 
 
 def _sealed(body: object) -> PlainData:

@@ -222,11 +222,22 @@ def differences(before: object, now: object) -> list[str]:
     Those in `MAY_DIFFER` may. A name that only one of them has is that of another version of rlkit.
     """
     old, new = _comparable(before), _comparable(now)
+    names = old.keys() | new.keys()
+    for name in [name for name in names if "." in name and name not in old.keys() & new.keys()]:
+        for parent in _parents(name):  # a part on one side, and something else on the other
+            for one, other in ((old, new), (new, old)):
+                if name in one and parent in other:
+                    one[parent] = "a part with settings"
     return [
         f"{name}: {old[name]!r} there, {new[name]!r} here"
         for name in sorted(old.keys() & new.keys())
         if old[name] != new[name]
     ]
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
 def listed(different: list[str]) -> str:

@@ -111,8 +111,12 @@ class RunFiles:
     def record_settings(self) -> None:
         """Records the settings of this part of the run in `config.yaml`; the old ones go."""
         if self.run_directory is not None:
-            name = self.run_directory.config_file.name
-            self.run_directory.write_text(name, dump_yaml(self.description))
+            file = self.run_directory.config_file
+            stored: Any = run_config.read_yaml(file)
+            seed = (
+                stored.get("seed") if self.description["seed"] is None else self.description["seed"]
+            )
+            self.run_directory.write_text(file.name, dump_yaml(self.description | {"seed": seed}))
 
     def record_length(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run trains to the end of `plan`.

@@ -26,14 +26,8 @@ class AppendOnlyFile:
         self.path, self._cure = path, cure
         with self._explained():
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._descriptor = _open(path)
+            self._descriptor = self._open()
         self._release = weakref.finalize(self, os.close, self._descriptor)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._release()
-            problem = f"{path} is being written by another run"
-            raise RunDirectoryError(f"{problem}; wait for it to end; {cure}") from None
 
     @property
     def size(self) -> int:
@@ -82,13 +76,28 @@ class AppendOnlyFile:
         """Writes the file again if somebody removed it: what is open is still there."""
         if os.fstat(self._descriptor).st_nlink > 0:
             return
-        content = os.pread(self._descriptor, self.size, 0)
+        fresh = self._open()
+        start = 0
+        while chunk := os.pread(self._descriptor, 2**24, start):
+            start += os.write(fresh, chunk)
         self._release()
-        self._descriptor = _open(self.path)
-        self._release = weakref.finalize(self, os.close, self._descriptor)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(self._descriptor, content)
+        self._descriptor = fresh
+        self._release = weakref.finalize(self, os.close, fresh)
         _warn("%s was removed while the run wrote to it; it is written again, whole", self.path)
+
+    def _open(self) -> int:
+        """The descriptor of the locked file; raises if another run has it."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            problem = f"{self.path} is being written by another run"
+            raise RunDirectoryError(f"{problem}; wait for it to end; {self._cure}") from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -99,7 +108,3 @@ class AppendOnlyFile:
                 f"cannot write records to {self.path}: {error.strerror or error}; free disk space"
                 f" or make it writable; {self._cure}"
             ) from error
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)

@@ -47,14 +47,18 @@ def make_logger(config: LoggerConfig | None, directory: str | os.PathLike[str] |
     folder = None if directory is None else Path(directory)
     path = config.jsonl or (folder and folder / "metrics.jsonl")
     loggers: list[Logger] = [] if path is None else [JsonlLogger(path)]
-    if config.console:
-        loggers.append(ConsoleLogger())
-    if folder is not None and config.csv:
-        loggers.append(CsvLogger(folder / "metrics.csv"))
-    if folder is not None and config.tensorboard:
-        loggers.append(TensorboardLogger(folder / "tensorboard"))
-    if config.wandb is not None:
-        loggers.append(WandbLogger(config, directory))
+    try:
+        if config.console:
+            loggers.append(ConsoleLogger())
+        if folder is not None and config.csv:
+            loggers.append(CsvLogger(folder / "metrics.csv"))
+        if folder is not None and config.tensorboard:
+            loggers.append(TensorboardLogger(folder / "tensorboard"))
+        if config.wandb is not None:
+            loggers.append(WandbLogger(config, directory))
+    except BaseException:
+        MultiLogger(loggers).close()  # so that another try finds their files unlocked
+        raise
     return MultiLogger(loggers)
 
 

@@ -21,7 +21,7 @@ class RowLogger(abc.ABC):
     CURE: str  # what to do if the file cannot be written
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self.dropped_path = self.path.with_suffix(f".dropped{self.path.suffix}")
         self._file = AppendOnlyFile(self.path, cure=self.CURE)
         whole = self._file.read().rfind(b"\n") + 1  # what follows, a killed process left
