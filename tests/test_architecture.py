@@ -36,7 +36,7 @@ ROOMS = {
         {"checking"},
     ),
     "training": (
-        {"config", "compile", "interrupts", "plain_yaml"},
+        {"config", "compile", "directories", "interrupts", "plain_yaml"},
         {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "history"},
         {"programs", "files"},
         {"policy", "run_parts", "callbacks"},

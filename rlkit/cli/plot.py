@@ -86,7 +86,7 @@ def _runs_in(paths: Sequence[str], metric: str) -> list[str]:
     runs = [path for path in paths if path not in others]
     _say_left_out("they hold no run", others)
     too_new = [
-        path for path in runs if holds_run(Path(path)) and metric not in load_run(path).metrics
+        path for path in runs if os.path.exists(path) and metric not in load_run(path).metrics
     ]
     if len(too_new) < len(runs):
         _say_left_out(f"they have not logged {metric} yet", too_new)

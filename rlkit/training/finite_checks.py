@@ -9,6 +9,7 @@ from rlkit.training.logs.metrics import HostMetrics
 from rlkit.training.run import Run
 from rlkit.types import PyTree, TrainState
 
+WHY = "a loss, gradient or new parameter was not finite"
 CURE = "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env"
 
 
@@ -71,7 +72,7 @@ def check_skipped(in_a_row: np.ndarray, limit: int | None, saved: str) -> None:
     require(
         limit is None or count < limit,
         f"{'the last update was' if count == 1 else f'the last {count:,} updates were'} skipped,"
-        " because a loss, gradient or new parameter was not finite",
+        f" because {WHY}",
         f"{CURE}{saved}",
         NonFiniteError,
     )
@@ -83,18 +84,12 @@ def skipped_in(iteration: int, skipped: np.ndarray, updates: int) -> str | None:
     if shares.max() == 0:
         return None
     seeds = f" of seed(s) {', '.join(map(str, np.flatnonzero(shares)))}" if shares.size > 1 else ""
-    return (
-        f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: a loss,"
-        " gradient or new parameter was not finite"
-    )
+    return f"skipped {shares.max():.1%} of the updates{seeds} in outer iteration {iteration}: {WHY}"
 
 
 def skipped_in_all(skipped: int, updates: int) -> str:
     """What a run that ends says if it skipped updates."""
-    return (
-        f"skipped {skipped:,} of {updates:,} updates: a loss, gradient or new parameter was not"
-        f" finite; {CURE}"
-    )
+    return f"skipped {skipped:,} of {updates:,} updates: {WHY}; {CURE}"
 
 
 def require_finite(state: PyTree, iteration: int, saved: str) -> None:

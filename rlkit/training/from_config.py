@@ -20,6 +20,7 @@ from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config, require_as_recorded
@@ -135,7 +136,7 @@ def _branch(
     fix = "choose another directory for the branch"
     require(not is_run, f"{directory} already holds a run", fix, RunDirectoryError)
     mark = directory / run_directory.BRANCH_MARK
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_directory(directory)
     run_directory.require_no_links_out(directory)
     mark.touch()
     try:

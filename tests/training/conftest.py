@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import pathlib
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,25 @@ class Tiny:
 @pytest.fixture(scope="session")
 def tiny() -> Tiny:
     return Tiny()
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A finished run of two outer iterations, see `tests/support/tiny_runs.py`; to be copied."""
+    from tiny_runs import settings_of
+
+    from rlkit.training.from_config import build
+
+    run = tmp_path_factory.mktemp("trained") / "run"
+    with build(settings_of(run)) as trainer:
+        trainer.run(0)
+    return run
+
+
+@pytest.fixture
+def tiny_run(trained: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The test's own copy of that run."""
+    return pathlib.Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from tiers import in_full
@@ -226,8 +226,9 @@ def test_an_exit_with_words_is_no_success(monkeypatch, capsys):
 
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, {tests!r})
-from test_strangers_directory import build, settings_of
+sys.path.insert(0, {support!r})
+from rlkit.training.from_config import build
+from tiny_runs import settings_of
 from rlkit.training.callbacks import Callback
 from rlkit import load_run
 
@@ -244,7 +245,7 @@ with build(settings_of(sys.argv[1]), callbacks=[Kill()]) as trainer:
 @pytest.mark.full
 @pytest.mark.process
 def test_a_run_that_was_killed_says_so(tmp_path):
-    program = KILLED.format(tests=os.path.dirname(__file__))
+    program = KILLED.format(support=str(Path(__file__).parents[1] / "support"))
     command = [sys.executable, "-c", program, str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == -signal.SIGKILL, done.stderr

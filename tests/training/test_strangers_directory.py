@@ -4,16 +4,18 @@ Each row crafts a directory from a finished run; whatever rlkit does with it, th
 stay as they are.
 """
 
-import json
-import os
+import dataclasses
 import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
+from tiny_runs import edit_records, edit_settings, set_trainer, settings_of
 
+from rlkit.agents.configs import ActorCriticConfig
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, RlkitError, RunDirectoryError
 from rlkit.training.config import CheckpointerConfig
@@ -21,35 +23,6 @@ from rlkit.training.files.checkpointer import Checkpointer, steps_in
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.from_config import build, reopen
 from rlkit.training.policy import load_policy
-from rlkit.training.run_config import from_dict
-
-SETTINGS = {
-    "algorithm": "ppo",
-    "env": {"id": "probe/Counter", "num_envs": 2},
-    "hyperparameters": {"num_steps": 8, "num_minibatches": 2, "num_epochs": 1},
-    "network": {"hidden_sizes": [8]},
-    "trainer": {
-        "num_checkpoints": 2,
-        "epochs_per_checkpoint": 1,
-        "evaluation_episodes": 2,
-        "debug": False,
-        "logger_config": {"console": False},
-    },
-}
-
-
-def settings_of(run_dir, **trainer):
-    return from_dict(
-        SETTINGS | {"trainer": SETTINGS["trainer"] | trainer | {"run_dir": str(run_dir)}}
-    )
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    run = tmp_path_factory.mktemp("trained") / "run"
-    with build(settings_of(run)) as trainer:
-        trainer.run(0)
-    return run
 
 
 @pytest.fixture
@@ -63,22 +36,10 @@ def outside(tmp_path):
     return outside
 
 
-def set_trainer(run, **changes):
-    """Edits the settings of the trainer in config.yaml."""
-    settings = yaml.safe_load((run / "config.yaml").read_text())
-    settings["trainer"] |= changes
-    (run / "config.yaml").write_text(yaml.safe_dump(settings))
-
-
 def forge_records(run):
     """Makes the records of all checkpoints agree with config.yaml, checksums included."""
-    from rlkit.training.files.checkpointer import _sealed
-
     description = yaml.safe_load((run / "config.yaml").read_text())
-    for path in (run / "checkpoints").glob("*/record/metadata"):
-        body = json.loads(path.read_text())["body"]
-        body["metadata"]["description"] = description
-        path.write_text(json.dumps(_sealed(body)))
+    edit_records(run, lambda body: body["metadata"].update(description=description))
 
 
 def foreign_log(run, outside):
@@ -127,9 +88,7 @@ def tagged_yaml(run, outside):
 def other_env(env_id):
     def craft(run, outside):
         (outside / "evil.py").write_text(f"open({str(outside / 'ran')!r}, 'w')\nclass Env: ...\n")
-        settings = yaml.safe_load((run / "config.yaml").read_text())
-        settings["env"]["id"] = env_id
-        (run / "config.yaml").write_text(yaml.safe_dump(settings))
+        edit_settings(run, lambda settings: settings["env"].update(id=env_id))
         forge_records(run)
 
     return craft
@@ -258,9 +217,8 @@ def test_a_failed_start_blocks_no_corrected_one(tmp_path):
     with build(settings_of(run), eval_fn=fail) as trainer, pytest.raises(ValueError, match="own"):
         trainer.run(0)
     assert (run / "config.yaml").exists() and steps_in(run / "checkpoints") == []
-    corrected = SETTINGS | {"network": {"hidden_sizes": [16]}}
-    corrected["trainer"] = SETTINGS["trainer"] | {"run_dir": str(run)}
-    with build(from_dict(corrected)) as trainer:
+    corrected = dataclasses.replace(settings_of(run), network=ActorCriticConfig(hidden_sizes=(16,)))
+    with build(corrected) as trainer:
         trainer.run(0)
     assert yaml.safe_load((run / "config.yaml").read_text())["network"]["hidden_sizes"] == [16]
     assert "mistake" not in (run / "metrics.jsonl").read_text()
@@ -284,8 +242,9 @@ def test_what_has_begun_is_never_taken_over(trained, tmp_path):
 UNDER_UMASK_0 = """
 import os, sys
 os.umask(0)
-sys.path.insert(0, {tests!r})
-from test_strangers_directory import build, settings_of
+sys.path.insert(0, {support!r})
+from rlkit.training.from_config import build
+from tiny_runs import settings_of
 with build(settings_of(sys.argv[1], logger_config={{"console": False, "csv": True}})) as trainer:
     trainer.run(0)
 """
@@ -294,13 +253,13 @@ with build(settings_of(sys.argv[1], logger_config={{"console": False, "csv": Tru
 @pytest.mark.full
 @pytest.mark.process
 def test_others_may_write_nothing_that_a_run_leaves(tmp_path):
-    run = tmp_path / "run"
-    program = UNDER_UMASK_0.format(tests=os.path.dirname(__file__))
+    run = tmp_path / "parent" / "run"
+    program = UNDER_UMASK_0.format(support=str(Path(__file__).parents[1] / "support"))
     done = subprocess.run(
         [sys.executable, "-c", program, str(run)], capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    found = [run, *run.rglob("*")]
+    found = [run.parent, run, *run.rglob("*")]
     assert len(found) > 30
     loose = [path for path in found if stat.S_IMODE(path.stat().st_mode) & 0o022]
     assert loose == []

@@ -31,6 +31,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
 from rlkit.errors import CheckpointError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
+from rlkit.training.directories import make_directory
 from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
 from rlkit.training.files.checkpoint_leaves import (
     array_bytes,
@@ -41,6 +42,7 @@ from rlkit.training.files.checkpoint_leaves import (
     rebuild,
 )
 from rlkit.training.files.run_directory import take_lock
+from rlkit.training.logs.loaded_run import LOCK
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
 
@@ -49,7 +51,6 @@ Target = Mapping[str, PyTree] | Callable[[PlainData], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
 _SIGNATURE, _RECORD = "signature", "record"
 _DELETED = "deleted"  # directory that the keep policy moves steps to
-_LOCK = ".lock"
 _TEMPORARY = ".orbax-checkpoint-tmp"  # in names of steps that a killed process was writing
 _SHOWN = 5  # differing leaves listed in an error
 _DISK_FULL = ("RESOURCE_EXHAUSTED", "No space left", "Disk quota", "File too large")
@@ -115,7 +116,7 @@ class Checkpointer:
             _require(bool(self.all_steps()), f"{self.directory} holds no checkpoints", cure)
             return
         try:
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_directory(self.directory)
         except OSError as error:
             raise CheckpointError(
                 f"cannot create {self.directory}: {error.strerror}; choose another directory"
@@ -127,7 +128,7 @@ class Checkpointer:
         )
         self._require_ours()
         try:
-            self._lock = take_lock(self.directory / _LOCK)
+            self._lock = take_lock(self.directory / LOCK)
         except (OSError, RunDirectoryError) as error:
             raise CheckpointError(f"cannot save checkpoints: {error}") from None
         records = self._records()[0]
@@ -420,7 +421,7 @@ class Checkpointer:
         is_ours = any(
             (self.directory / name / _RECORD).is_dir() for name in names if name.isdecimal()
         )
-        own = (_LOCK, ".tmp-", "damaged-")  # what a start that came to nothing leaves
+        own = (LOCK, ".tmp-", "damaged-")  # what a start that came to nothing leaves
         foreign = [name for name in names if not name.startswith(own) and _TEMPORARY not in name]
         _require(
             is_ours or not foreign,
@@ -504,8 +505,7 @@ class Checkpointer:
 
     def _read(self, step: int, target: Target) -> Restored:
         record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
-        of = record.get("signature_crc32", _text_crc(signature))  # early checkpoints have none
-        is_own = of == _text_crc(signature)
+        is_own = record.get("signature_crc32") in (None, _text_crc(signature))  # None: early ones
         require(is_own, "record belongs to other arrays", "one of the two was moved here", _Damaged)
         target = target(record["metadata"]) if callable(target) else target
         self._require_items(step, target, signature)

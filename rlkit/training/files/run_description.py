@@ -222,12 +222,8 @@ def differences(before: object, now: object) -> list[str]:
     Those in `MAY_DIFFER` may. A name that only one of them has is that of another version of rlkit.
     """
     old, new = _comparable(before), _comparable(now)
-    names = old.keys() | new.keys()
-    for name in [name for name in names if "." in name and name not in old.keys() & new.keys()]:
-        for parent in _parents(name):  # a part on one side, and something else on the other
-            for one, other in ((old, new), (new, old)):
-                if name in one and parent in other:
-                    one[parent] = "a part with settings"
+    _name_parts_that_changed_kind(old, new)
+    _name_parts_that_changed_kind(new, old)
     return [
         f"{name}: {old[name]!r} there, {new[name]!r} here"
         for name in sorted(old.keys() & new.keys())
@@ -235,9 +231,12 @@ def differences(before: object, now: object) -> list[str]:
     ]
 
 
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts))]
+def _name_parts_that_changed_kind(settings: PlainData, others: PlainData) -> None:
+    """Names each part of `settings` that is a plain value in `others`, so that both have it."""
+    for name in list(settings):
+        parts = name.split(".")
+        parents = (".".join(parts[:length]) for length in range(1, len(parts)))
+        settings.update({parent: "a part with settings" for parent in parents if parent in others})
 
 
 def listed(different: list[str]) -> str:

@@ -12,11 +12,12 @@ from typing import Self
 import yaml
 
 from rlkit.errors import RunDirectoryError, require
+from rlkit.training.directories import make_directory
+from rlkit.training.logs.loaded_run import CONFIG, LOCK, METRICS, STATUS, SUMMARY
 from rlkit.training.plain_yaml import parse_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_LOCK = ".lock"
-_CONFIG = "config.yaml"
+_CHECKPOINTS = "checkpoints"
 _WANDB = "wandb"  # where W&B writes
 BRANCH_MARK = ".tmp-branch"  # in a run that continues another one and has no checkpoint yet
 _require = functools.partial(require, error=RunDirectoryError)
@@ -39,15 +40,26 @@ class RunDirectory:
         try:
             # Checked first, so that no lock file ends up among somebody else's files.
             _require_ours(self.path, _foreign_files(self.path))
-            self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_directory(self.path)
             _require(
                 os.access(self.path, os.W_OK | os.X_OK),
                 f"{self.path} is not writable",
                 "choose another",
             )
-            self._lock = take_lock(self.path / _LOCK)
+            self._lock = take_lock(self.path / LOCK)
             _require_ours(self.path, _foreign_files(self.path))
             require_no_links_out(self.path)
+            _require_begun(self.path)
+            holds_run = self.config_file.exists()
+            self.is_new: bool = not holds_run or not (may_exist or has_begun(self.path))
+            """Whether it held no run when it was opened, or a start that came to nothing."""
+            self.has_leftovers = self.is_new and holds_run
+            _require(
+                self.is_new or may_exist,
+                f"{self.path} already holds a run",
+                "continue it with `rlkit resume`, or in Python with"
+                ' restore_checkpoint="auto" in the TrainerConfig, or choose another directory',
+            )
         except OSError as error:
             self.close()
             raise RunDirectoryError(
@@ -56,21 +68,6 @@ class RunDirectory:
         except RunDirectoryError:
             self.close()
             raise
-        try:
-            _require_begun(self.path)
-        except RunDirectoryError:
-            self.close()
-            raise
-        holds_run = self.config_file.exists()
-        self.is_new: bool = not holds_run or not (may_exist or has_begun(self.path))
-        """Whether the directory held no run when it was opened, or a start that came to nothing."""
-        self.has_leftovers = self.is_new and holds_run
-        if not self.is_new and not may_exist:
-            self.close()
-            raise RunDirectoryError(
-                f"{self.path} already holds a run; continue it with `rlkit resume`, or in Python"
-                ' with restore_checkpoint="auto" in the TrainerConfig, or choose another directory'
-            )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, must_exist: bool = True) -> Self:
@@ -78,9 +75,9 @@ class RunDirectory:
         if must_exist:  # before anything is created
             found = _checked(path)
             _require(
-                (found / _CONFIG).is_file(),
+                (found / CONFIG).is_file(),
                 f"{found} holds no run",
-                f"name a directory with a {_CONFIG}",
+                f"name a directory with a {CONFIG}",
             )
         return cls(path, may_exist=True)
 
@@ -93,17 +90,17 @@ class RunDirectory:
     @property
     def config_file(self) -> pathlib.Path:
         """The settings of the run; its presence makes the directory a run."""
-        return self.path / _CONFIG
+        return self.path / CONFIG
 
     @property
     def metrics_file(self) -> pathlib.Path:
         """The records of the run, one JSON object per line."""
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def checkpoint_directory(self) -> pathlib.Path:
         """The directory for `CheckpointerConfig.directory`."""
-        return self.path / "checkpoints"
+        return self.path / _CHECKPOINTS
 
     @property
     def curve_file(self) -> pathlib.Path:
@@ -113,12 +110,12 @@ class RunDirectory:
     @property
     def summary_file(self) -> pathlib.Path:
         """The result of the finished run."""
-        return self.path / "summary.json"
+        return self.path / SUMMARY
 
     @property
     def status_file(self) -> pathlib.Path:
         """Whether the run trains or why it ended, see `LoadedRun.status`."""
-        return self.path / "status.json"
+        return self.path / STATUS
 
     def write_text(self, name: str, text: str) -> pathlib.Path:
         """Writes the run's file `name` atomically, even if the power fails; returns its path."""
@@ -175,7 +172,7 @@ def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
     found = _checked(path)
     _require_ours(found, _foreign_files(found))
     _require_begun(found)
-    return found, (found / _CONFIG).is_file()
+    return found, (found / CONFIG).is_file()
 
 
 def has_begun(path: pathlib.Path) -> bool:
@@ -184,13 +181,13 @@ def has_begun(path: pathlib.Path) -> bool:
     A start that failed, or was killed while it compiled, has not. One whose settings name files
     elsewhere counts as begun, since they are not looked at here.
     """
-    checkpoints, metrics = path / "checkpoints", path / "metrics.jsonl"
+    checkpoints, metrics = path / _CHECKPOINTS, path / METRICS
     saved = os.listdir(checkpoints) if checkpoints.is_dir() else []
     is_kept = any(name.isdecimal() or name.startswith("damaged-") for name in saved)
-    if is_kept or (path / "summary.json").exists():
+    if is_kept or (path / SUMMARY).exists():
         return True
     try:
-        trainer = parse_yaml((path / _CONFIG).read_text(encoding="utf-8"))["trainer"]
+        trainer = parse_yaml((path / CONFIG).read_text(encoding="utf-8"))["trainer"]
         elsewhere = (trainer.get("logger_config") or {}).get("jsonl") or (
             trainer.get("checkpointer_config") or {}
         ).get("directory")
@@ -225,7 +222,7 @@ def require_no_links_out(path: pathlib.Path) -> None:
 
 def _require_begun(path: pathlib.Path) -> None:
     """Raises `RunDirectoryError` for a branch that would train from scratch."""
-    is_cut_short = (path / BRANCH_MARK).exists() and (path / _CONFIG).is_file()
+    is_cut_short = (path / BRANCH_MARK).exists() and (path / CONFIG).is_file()
     problem = f"{path} is an unfinished branch: it was interrupted before its first checkpoint"
     _require(not is_cut_short, problem, "remove it, and branch off again")
 
@@ -235,17 +232,17 @@ def _foreign_files(path: pathlib.Path) -> list[str]:
 
     Ignores the lock and temporary files, which a run killed early leaves behind.
     """
-    if not path.is_dir() or (path / _CONFIG).is_file():
+    if not path.is_dir() or (path / CONFIG).is_file():
         return []
     return sorted(
-        name for name in os.listdir(path) if name != _LOCK and not name.startswith(".tmp-")
+        name for name in os.listdir(path) if name != LOCK and not name.startswith(".tmp-")
     )
 
 
 def _require_ours(path: pathlib.Path, foreign: list[str]) -> None:
     problem = (
         f"{path} is not a run directory: it holds other files ({', '.join(foreign[:3])}) and no"
-        f" {_CONFIG}"
+        f" {CONFIG}"
     )
     _require(not foreign, problem, "choose a new or empty directory")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlkit.errors import RunDirectoryError
+from rlkit.training.directories import make_directory
 
 # Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
@@ -25,7 +26,7 @@ class AppendOnlyFile:
     def __init__(self, path: Path, *, cure: str):
         self.path, self._cure = path, cure
         with self._explained():
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            make_directory(path.parent)
             self._descriptor = self._open()
         self._release = weakref.finalize(self, os.close, self._descriptor)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlkit.errors import ConfigError, require
+from rlkit.training.directories import make_directory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ def _private(path: str, flags: int) -> int:
 def save_figure(figure: "Figure", output: Path) -> Path:
     """Writes the figure and returns its path. Raises `ConfigError` if it cannot be written."""
     try:
-        output.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        make_directory(output.parent)
         with open(output, "wb", opener=_private) as file:
             figure.savefig(file, format=output.suffix[1:].lower(), dpi=150)
     except OSError as error:
