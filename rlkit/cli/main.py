@@ -7,6 +7,7 @@ from importlib import import_module
 
 from rlkit import __version__
 from rlkit.cli.spelling import OTHER_COMMANDS
+from rlkit.envs.host.watchdog import end_hanging_process
 from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 from rlkit.xla_cpu.process import raise_gc_thresholds
 
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None:  # this process belongs to the command
             raise_gc_thresholds()
+            end_hanging_process()
             os.umask(os.umask(0o022) | 0o022)  # nobody else may write what a run leaves
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except RlkitError as error:

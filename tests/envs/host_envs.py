@@ -6,7 +6,7 @@ import copy
 import os
 import signal
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -150,6 +150,15 @@ class Faulty(gymnasium.Env):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hang":
                 time.sleep(1000)
+            case "spin":
+                while True:
+                    pass
+            case "hang where no signal helps":
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
+                time.sleep(1000)
+            case "pause where no signal helps":
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
+                time.sleep(2.5)
             case "pause":
                 time.sleep(2.5)
             case "slow":
@@ -165,6 +174,27 @@ class Faulty(gymnasium.Env):
             case "four values":
                 return np.zeros(2, np.float32), 0.0, False, {}
         return None
+
+
+class Slow(gymnasium.Env):
+    """Takes half a second to be built, or to be reset and shown in a window."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, where: str = "reset", render_mode: str | None = None):
+        self.where, self.render_mode = where, render_mode
+        if where == "construction":
+            time.sleep(0.5)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        if self.where == "reset":
+            time.sleep(0.5)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
 class Unpicklable(Exception):

@@ -23,8 +23,9 @@ from rlkit.envs.host.base import (
     check_state,
     seeds,
 )
-from rlkit.envs.host.gymnasium_vector import InProcessEnvs, Watchdog, WorkerEnvs, close
-from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Pulse, Recipe
+from rlkit.envs.host.gymnasium_vector import InProcessEnvs, WorkerEnvs, close
+from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Recipe
+from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.ids import INSTALL
 from rlkit.errors import (
     ConfigError,
@@ -68,10 +69,10 @@ class GymnasiumAdapter:
       `if __name__ == "__main__":`. Classes defined in your script are sent by value, those from
       modules by name, so that processes must be able to import the module (otherwise, as in a
       test, `cloudpickle.register_pickle_by_value(module)` sends them by value too).
-    - `step_timeout`: seconds after which an environment counts as hanging; `None`: never. Worker
-      processes that hang are ended, and `EnvFailedError` names them. An environment that hangs in
-      this process cannot be interrupted: a watchdog prints its stack and ends the process with
-      exit code 70.
+    - `step_timeout`: seconds after which a reset or step counts as hanging; `None`: never. Its
+      stack is printed, and `EnvFailedError` names it. Worker processes that hang are ended. In
+      this process, an environment that waits in C cannot be interrupted: that is printed, and the
+      `rlkit` command ends with exit code 70. `render_mode="human"` is not watched.
     - `max_episode_steps`: time limit; `None`: the environment's own.
     - `rescale_actions`: actions in [-1, 1] are scaled to the bounds of the environment's Box.
     - `render_mode`: "rgb_array" for `render`.
@@ -273,7 +274,9 @@ class GymnasiumAdapter:
             for index in range(self.num_envs)
         ]
         if pulse is not None:
-            self._run = InProcessEnvs(factories, pulse, self._step_timeout)
+            is_watched = self._render_mode != "human"  # a window waits for whoever drags it
+            limit = self._step_timeout if is_watched else None
+            self._run = InProcessEnvs(factories, pulse, limit)
         else:
             self._run = WorkerEnvs(factories, self._context, self._step_timeout)
         self._finalizer = weakref.finalize(self, self._run.stop, graceful=True)
@@ -301,24 +304,17 @@ class GymnasiumAdapter:
 
     def _read_spaces(self) -> tuple[Space, Space, int | None]:
         """The spaces and time limit, from one environment that is created and closed again."""
-        watchdog, pulse = Watchdog(self._pulse, self._step_timeout), self._pulse
-        pulse.phase = "construction"
+        with _construction_errors(self.name, self.recipe):
+            env = self.recipe.build()
         try:
-            with _construction_errors(self.name, self.recipe):
-                env = self.recipe.build()
-            try:
-                check_observation_space(env.observation_space)
-                check_action_space(env.action_space)
-                self._render_mode = env.render_mode
-                self._dtypes = map_space(jax_dtype, env.observation_space)
-                return env.observation_space, env.action_space, time_limit(env)
-            finally:
-                pulse.phase = "close"
-                if not self.recipe.is_instance:
-                    close(env, 0)
+            check_observation_space(env.observation_space)
+            check_action_space(env.action_space)
+            self._render_mode = env.render_mode
+            self._dtypes = map_space(jax_dtype, env.observation_space)
+            return env.observation_space, env.action_space, time_limit(env)
         finally:
-            pulse.phase = ""
-            watchdog.stop()
+            if not self.recipe.is_instance:
+                close(env, 0)
 
     def _check_picklable(self) -> None:
         try:

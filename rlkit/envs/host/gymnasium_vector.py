@@ -1,14 +1,12 @@
 """Gymnasium's vector environments with failure handling: faults are named, no wait is endless."""
 
 import contextlib
-import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
 import queue
 import select
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -20,10 +18,10 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from rlkit.envs.host.gymnasium_worker import EnvRaised, GuardFactory, Pulse
+from rlkit.envs.host.gymnasium_worker import EnvRaised, GuardFactory
+from rlkit.envs.host.watchdog import EnvHangs, Pulse, Watchdog, hangs
 from rlkit.errors import ConfigError, EnvFailedError
 
-EXIT_HANGS = 70  # exit code of this process when an environment in it hangs
 EXIT_NO_GUARD = 71  # exit code of a worker whose start runs the user's training script again
 JOIN_SECONDS = 2.0
 START_SECONDS = (
@@ -45,6 +43,7 @@ class InProcessEnvs:
     def __init__(self, factories: Sequence[GuardFactory], pulse: Pulse, step_timeout: float | None):
         self._vector = SyncVectorEnv(factories, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
         self._pulse = pulse
+        self._timeout = step_timeout
         self._watchdog = Watchdog(pulse, step_timeout)
         self._action: np.ndarray | None = None
 
@@ -60,9 +59,11 @@ class InProcessEnvs:
     def step_wait(self) -> StepResult:
         """Steps all environments."""
         pulse = self._pulse
-        pulse.phase = "step"
+        pulse.thread, pulse.phase = threading.get_ident(), "step"
         try:
             return self._vector.step(self._action)
+        except EnvHangs:
+            raise hangs([pulse.index], "step", self._timeout) from None
         except EnvRaised as error:
             raise env_error(error) from error.__cause__
         except Exception as error:
@@ -87,13 +88,11 @@ class InProcessEnvs:
 
     @contextlib.contextmanager
     def _watched(self, phase: str) -> Iterator[None]:
-        self._pulse.phase = phase
         try:
-            yield
+            with self._watchdog.watching(phase):
+                yield
         except EnvRaised as error:
             raise env_error(error) from error.__cause__
-        finally:
-            self._pulse.phase = ""
 
 
 class WorkerEnvs:
@@ -198,54 +197,7 @@ class WorkerEnvs:
             with contextlib.suppress(OSError, AttributeError):
                 os.kill(self._vector.processes[index].pid or 0, signal.SIGUSR1)
                 time.sleep(0.2)
-        plural = "s" if len(indices) > 1 else ""
-        return EnvFailedError(
-            f"environment{plural} {', '.join(map(str, indices))} did not answer within"
-            f" {self._timeout:g} s ({phase}); see the stack printed above, or pass a longer"
-            " step_timeout (None: no limit)"
-        )
-
-
-class Watchdog:
-    """A thread that ends this process when an environment in it hangs, which nothing can interrupt.
-
-    It wakes up now and then and checks whether `pulse` changed, so the hot path needs no clock. It
-    cannot act while the environment holds the GIL, and does not act under a debugger.
-    """
-
-    def __init__(self, pulse: Pulse, timeout: float | None):
-        self._stopped = threading.Event()
-        arguments = (pulse, timeout, self._stopped)
-        self._thread = threading.Thread(
-            target=self._watch, args=arguments, name="rlkit-watchdog", daemon=True
-        )
-        if timeout is not None:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
-
-    @staticmethod
-    def _watch(pulse: Pulse, timeout: float, stopped: threading.Event) -> None:
-        tick = min(1.0, timeout / 4)
-        seen, still, before = (-1, ""), 0.0, time.monotonic()
-        while not stopped.wait(tick):
-            now = (pulse.beats, pulse.phase)
-            # A tick that took far too long means that the whole process was suspended.
-            still = (
-                still + min(time.monotonic() - before, 2 * tick)
-                if now == seen and pulse.phase
-                else 0.0
-            )
-            seen, before = now, time.monotonic()
-            if still >= timeout and not _debugger_attached():
-                _end_process(
-                    f"environment {pulse.index} has not returned from {pulse.phase} for"
-                    f" {still:.3g} s"
-                )
+        return hangs(indices, phase, self._timeout)
 
 
 def close(env: gymnasium.Env, index: int) -> None:
@@ -272,29 +224,6 @@ def batch_error(error: Exception, text: str = "") -> EnvFailedError:
         f"an environment returned a value that does not fit its spaces: {error}; find it with"
         f" check_env\n{text}".rstrip()
     )
-
-
-def _end_process(what: str) -> None:
-    faulthandler.dump_traceback(file=2, all_threads=True)
-    line = (
-        f"rlkit: {what}, so this process ends; its stacks are printed above (step_timeout sets"
-        " the limit; step_timeout=None disables it)\n"
-    )
-    os.write(2, line.encode())
-    os._exit(EXIT_HANGS)
-
-
-def _debugger_attached() -> bool:
-    """Whether a debugger is attached to any thread: it sets a trace function on the frames."""
-    monitoring = getattr(sys, "monitoring", None)  # Python >= 3.12
-    if monitoring is not None and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None:
-        return True
-    for frame in sys._current_frames().values():
-        while frame is not None:
-            if frame.f_trace is not None:
-                return True
-            frame = frame.f_back
-    return False
 
 
 def _start(

@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from rlkit.envs.host.watchdog import Pulse
 from rlkit.errors import EnvContractError, require
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
@@ -108,17 +109,6 @@ def check_rescalable(space: gymnasium.Space) -> None:
 FAILURES = (Exception, SystemExit)  # `sys.exit()` in an environment is no end of the run
 
 
-class Pulse:
-    """What the environments of this process are doing: written by guards, read by the watchdog."""
-
-    __slots__ = ("beats", "index", "phase")
-
-    def __init__(self) -> None:
-        self.beats = 0  # incremented with each call into an environment
-        self.index = 0  # the environment that was called last
-        self.phase = ""  # "" between calls
-
-
 @dataclasses.dataclass(frozen=True)
 class Failure:
     """One environment's exception as text, which can be sent through a pipe."""
@@ -184,8 +174,10 @@ class Guard:
         pulse.index, pulse.phase, pulse.beats = self._index, "reset", pulse.beats + 1
         phase = "construction" if self._env is None else "reset"
         try:
+            if self._env is None:
+                pulse.phase = ""  # it may download something
             env = self._built()
-            phase = "reset"
+            phase = pulse.phase = "reset"
             obs, _ = env.reset(seed=seed, options=options)
             check_observation(self.observation_space, obs)
         except FAILURES as error:

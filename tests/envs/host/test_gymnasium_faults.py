@@ -23,7 +23,7 @@ from tiers import in_full
 
 from rlkit.envs import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
-from tests.envs.host_envs import Clock, Faulty, LateShape, NestedEcho
+from tests.envs.host_envs import Clock, Faulty, LateShape, NestedEcho, Slow
 
 pytestmark = pytest.mark.process
 STEP = np.array([0, 0, 1])  # the third environment misbehaves
@@ -363,29 +363,82 @@ def test_an_adapter_that_is_forgotten_ends_its_workers():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("fault", ["hang", in_full("spin")])
+def test_what_hangs_in_this_process_is_interrupted(fault, capfd):
+    adapter = faulty(fault, "sync", step_timeout=1.0)
+    state, _ = adapter.reset(jax.random.key(0))
+    time.sleep(1.5)  # between steps nothing hangs
+    with pytest.raises(EnvFailedError, match=r"environment 2 did not answer within 1 s \(step\)"):
+        adapter.step(None, state, STEP)
+    assert_nothing_left(adapter)
+    assert "in _misbehave" in capfd.readouterr().err
+    adapter = faulty("hang", "sync", step_timeout=1.0)
+    state, _ = adapter.reset(jax.random.key(0))
+    adapter.step(None, state, SAFE)
+    adapter.close()
+
+
+@pytest.mark.full
+def test_what_hangs_in_another_thread_is_interrupted_in_python(capfd):
+    adapter, errors = faulty("spin", "sync", step_timeout=1.0), []
+
+    def step():
+        try:
+            state, _ = adapter.reset(jax.random.key(0))
+            adapter.step(None, state, STEP)
+        except EnvFailedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    thread.join(30.0)
+    assert len(errors) == 1 and "environment 2 did not answer" in str(errors[0])
+    assert "in _misbehave" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("patience", [{"where": "construction"}, {"render_mode": "human"}])
+def test_construction_and_windows_may_take_their_time(patience):
+    adapter = GymnasiumAdapter(Slow, 1, step_timeout=0.1, **patience)
+    adapter.reset(jax.random.key(0))
+    adapter.close()
+
+
 # --- whole processes ---
 
 HANG = """
-    import sys, time, jax, numpy as np
+    import jax, numpy as np
     from rlkit.envs import GymnasiumAdapter
+    from rlkit.envs.host import watchdog
     from tests.envs.host_envs import Faulty
-    adapter = GymnasiumAdapter(Faulty, 3, fault="hang", step_timeout={timeout})
+    watchdog.GRACE = 0.5
+    if {ends_process}:
+        watchdog.end_hanging_process()
+    adapter = GymnasiumAdapter(Faulty, 3, fault="{fault}", step_timeout=1.0)
     state, _ = adapter.reset(jax.random.key(0))
-    adapter.step(None, state, np.zeros(3, int))
-    {before}
     print("stepping", flush=True)
     adapter.step(None, state, np.array([0, 1, 0]))
+    print("stepped")
 """
+GIVES_UP = (
+    r"rlkit: environment 1 has not returned from step for [12]\S* s,"
+    " and Python cannot interrupt it, so {end}"
+)
 
 
-def test_the_watchdog_ends_a_process_whose_environment_hangs_but_not_between_steps():
-    result = run_script(HANG.format(timeout=1.0, before="time.sleep(2.5)"))
+def test_what_nothing_can_interrupt_ends_a_command():
+    script = HANG.format(fault="hang where no signal helps", ends_process=True)
+    result = run_script(script)
     assert result.returncode == 70 and result.stdout == "stepping\n"
-    assert re.search(
-        r"rlkit: environment 1 has not returned from step for 1\S* s, so this process ends",
-        result.stderr,
-    )
-    assert "step_timeout=None" in result.stderr and "in _misbehave" in result.stderr
+    assert re.search(GIVES_UP.format(end="this process ends"), result.stderr)
+    assert "step_timeout" in result.stderr and "in _misbehave" in result.stderr
+
+
+@pytest.mark.full
+def test_what_nothing_can_interrupt_leaves_a_process_of_yours_alone():
+    script = HANG.format(fault="pause where no signal helps", ends_process=False)
+    result = run_script(script)
+    assert result.returncode == 0 and result.stdout == "stepping\nstepped\n"
+    assert re.search(GIVES_UP.format(end="only ending this process would help"), result.stderr)
 
 
 PAUSE = """
