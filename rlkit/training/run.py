@@ -12,7 +12,7 @@ import numpy as np
 from rlkit.algorithms.metrics import split_each
 from rlkit.errors import ConfigError, require
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.compile.parallel_seeds import num_groups
+from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
@@ -50,8 +50,14 @@ class Run:
         self.parts, self.config, self.plan = parts, config, parts.plan
         self.memory = device_memory()  # bytes; None: unknown
         self.replay_bytes = check_replay(parts.module, config.num_seeds, self.memory)
-        groups = num_groups(config.num_seeds, replay_bytes=self.replay_bytes, memory=self.memory)
-        self.compiler = Compiler(config.num_seeds, groups)
+        memory: dict[str, Any] = {"replay_bytes": self.replay_bytes, "memory": self.memory}
+        self.compiler = Compiler(
+            config.num_seeds,
+            num_groups(config.num_seeds, **memory),
+            seed_by_seed=trains_seed_by_seed(
+                config.num_seeds, deterministic=config.deterministic, **memory
+            ),
+        )
         self.clock = RunClock(self.compiler)
         self.program: Program = self._make_program()
         self.on_warm_up: Callable[[int, int], None] = lambda done, total: None

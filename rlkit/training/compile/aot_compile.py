@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
-from rlkit.training.compile.parallel_seeds import ParallelSeeds
+from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
 from rlkit.types import Key
 from rlkit.xla_cpu import threefry
 from rlkit.xla_cpu.xla_options import compiler_options
@@ -25,12 +25,14 @@ Axes = int | None | tuple[int | None, ...]  # of each argument or result; None: 
 class Compiler:
     """Compiles the functions of a run; with several seeds, each is mapped over a leading axis S.
 
-    `parallel_seeds` computes `groups` groups of seeds in parallel, see `num_groups`. `seconds` is
-    the total time spent tracing and compiling, `count` the number of compilations.
+    `parallel_seeds` computes `groups` groups of seeds in parallel, see `num_groups`; if
+    `seed_by_seed`, each seed by the program of a single one. `seconds` is the total time spent
+    tracing and compiling, `count` the number of compilations.
     """
 
-    def __init__(self, num_seeds: int, groups: int = 1):
+    def __init__(self, num_seeds: int, groups: int = 1, *, seed_by_seed: bool = False):
         self.num_seeds = num_seeds
+        self.seed_by_seed = seed_by_seed
         self.groups = groups
         self.seconds = 0.0
         self.count = 0
@@ -53,15 +55,24 @@ class Compiler:
         )
         return Compiled(self, mapped, tuple(donate))
 
-    def parallel_seeds(
+    def of_seeds(
         self, function: Callable[[Argument], Result], *, donate: bool = False
-    ) -> "Compiled[[Argument], Result] | ParallelSeeds[Argument, Result]":
-        """A long-running `function` of one argument, computed for groups of seeds in parallel.
+    ) -> "Compiled[[Argument], Result] | SeedBySeed[Argument, Result]":
+        """A `function` of one argument, computed for all seeds, see `SeedBySeed`.
 
         `donate` says whether the argument is donated.
         """
-        whole = self(function, donate=(0,) if donate else ())
-        if self.groups == 1:
+        if self.seed_by_seed:
+            compiled = partial(Compiled, self)
+            return SeedBySeed(compiled, function, num_seeds=self.num_seeds, donate=donate)
+        return self(function, donate=(0,) if donate else ())
+
+    def parallel_seeds(
+        self, function: Callable[[Argument], Result], *, donate: bool = False
+    ) -> "Callable[[Argument], Result]":
+        """The same for a long-running `function`, computed for groups of seeds in parallel."""
+        whole = self.of_seeds(function, donate=donate)
+        if self.groups == 1 or isinstance(whole, SeedBySeed):
             return whole
         sizes = {"num_seeds": self.num_seeds, "groups": self.groups}
         return ParallelSeeds(

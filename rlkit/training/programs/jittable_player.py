@@ -41,7 +41,7 @@ class DevicePlayer:
                 played,
             )
 
-        steps = jax.device_get(self._compiler(play)(policy))
+        steps = jax.device_get(self._compiler.of_seeds(play)(policy))
         length = steps.pop("playing").sum(-1)
         longest, axis = np.arange(length.max()), 2 if self._compiler.num_seeds > 1 else 1
         return jax.tree.map(lambda x: np.take(x, longest, axis=axis), steps) | {"length": length}

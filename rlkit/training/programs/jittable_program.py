@@ -46,18 +46,24 @@ class DeviceProgram:
             assert isinstance(module, RLModule)  # only its states are saved in part
             return strong_types(module.refill(ts))
 
-        self.init = compiler(lambda key: strong_types(module.init_train_state(key)))
-        self.refill = compiler(refill, donate=(0,))
+        def start(key: Key) -> PyTree:
+            return strong_types(module.init_train_state(key))
+
+        self._start = compiler(start).function
+        self.init = compiler.of_seeds(start)
+        self.refill = compiler.of_seeds(refill, donate=True)
         self.outer = compiler.parallel_seeds(
             step(lambda ts: outer_iteration(module, ts, num_iterations, keeps_each=keeps_each)),
             donate=True,
         )
-        self.single = compiler(step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=(0,))
+        self.single = compiler.of_seeds(
+            step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True
+        )
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
 
     def state_shape(self, key: Key) -> PyTree:
         """See `Program`; computes nothing."""
-        return jax.eval_shape(self.init.function, key)
+        return jax.eval_shape(self._start, key)
 
     def restart(self, ts: PyTree) -> PyTree:
         """The state unchanged: it holds the environments too."""

@@ -170,3 +170,25 @@ def test_groups_train_as_one_program_does(tiny, monkeypatch, algorithm):
         assert jax.tree.structure(found[0]) == jax.tree.structure(found[1])
         assert jax.tree.leaves(found[0])
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *found)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", in_full("dqn"), in_full("sac")])
+def test_seeds_of_a_deterministic_run_are_the_single_runs_to_the_bit(tiny, monkeypatch, algorithm):
+    monkeypatch.setenv("NPROC", "1")
+
+    def trained(seed, **settings):
+        settings |= {"deterministic": True, "share": False, "max_evaluation_steps": 8}
+        env = "probe/ContinuousAction" if algorithm == "sac" else None
+        with tiny.trainer(algorithm=algorithm, env=env, **settings) as trainer:
+            trainer.init(seed)
+            metrics = [trainer.train_epoch(), trainer.train_epoch(), trainer.train_step()]
+            local = trainer.state.local
+            state = trainer.state.replace(local=local.replace(key=jax.random.key_data(local.key)))
+            return jax.device_get((state, metrics, trainer.evaluate()))
+
+    together = trained(5, num_seeds=3)
+    for index in range(3):
+        alone = trained(5 + index)
+        jax.tree.map(
+            lambda a, b, index=index: np.testing.assert_array_equal(a[index], b), together, alone
+        )
