@@ -22,12 +22,13 @@ from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
+from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Which
-from rlkit.training.files.run_description import read_config, require_as_recorded
+from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
+from rlkit.training.restoring import continued_with, require_continuable
 from rlkit.training.run_parts import parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
-from rlkit.validation import PlainData
 
 
 def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
@@ -91,7 +92,7 @@ def reopen(
     config.yaml names outside of the run directory are only used if they are listed in `outside`:
     the directory may be somebody else's. Raises `RlkitError` if there is nothing to resume.
     """
-    config = read_config(run_dir)
+    config, changed = read_config(run_dir), []
     origin = config.trainer.checkpoint_directory(run_dir)
     if into is None:
         _require_inside(run_dir, config.trainer, outside)
@@ -102,9 +103,12 @@ def reopen(
             config.trainer, run_dir=os.fspath(run_dir), restore_checkpoint="auto"
         )
     else:
-        step = _step_of(origin, which)  # before anything is created
-        step, record = _record_of(origin, step, which)
-        require_as_recorded(record, run_config.to_dict(config), step, accepted=accept_differences)
+        changed = require_continuable(  # before anything is created
+            _record_of(origin, which),
+            run_config.to_dict(config),
+            deterministic=config.trainer.deterministic,
+            accepted=accept_differences,
+        )
         settings = run_config.for_branch(config, os.fspath(into)).trainer
     if save_replay is not None:
         checkpoints = settings.checkpointer_config or CheckpointerConfig()
@@ -115,7 +119,7 @@ def reopen(
     config = dataclasses.replace(config, trainer=settings)
     arguments |= {"accept_differences": accept_differences}
     if into is not None:
-        return _branch(config, origin, which, arguments)
+        return _branch(config, origin, which, arguments, changed)
     with contextlib.ExitStack() as undo:
         trainer = build(config, **arguments)
         undo.callback(trainer.close)
@@ -125,9 +129,15 @@ def reopen(
 
 
 def _branch(
-    config: run_config.RunConfig, origin: str, which: Which, arguments: dict[str, Any]
+    config: run_config.RunConfig,
+    origin: str,
+    which: Which,
+    arguments: dict[str, Any],
+    changed: list[str],
 ) -> Trainer:
     """A new run that continues from a checkpoint, which it saves as its own first.
+
+    `changed` are settings that differ from those that the checkpoint was trained with.
 
     Until it has, a mark makes its directory unusable; an error removes what was created.
     """
@@ -147,6 +157,8 @@ def _branch(
         raise
     try:
         trainer.load_checkpoint(origin, which)
+        if changed:
+            trainer.log(continued_with(changed))
         trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
     except BaseException:
         trainer.close()
@@ -214,13 +226,14 @@ def _step_of(directory: str, which: Which) -> int:
     return step
 
 
-def _record_of(directory: str, step: int, which: Which) -> tuple[int, PlainData]:
-    """A step, or if it is the latest and damaged an older one, and the settings recorded in it."""
+def _record_of(directory: str, which: Which) -> CheckpointMetadata:
+    """What a checkpoint records; an older one, if it is the latest and its record is damaged."""
+    step = _step_of(directory, which)
     with open_checkpoints(directory) as saved:
         for older in reversed(saved.all_steps()) if which == "latest" else ():
             with contextlib.suppress(CheckpointError):
-                return older, saved.metadata(older)["description"]
-        return step, saved.metadata(step)["description"]
+                return CheckpointMetadata.from_metadata(saved.metadata(older), directory)
+        return CheckpointMetadata.from_metadata(saved.metadata(step), directory)
 
 
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:

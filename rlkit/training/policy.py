@@ -185,11 +185,13 @@ def load_policy(
             seed_index = _peak_seed(checkpointer, num_seeds) if seed_index is None else seed_index
             own = None if seed_index is None else checkpointer.best_step(seed_index)
             which = which if own is None else own
-        restored = checkpointer.restore(which, functools.partial(_target, agent, env, directory))
+        check = functools.partial(
+            require_as_recorded, now=completed(settings), accepted=accept_differences
+        )
+        target = functools.partial(_target, agent, env, directory, check)
+        restored = checkpointer.restore(which, target)
     state: PolicyState = restored.items["policy"]
     metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
-    now, step = completed(settings), restored.step
-    require_as_recorded(metadata.description, now, step, accepted=accept_differences)
     if num_seeds > 1:
         returns = metadata.progress.seed_returns
         chosen = seed_index if seed_index is not None else _best_seed(returns)
@@ -208,10 +210,15 @@ def load_policy(
 
 
 def _target(
-    agent: Agent, env: EnvAdapter, directory: str, metadata: PlainData
+    agent: Agent,
+    env: EnvAdapter,
+    directory: str,
+    check: Callable[..., object],
+    metadata: PlainData,
 ) -> dict[str, PyTree]:
     """Shapes and dtypes of the policy in a checkpoint with this metadata."""
     read = CheckpointMetadata.from_metadata(metadata, directory)
+    check(read.description, step=read.progress.outer_iteration)  # may mean other shapes
 
     def empty() -> PolicyState:
         one = spaces.example(env.observation_space)

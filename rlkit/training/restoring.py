@@ -27,7 +27,7 @@ class RestoredRun:
     state: PyTree
     metadata: CheckpointMetadata
     damaged: tuple[int, ...]  # newer steps, which were skipped
-    changed: list[str] = dataclasses.field(default_factory=list)  # settings, if that is accepted
+    changed: list[str]  # settings, if that is accepted
 
     @property
     def progress(self) -> RunProgress:
@@ -67,7 +67,12 @@ def begin_or_restore(
     )
     if files.checkpointer is not None and which is not None:
         counts_on = run.config.restore_checkpoint != "auto"
-        check = partial(_require_as_recorded, run, files, accepted=accept_differences)
+        check = partial(
+            require_continuable,
+            now=files.description,
+            deterministic=run.config.deterministic,
+            accepted=accept_differences,
+        )
         restored = restore(
             run, files.checkpointer, which, start=start, counts_on=counts_on, check=check
         )
@@ -93,18 +98,19 @@ def restore(
     *,
     start: RunStart | None = None,
     counts_on: bool = False,
-    check: Callable[[RestoredRun], None] = lambda restored: None,
+    check: Callable[[CheckpointMetadata], list[str]] = lambda metadata: [],
 ) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
     `start` is what this run was started from; None: the checkpoint is of another run. `counts_on`:
-    the setting `num_checkpoints` is the number of outer iterations from here on. `check` may raise
-    what speaks against it.
+    the setting `num_checkpoints` is the number of outer iterations from here on. `check` raises
+    what speaks against a checkpoint, before its arrays are read, and returns the settings that
+    differ.
 
     Raises `RlkitError`, before anything is changed, if it must not.
     """
-    restored = _read_run(checkpointer, which, run.program.state_shape(run.compiler.keys(0)))
-    check(restored)
+    shape = run.program.state_shape(run.compiler.keys(0))
+    restored = _read_run(checkpointer, which, shape, check)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
         _require_same_run(restored, checkpointer, start.progress.keys)
@@ -140,7 +146,7 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     """
     texts = []
     if restored.changed:
-        texts.append(f"continued with other settings ({listed(restored.changed)})")
+        texts.append(continued_with(restored.changed))
     if stop_reason is not None and not run.is_complete:
         texts.append(
             f"this run had been stopped ({stop_reason}); it will not stop early again unless you"
@@ -157,21 +163,30 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     return texts
 
 
-def _require_as_recorded(
-    run: Run, files: RunFiles, restored: RestoredRun, *, accepted: bool
-) -> None:
-    """Raises `CheckpointError` for other settings or, if it matters, another machine."""
-    record, step = restored.metadata.description, restored.step
-    changed = require_as_recorded(record, files.description, step, accepted=accepted)
-    restored.changed.extend(changed)
-    elsewhere = fingerprint_differences(restored.metadata.fingerprint)
+def require_continuable(
+    metadata: CheckpointMetadata, now: PlainData, *, deterministic: bool, accepted: bool
+) -> list[str]:
+    """The settings `now` that differ from those that a checkpoint was trained with.
+
+    Raises `CheckpointError` unless they are `accepted`; likewise for another machine or version, if
+    the run is `deterministic`.
+    """
+    step = metadata.progress.outer_iteration
+    changed = require_as_recorded(metadata.description, now, step, accepted=accepted)
+    elsewhere = fingerprint_differences(metadata.fingerprint)
     require(
-        accepted or not elsewhere or not run.config.deterministic,
+        accepted or not elsewhere or not deterministic,
         "this run is deterministic, but would not be bit for bit the same here: checkpoint"
         f" {step} is from another machine or version ({listed(elsewhere)})",
         f"resume it there, or {ACCEPT}",
         CheckpointError,
     )
+    return changed
+
+
+def continued_with(changed: list[str]) -> str:
+    """Tells of settings that differ from those of the checkpoint that a run continues from."""
+    return f"continued with other settings ({listed(changed)})"
 
 
 def _which_to_restore(
@@ -197,13 +212,19 @@ def _which_to_restore(
     return None
 
 
-def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> RestoredRun:
+def _read_run(
+    checkpointer: Checkpointer,
+    which: Which,
+    shape: PyTree,
+    check: Callable[[CheckpointMetadata], list[str]],
+) -> RestoredRun:
     """Reads a checkpoint of a state like `shape`; without a replay memory if it was left out."""
-    directory = str(checkpointer.directory)
+    directory, changed = str(checkpointer.directory), []
 
     def items(metadata: PlainData) -> dict[str, PyTree]:
-        whole = CheckpointMetadata.from_metadata(metadata, directory).replay
-        saved = to_items(shape if whole else without_replay(shape))
+        found = CheckpointMetadata.from_metadata(metadata, directory)
+        changed[:] = check(found)  # first: other settings may mean other shapes
+        saved = to_items(shape if found.replay else without_replay(shape))
         return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
 
     restored = checkpointer.restore(which, items)
@@ -213,6 +234,7 @@ def _read_run(checkpointer: Checkpointer, which: Which, shape: PyTree) -> Restor
         state=from_items(restored.items, shape),
         metadata=CheckpointMetadata.from_metadata(restored.metadata, directory),
         damaged=tuple(step for step, _ in restored.skipped),
+        changed=changed,
     )
 
 

@@ -1,6 +1,8 @@
 """A run continues, and is evaluated, with the settings that its checkpoints were trained with."""
 
+import re
 import shutil
+from functools import partial
 
 import pytest
 import yaml
@@ -22,6 +24,10 @@ GAMMA = r"hyperparameters.gamma: 0.99 there, 0.5 here"
 
 def other_gamma(settings):
     settings["hyperparameters"]["gamma"] = 0.5
+
+
+def other_sizes(settings):
+    settings["network"]["hidden_sizes"] = [16]
 
 
 def other_activation(settings):
@@ -47,6 +53,30 @@ def test_a_network_of_the_same_shapes_is_another_one_too(tiny_run):
     with pytest.raises(CheckpointError, match=r"network\.activation: 'tanh' there, 'relu' here"):
         load_policy(tiny_run)
     assert load_policy(tiny_run, accept_differences=True).checkpoint_step == 2
+
+
+def test_other_shapes_are_refused_by_the_setting_too(tiny_run):
+    edit_settings(tiny_run, other_sizes)
+    name = rf"{CHANGED} \(network.hidden_sizes: \[8\] there, \[16\] here\)"
+    for attempt in (load_policy, partial(reopen, total_steps=100)):
+        with pytest.raises(CheckpointError, match=name):
+            attempt(tiny_run)
+
+
+def test_a_branch_follows_the_same_rules(tiny_run, monkeypatch):
+    monkeypatch.setenv("NPROC", "1")
+    branch = tiny_run.parent / "branch"
+    edit_settings(tiny_run, lambda settings: settings["trainer"].update(deterministic=True))
+    record_as(tiny_run, deterministic=True)
+    edit_records(tiny_run, lambda body: body["metadata"]["fingerprint"].update(jax="0.1"))
+    with pytest.raises(CheckpointError, match=r"this run is deterministic.*jax: '0.1' there"):
+        reopen(tiny_run, into=branch, total_steps=64)
+    assert not branch.exists()
+    edit_settings(tiny_run, other_gamma)
+    with reopen(tiny_run, into=branch, total_steps=64, accept_differences=True) as trainer:
+        trainer.run()
+    texts = [record.text or "" for record in read_records(branch / "metrics.jsonl")]
+    assert any(re.search(rf"continued with other settings \({GAMMA}\)", text) for text in texts)
 
 
 def test_accepted_differences_are_told_and_become_the_record(tiny_run):

@@ -13,7 +13,7 @@ import pytest
 from tiers import in_full
 
 from rlkit.cli.main import main
-from rlkit.errors import CheckpointError, EnvFailedError, RunDirectoryError
+from rlkit.errors import CheckpointError, EnvFailedError, RlkitError, RunDirectoryError
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.append_only_file import AppendOnlyFile
@@ -149,6 +149,22 @@ def test_a_run_directory_that_is_removed_is_named(tiny, tmp_path):
         trainer.run(0)
 
 
+def test_another_run_in_the_same_place_is_left_alone(tiny, tmp_path, hashes):
+    """Somebody removes the directory and begins another run there while the first one trains."""
+    run, found = tmp_path / "run", {}
+
+    def replace(trainer, iteration, metrics):
+        shutil.rmtree(run, ignore_errors=True)
+        with tiny.trainer(run_dir=str(run)) as other:
+            other.run(1)
+        found.update(hashes(run))
+
+    trainer = tiny.trainer(run_dir=str(run), callbacks=[OnIteration(replace)])
+    with pytest.raises(RlkitError, match=r"another run began there|replaced by another"), trainer:
+        trainer.run(0)
+    assert hashes(run) == found and json.loads((run / "summary.json").read_text())["seed"] == 1
+
+
 @pytest.mark.fast
 def test_a_log_of_another_run_in_the_same_place_is_left_alone(tmp_path):
     """Somebody removed the directory and began another run there."""
@@ -163,8 +179,12 @@ def test_a_log_of_another_run_in_the_same_place_is_left_alone(tmp_path):
     new.append(b"new\n")
     assert path.read_bytes() == b"new\n"
     new.close()
+    with pytest.raises(RunDirectoryError, match="was replaced by another file"):
+        old.append(b"more\n")
+    assert path.read_bytes() == b"new\n"
+    path.unlink()
     old.append(b"more\n")
-    assert path.read_bytes() == b"new\nold\nmore\n"
+    assert path.read_bytes() == b"old\nmore\n"
     old.close()
 
 

@@ -41,7 +41,7 @@ from rlkit.training.files.checkpoint_leaves import (
     leaf_name,
     rebuild,
 )
-from rlkit.training.files.run_directory import take_lock
+from rlkit.training.files.run_directory import require_still_locked, take_lock
 from rlkit.training.logs.loaded_run import LOCK
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
@@ -174,6 +174,7 @@ class Checkpointer:
                 f"{self.directory} is closed or open for reading only; open it for writing"
             )
         _require(self.directory.is_dir(), f"{self.directory} was removed", "start a new run")
+        require_still_locked(self._lock, self.directory)
         step = int(step)
         steps = self.all_steps()
         where = f"step {step} of {self.directory}"

@@ -119,9 +119,11 @@ class RunDirectory:
 
     def write_text(self, name: str, text: str) -> pathlib.Path:
         """Writes the run's file `name` atomically, even if the power fails; returns its path."""
-        _require(self._lock is not None, f"{self.path} is closed", "open it again")
+        if self._lock is None:
+            raise RunDirectoryError(f"{self.path} is closed; open it again")
         plain = _NAME.fullmatch(name) is not None
         _require(plain, f"{name!r} is not a file name", "use letters, digits, '.', '_' and '-'")
+        require_still_locked(self._lock, self.path)
         target = self.path / name
         temporary = None
         try:
@@ -269,6 +271,16 @@ def take_lock(path: pathlib.Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def require_still_locked(lock: int, directory: pathlib.Path) -> None:
+    """Raises `RunDirectoryError` if another run has begun in the place of a removed directory."""
+    try:
+        is_ours = os.path.samestat(os.fstat(lock), os.stat(directory / LOCK))
+    except FileNotFoundError:  # only our lock was removed, or nothing else is there yet
+        return
+    problem = f"{directory} was removed while a run wrote to it, and another run began there"
+    _require(is_ours, problem, "start this one again in another directory")
 
 
 def _sync_directory(path: pathlib.Path) -> None:

@@ -78,6 +78,10 @@ class AppendOnlyFile:
         if os.fstat(self._descriptor).st_nlink > 0:
             return
         fresh = self._open()
+        if os.fstat(fresh).st_size > 0:
+            os.close(fresh)
+            problem = f"{self.path} was replaced by another file while the run wrote to it"
+            raise RunDirectoryError(f"{problem}; move it away; {self._cure}")
         start = 0
         while chunk := os.pread(self._descriptor, 2**24, start):
             start += os.write(fresh, chunk)

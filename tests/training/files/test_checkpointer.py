@@ -19,7 +19,7 @@ import numpy as np
 import optax
 import pytest
 
-from rlkit.errors import CheckpointError
+from rlkit.errors import CheckpointError, RunDirectoryError
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files import checkpointer as module
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -564,3 +564,13 @@ def test_digest_sees_every_difference():
     digests = {tree_digest(tree) for tree in [base, *different]}
     assert len(digests) == 7 and all(len(digest) == 64 for digest in digests)
     assert tree_digest({"b": jax.random.key(0), "a": np.zeros(2, np.float32)}) == tree_digest(base)
+
+
+def test_a_directory_that_another_run_took_over_is_not_written(tmp_path):
+    with Checkpointer(CheckpointerConfig(directory=str(tmp_path / "checkpoints"))) as old:
+        shutil.rmtree(old.directory)
+        with Checkpointer(CheckpointerConfig(directory=str(old.directory))) as new:
+            new.save(1, {"x": np.zeros(2)})
+            with pytest.raises(RunDirectoryError, match="another run began there"):
+                old.save(2, {"x": np.ones(2)})
+            assert new.all_steps() == [1]

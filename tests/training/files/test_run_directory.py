@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,3 +162,15 @@ def test_one_process_at_a_time(tmp_path):
     with RunDirectory(path) as run, pytest.raises(RunDirectoryError, match=f"pid {os.getpid()}"):
         assert run.is_new
         RunDirectory(path)
+
+
+@pytest.mark.fast
+def test_a_directory_that_another_run_took_over_is_not_written(tmp_path):
+    old = RunDirectory(tmp_path / "run")
+    shutil.rmtree(old.path)
+    with RunDirectory(old.path) as new:
+        new.write_text("config.yaml", "new")
+        with pytest.raises(RunDirectoryError, match="another run began there; start this one"):
+            old.write_text("config.yaml", "old")
+        assert new.config_file.read_text() == "new"
+    old.close()
