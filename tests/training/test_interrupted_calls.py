@@ -162,7 +162,7 @@ def test_another_run_in_the_same_place_is_left_alone(tiny, tmp_path, hashes):
     trainer = tiny.trainer(run_dir=str(run), callbacks=[OnIteration(replace)])
     with pytest.raises(RlkitError, match=r"another run began there|replaced by another"), trainer:
         trainer.run(0)
-    assert hashes(run) == found and json.loads((run / "summary.json").read_text())["seed"] == 1
+    assert hashes(run) == found and load_run(run).config["seed"] == 1
 
 
 @pytest.mark.fast
