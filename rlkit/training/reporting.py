@@ -72,7 +72,8 @@ class Pending:
             metrics=metrics,
             each=each,
             counts=exact_counts(counters),
-            evaluation=evaluation,
+            # what `device_get` returns keeps the buffers of the device alive
+            evaluation=jax.tree.map(np.array, evaluation),
         )
 
 
@@ -139,7 +140,6 @@ class Reporter:
         moment = self.run.reported = self._moment_of(finished)  # until it is saved as well
         if finished.metrics is not None:
             self._training(finished, finished.metrics, moment)
-            self.run.history.evaluations.append(_at(moment, finished.evaluation))
         if finished.evaluation is not None:
             self._evaluation(pending, finished.evaluation, moment)
         return finished.evaluation
@@ -185,7 +185,8 @@ class Reporter:
                 train_records(each, when, num_seeds=num_seeds, steps_per_second=speed)
                 for each, when in self._iterations(finished.each, moment)
             ]
-        run.history.training.extend(_unprefixed(row[-1]) for row in rows)
+        training = (_unprefixed(row[-1]) for row in rows)
+        run.history.add(training, _at(moment, finished.evaluation))
         if iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints:
             for row in rows:
                 self._log_records(row)

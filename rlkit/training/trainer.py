@@ -259,7 +259,7 @@ class Trainer:
         self.stop_reason = None
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
-        files, before = self._open(), len(self.history.evaluations)
+        files, before = self._open(), self.history.num_evaluations
         try:
             files.write_status("running")
             if not self._run.is_complete:
@@ -274,7 +274,7 @@ class Trainer:
             self._wind_down(files, error)
             raise
         self._wind_down(files, None)
-        return self.history.evaluations[before:]
+        return self.history.since(before)
 
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""

@@ -1,12 +1,17 @@
 """What a Trainer keeps and logs of outer iterations, and of single ones on request."""
 
+import gc
+
+import jax
 import numpy as np
 import pytest
 from host_twins import HostCounter
 from tiers import in_full
 
+import rlkit
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.history import History
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 
@@ -76,3 +81,38 @@ def test_checkpoints_and_policies_hold_the_latest_metrics(tiny, tmp_path):
     assert metrics["train/loss"] == last["loss"]
     returns = trainer.history.evaluations[-1]["return"]
     np.testing.assert_allclose(metrics["eval/avg_return"], returns.mean(), rtol=1e-6)
+
+
+def test_a_long_history_keeps_the_newest_entries(monkeypatch):
+    monkeypatch.setattr("rlkit.training.history.MAX_ENTRIES", 4)
+    history = History()
+    for index in range(6):
+        history.add([{"loss": float(index)}], {"return": np.full(2, index)})
+    assert [row["loss"] for row in history.training] == [2, 3, 4, 5]
+    assert [row["return"][0] for row in history.evaluations] == [2, 3, 4, 5]
+    assert [row["return"][0] for row in history.since(4)] == [4, 5]
+    assert len(history.since(1)) == 4 and history.since(6) == []
+
+
+def test_evaluations_own_their_arrays(tiny):
+    """Views of what the device returned would keep its buffers, some kilobytes each."""
+    with tiny.trainer() as trainer:
+        for evaluation in trainer.run(0):
+            assert all(x.flags.owndata for x in jax.tree.leaves(evaluation) if np.ndim(x))
+
+
+@pytest.mark.parametrize("name", ["ppo", in_full("dqn")])
+def test_outer_iterations_leave_no_objects_behind(tiny, tmp_path, name):
+    """Each is evaluated, logged and saved, as in a run of days."""
+    counts = []
+
+    class Count(rlkit.Callback):
+        def on_iteration_end(self, trainer, iteration, metrics):
+            if iteration in (20, 50):
+                gc.collect()
+                counts.append(len(gc.get_objects()))
+
+    settings = {"num_checkpoints": 50, "epochs_per_checkpoint": 1, "log_iterations": True}
+    with tiny.trainer(name, run_dir=str(tmp_path / "run"), callbacks=[Count()], **settings) as run:
+        run.run(0)
+    assert counts[1] - counts[0] < 2 * 30

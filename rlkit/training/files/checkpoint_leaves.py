@@ -57,11 +57,11 @@ def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = jax.tree_util.keystr(path)
         data = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
-        implementation = None
-        if jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
-            implementation = _key_implementation(leaf)
-            data = jax.eval_shape(jax.random.key_data, leaf)
-        dtype = np.dtype(data.dtype)
+        shape, dtype, implementation = data.shape, data.dtype, None
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            single, implementation = _key_type(dtype)
+            shape, dtype = (*shape, *single.shape), single.dtype
+        dtype = np.dtype(dtype)
         number = dtype.kind == "b" or (dtype.kind not in "mM" and jnp.issubdtype(dtype, np.number))
         _require(
             number, f"the leaf {name} is a {type(leaf).__name__}", "checkpoints hold numbers only"
@@ -71,7 +71,7 @@ def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
                 {
                     "path": name,
                     "dtype": dtype.name,
-                    "shape": list(data.shape),
+                    "shape": list(shape),
                     "key": implementation,
                 },
                 leaf,
@@ -82,10 +82,16 @@ def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
     return found
 
 
-def _key_implementation(key: Array) -> str:
+@functools.cache  # a trace at each save would stay in JAX's caches for ever
+def _key_type(dtype: Any) -> tuple[jax.ShapeDtypeStruct, str]:
+    """(shape and dtype of the data of one key, its implementation)."""
     names: list[str] = []  # jax.random.key_impl accepts arrays and tracers, not ShapeDtypeStruct
-    jax.eval_shape(lambda traced: names.append(str(jax.random.key_impl(traced))), key)
-    return names[0]
+
+    def data(key: Array) -> Array:
+        names.append(str(jax.random.key_impl(key)))
+        return jax.random.key_data(key)
+
+    return jax.eval_shape(data, jax.ShapeDtypeStruct((), dtype)), names[0]
 
 
 def rebuild(array: np.ndarray, implementation: str | None, target: PyTree) -> PyTree:
