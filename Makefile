@@ -16,7 +16,7 @@ NEWEST ?= python3.13
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-all test-fast test-versions mutants learning lint format bench clean
-.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
+.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression soak
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
@@ -30,6 +30,7 @@ help:
 	@echo "make format     ruff, rewriting"
 	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"
 	@echo "make bench-X    startup, limits, overhead, growth, replay or regression: the other questions (benchmarks/README.md)"
+	@echo "make soak       what a long run leaves in memory, beside Orbax alone; ten minutes"
 	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
 
 $(STAMP): pyproject.toml constraints.txt constraints-newest.txt
@@ -92,6 +93,9 @@ bench: $(STAMP)
 
 bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression: $(STAMP)
 	$(BIN)/python benchmarks/$(@:bench-%=%).py $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache *.egg-info

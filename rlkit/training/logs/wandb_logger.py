@@ -17,6 +17,11 @@ from rlkit.validation import PlainData
 
 # Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
+_NOT_OPENED = "Weights & Biases could not be reached: this run, or some seeds of it, is not there"
+_CURE = (
+    "use --wandb offline, run `wandb login`, or set WANDB_INIT_TIMEOUT to more seconds if the"
+    " network is slow"
+)
 
 
 class WandbLogger:
@@ -76,7 +81,9 @@ class WandbLogger:
         for run in self._runs.values():
             if run.is_open:
                 self._attempt(run.finish)
-        if self.failures:
+        if self._gave_up:
+            _warn("%s; all rows are in the JSONL file; %s", _NOT_OPENED, _CURE)
+        elif self.failures:
             times = "once" if self.failures == 1 else f"{self.failures} times"
             _warn("Weights & Biases failed %s in this run: rows may be missing there", times)
 
@@ -140,12 +147,12 @@ class WandbLogger:
                 fix = (
                     "the JSONL file contains all rows"
                     if any(run.is_open for run in self._runs.values())
-                    else "run `wandb login`, or use --wandb offline"
+                    else _CURE
                 )
                 _warn(
                     "Weights & Biases failed (%s: %s); training and local files continue; %s",
                     type(error).__name__,
-                    error,
+                    " ".join(str(error).split()),  # W&B's own take several lines
                     fix,
                 )
 

@@ -21,6 +21,9 @@ _LONGEST_BACKLOG = 2000  # rows buffered while W&B fails
 # W&B's own process buffers rows (0.31: for 15 s) before writing or uploading them, and loses them
 # if the run is killed.
 _SETTLED_AFTER = 60.0  # seconds
+# How long W&B may hold the training up, in seconds: when a run opens (its own default is 90), and
+# at the end, where it would otherwise wait for a lost network for ever.
+_OPENS_WITHIN, _FINISHES_WITHIN = 15.0, 300.0
 
 
 class WandbRun:
@@ -178,7 +181,7 @@ class WandbRun:
             allow_val_change=True,
             save_code=False,
             # W&B's console would replace stdout and disturb the progress bar.
-            settings=wandb.Settings(console="off"),
+            settings=wandb.Settings(console="off", **_limits()),
         )
         self._id = run.id  # in a sweep, its agent chose another
         run.define_metric("env_steps")
@@ -186,6 +189,12 @@ class WandbRun:
             run.define_metric(names, step_metric="env_steps")
         run.define_metric("eval/avg_return", step_metric="env_steps", summary="max,last")
         return run
+
+
+def _limits() -> dict[str, Any]:
+    """How long W&B may take, by the names of its settings; its environment variables win."""
+    limits = {"init_timeout": _OPENS_WITHIN, "finish_timeout": _FINISHES_WITHIN}
+    return {k: x for k, x in limits.items() if f"WANDB_{k.upper()}" not in os.environ}
 
 
 def _positions(stored: PlainData) -> dict[str, Position]:

@@ -5,6 +5,7 @@ import math
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from wandb_files import wandb_files, wandb_history, wandb_labels
@@ -12,6 +13,7 @@ from wandb_files import wandb_files, wandb_history, wandb_labels
 import rlkit
 from rlkit.errors import ConfigError
 from rlkit.training.config import LoggerConfig
+from rlkit.training.logs import wandb_run
 from rlkit.training.logs.logger import Outcome
 from rlkit.training.logs.loggers import make_logger
 from rlkit.training.logs.records import Record, read_records
@@ -152,6 +154,29 @@ def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
     assert last == "Weights & Biases failed 4 times in this run: rows may be missing there"
 
 
+@pytest.mark.process
+@pytest.mark.full
+def test_an_unreachable_wandb_holds_nothing_up_for_long(tmp_path, monkeypatch, caplog):
+    """A real client with a key, and a server that refuses connections."""
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("rlkit.training.logs.wandb_run._OPENS_WITHIN", 1.0)
+    start = time.monotonic()
+    logger = make_logger(LoggerConfig(console=False, wandb="online"), tmp_path)
+    for step in range(3):
+        logger.log(record(step))
+    logger.close()
+    assert time.monotonic() - start < 45  # W&B's own limit for opening a run is 90 seconds
+    assert "could not be reached" in caplog.records[-1].getMessage()
+    assert len(read_records(tmp_path / "metrics.jsonl")) == 3
+
+
+@pytest.mark.fast
+def test_wandb_settings_of_the_environment_win(monkeypatch):
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "60")
+    assert wandb_run._limits().keys() == {"finish_timeout"}
+
+
 @pytest.mark.fast
 def test_only_rows_that_wandb_may_have_lost_are_sent_again(tmp_path, monkeypatch):
     clock, runs = [0.0], [FakeRun(refusals=0), FakeRun(refusals=0)]
@@ -182,7 +207,9 @@ def test_wandb_that_cannot_start_is_tried_once(tmp_path, monkeypatch, caplog):
     for step in range(5):
         logger.log(record(step))
     logger.close()
-    assert len(calls) == 1 and "--wandb offline" in caplog.text
+    first, last = (each.getMessage() for each in caplog.records)
+    assert len(calls) == 1 and "division by zero" in first and "--wandb offline" in first
+    assert "could not be reached" in last and "all rows are in the JSONL file" in last
     assert len(read_records(tmp_path / "metrics.jsonl")) == 5
 
 
