@@ -41,6 +41,7 @@ from rlkit.training.files.checkpoint_leaves import (
     leaf_name,
     rebuild,
 )
+from rlkit.training.files.late_callbacks import late_callbacks_dropped
 from rlkit.training.files.run_directory import require_still_locked, take_lock
 from rlkit.training.logs.loaded_run import LOCK
 from rlkit.types import PyTree
@@ -557,17 +558,13 @@ class Checkpointer:
             for entry in signature
         ]
         stored = {leaf_name(i): leaf for i, leaf in enumerate(expected) if leaf.size}
+        path = self.directory / str(step) / name
         try:
-            read = (
-                self._reader.restore(
-                    self.directory / str(step) / name, ocp.args.StandardRestore(stored)
+            with late_callbacks_dropped():
+                read = (
+                    self._reader.restore(path, ocp.args.StandardRestore(stored)) if stored else {}
                 )
-                if stored
-                else {}
-            )
-        except (
-            Exception
-        ) as error:  # Orbax and TensorStore can raise anything here, even a bare Exception
+        except Exception as error:  # Orbax and TensorStore raise anything, even a bare Exception
             raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
         arrays = {}
         for i, (entry, like) in enumerate(zip(signature, expected, strict=True)):

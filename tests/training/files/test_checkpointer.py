@@ -283,6 +283,37 @@ def test_latest_falls_back_to_an_intact_step(three_steps, fault):
             restore_quietly(saver)
 
 
+_READS_A_DAMAGED_STEP = """
+import sys, time
+import numpy as np
+from rlkit.errors import CheckpointError
+from rlkit.training.config import CheckpointerConfig
+from rlkit.training.files.checkpointer import Checkpointer
+
+wanted = {f"w{n}": np.zeros(300, np.float32) for n in range(200)}
+with Checkpointer(CheckpointerConfig(directory=sys.argv[1])) as saver:
+    for _ in range(5):
+        try:
+            saver.restore(1, {"learner": wanted})
+        except CheckpointError as error:
+            print(error)
+    time.sleep(0.5)  # for threads that come late
+"""
+
+
+@pytest.mark.process
+def test_what_a_damaged_step_still_reads_prints_nothing(tmp_path):
+    """TensorStore's threads go on reading after the first array that fails."""
+    noise = np.random.default_rng(0)
+    with checkpoints(tmp_path / "c") as saver:
+        arrays = {f"w{n}": noise.random(300).astype(np.float32) for n in range(200)}
+        saver.save(1, {"learner": arrays})
+    largest(tmp_path / "c" / "1").unlink()
+    command = [sys.executable, "-c", _READS_A_DAMAGED_STEP, str(tmp_path / "c")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert len(done.stdout.splitlines()) == 5 and done.stderr == ""
+
+
 def test_best_says_which_records_it_could_not_read(three_steps):
     os.truncate(three_steps / "3" / "record" / "metadata", 5)
     with checkpoints(three_steps, max_to_keep=3) as saver:
