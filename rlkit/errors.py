@@ -32,6 +32,10 @@ class EnvFailedError(RlkitError):
     """An environment raised, died, hung, or returned NaN or infinity."""
 
 
+class EnvStateError(RlkitError):
+    """An environment whose state cannot be saved, or a saved state that does not fit it."""
+
+
 class CheckpointError(RlkitError):
     """A checkpoint that is missing, damaged, or does not match."""
 

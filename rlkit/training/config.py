@@ -12,6 +12,7 @@ DEFAULT_CHECKPOINTS = 20
 REPLAY_LIMIT = (
     2 * 1024**3
 )  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
+ENVIRONMENTS_LIMIT = 256 * 1024**2  # states of host environments, in bytes over all seeds
 PositiveInt = Annotated[int, Gt(0)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]

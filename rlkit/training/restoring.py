@@ -4,7 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from rlkit.errors import CheckpointError, RunDirectoryError, require
+import jax
+import numpy as np
+
+from rlkit.errors import CheckpointError, EnvStateError, RunDirectoryError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -26,8 +29,10 @@ class RestoredRun:
     step: int
     state: PyTree
     metadata: CheckpointMetadata
+    environments: np.ndarray | None  # on the host, as bytes; None: not saved, or in the state
     damaged: tuple[int, ...]  # newer steps, which were skipped
     changed: list[str]  # settings, if that is accepted
+    why_new_episodes: str = ""  # "": the environments go on where they were
 
     @property
     def progress(self) -> RunProgress:
@@ -74,7 +79,13 @@ def begin_or_restore(
             accepted=accept_differences,
         )
         restored = restore(
-            run, files.checkpointer, which, start=start, counts_on=counts_on, check=check
+            run,
+            files.checkpointer,
+            which,
+            start=start,
+            counts_on=counts_on,
+            check=check,
+            may_restart=accept_differences,
         )
         _resume_files(run, files, restored)
         if accept_differences:
@@ -99,15 +110,17 @@ def restore(
     start: RunStart | None = None,
     counts_on: bool = False,
     check: Callable[[CheckpointMetadata], list[str]] = lambda metadata: [],
+    may_restart: bool = True,
 ) -> RestoredRun:
     """Restores `run` from a checkpoint of its own or of another run; returns what was read.
 
     `start` is what this run was started from; None: the checkpoint is of another run. `counts_on`:
     the setting `num_checkpoints` is the number of outer iterations from here on. `check` raises
     what speaks against a checkpoint, before its arrays are read, and returns the settings that
-    differ.
+    differ. `may_restart`: environments on the host start new episodes if their saved states do not
+    fit.
 
-    Raises `RlkitError`, before anything is changed, if it must not.
+    Raises `RlkitError`, before any file is changed, if it must not.
     """
     shape = run.program.state_shape(run.compiler.keys(0))
     restored = _read_run(checkpointer, which, shape, check)
@@ -131,9 +144,8 @@ def restore(
     run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
     run.begin(progress)
     run.metrics = dict(restored.metadata.metrics)
-    run.state = restored.state
-    if run.has_replay(run.state):  # else `refill` starts new episodes
-        run.state = run.program.restart(run.state)
+    run.state, why_new = _with_environments(run, restored, may_restart=may_restart)
+    restored = dataclasses.replace(restored, why_new_episodes=why_new)
     if run.plan.total_steps != before.total_steps:
         run.set_horizon()
     return restored
@@ -152,8 +164,11 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
             f"this run had been stopped ({stop_reason}); it will not stop early again unless you"
             " pass the callback"
         )
-    if not run.parts.is_compiled:
-        texts.append("environments on the host cannot be restored: they start new episodes")
+    if restored.why_new_episodes:
+        texts.append(
+            "environments on the host cannot be restored: they start new episodes"
+            f" ({restored.why_new_episodes})"
+        )
     elsewhere = fingerprint_differences(restored.metadata.fingerprint)
     if elsewhere:
         texts.append(
@@ -187,6 +202,28 @@ def require_continuable(
 def continued_with(changed: list[str]) -> str:
     """Tells of settings that differ from those of the checkpoint that a run continues from."""
     return f"continued with other settings ({listed(changed)})"
+
+
+def _with_environments(
+    run: Run, restored: RestoredRun, *, may_restart: bool
+) -> tuple[PyTree, str]:
+    """The restored state with its environments, and why they start new episodes, if they do."""
+    state, saved = restored.state, restored.environments
+    if not run.has_replay(state):  # `refill` starts new episodes
+        return state, "" if run.parts.is_compiled else "the replay buffer is filled again"
+    if saved is None:
+        why = "" if run.parts.is_compiled else "the checkpoint does not hold their states"
+        return run.program.restart(state), why
+    try:
+        return run.program.resume(state, saved), ""
+    except EnvStateError as error:
+        require(
+            may_restart,
+            f"checkpoint {restored.step} holds environments that cannot be restored here: {error}",
+            f"use the environment that it was saved with, or {ACCEPT}: they start new episodes",
+            CheckpointError,
+        )
+        return run.program.restart(state), str(error)
 
 
 def _which_to_restore(
@@ -224,15 +261,19 @@ def _read_run(
     def items(metadata: PlainData) -> dict[str, PyTree]:
         found = CheckpointMetadata.from_metadata(metadata, directory)
         changed[:] = check(found)  # first: other settings may mean other shapes
-        saved = to_items(shape if found.replay else without_replay(shape))
+        size = found.environments
+        environments = None if size is None else jax.ShapeDtypeStruct((size,), np.uint8)
+        saved = to_items(shape if found.replay else without_replay(shape), environments)
         return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
 
     restored = checkpointer.restore(which, items)
+    environments = restored.items.get("environments")
     return RestoredRun(
         directory=directory,
         step=restored.step,
         state=from_items(restored.items, shape),
         metadata=CheckpointMetadata.from_metadata(restored.metadata, directory),
+        environments=None if environments is None else np.asarray(environments),
         damaged=tuple(step for step, _ in restored.skipped),
         changed=changed,
     )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from rlkit.algorithms.metrics import split_each
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, EnvStateError, require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
 from rlkit.training.config import Plan, TrainerConfig
@@ -72,6 +72,7 @@ class Run:
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
         self.skipped_in_a_row = np.zeros(1)  # updates of each seed, see `finite_checks`
+        self.why_new_episodes = ""  # on resuming, as the log said last
         self.reported: Moment | None = None  # of the outer iteration that is being reported
 
     def start_from(self, key: Key | int | None) -> RunStart:
@@ -145,6 +146,19 @@ class Run:
         return checkpointer is not None and leaves_out_replay(
             checkpointer.save_replay, self.replay_bytes
         )
+
+    def environments(self, state: PyTree) -> tuple[np.ndarray | None, str]:
+        """The environments of `state` as bytes, and why they cannot be saved.
+
+        (None, "") if the state itself holds them, or lacks its replay memory: filling that starts
+        new episodes.
+        """
+        if not self.has_replay(state):
+            return None, ""
+        try:
+            return self.program.environments(state), ""
+        except EnvStateError as error:
+            return None, str(error)
 
     def require_state(
         self,

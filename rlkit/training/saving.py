@@ -26,14 +26,16 @@ def save(
     seed_scores: Sequence[float] | None,
     description: PlainData,
     callbacks: PlainData,
-) -> None:
+) -> str:
     """Saves `state`, which is that of `run` after `iteration` outer iterations.
 
     `iteration` may be lower than the current one. `checkpointer` may be that of `files` or another.
-    `callbacks` are the states of the run's callbacks. Raises `NonFiniteError` for a state with NaN.
+    `callbacks` are the states of the run's callbacks. Returns why environments on the host are not
+    saved, "" if they are. Raises `NonFiniteError` for a state with NaN.
     """
     require_finite(state, iteration, last_saved(run))
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
+    environments, why_not = run.environments(state)
     learner = state.learner if isinstance(state, TrainState) else None
     progress = dataclasses.replace(
         run.progress,
@@ -52,16 +54,18 @@ def save(
         fingerprint=fingerprint(),
         versions=versions(),
         callbacks=callbacks,
+        environments=None if environments is None else len(environments),
         replay=run.has_replay(state),
         has_started=run.has_started,
         metrics={name: x for name, x in run.metrics.items() if math.isfinite(x)},
     )
     checkpointer.save(
         iteration,
-        to_items(state),
+        to_items(state, environments),
         score=score,
         seed_scores=seed_scores,
         metadata=metadata.to_metadata(),
     )
     if checkpointer is files.checkpointer:
         run.saved_iteration = iteration
+    return why_not

@@ -36,7 +36,7 @@ from rlkit.training.fingerprint import versions
 from rlkit.training.finite_checks import skipped_in_all
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
-from rlkit.training.logs.announcements import replay_refilled
+from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import score
@@ -597,7 +597,7 @@ class Trainer:
         """Saves the state after `iteration` outer iterations, which may be an earlier one."""
         run, files, description = self._run, self._logging_files, self.description()
         callbacks = callback_states(self._callbacks)
-        save(
+        why_new_episodes = save(
             run,
             files,
             checkpointer,
@@ -608,6 +608,9 @@ class Trainer:
             description=description,
             callbacks=callbacks,
         )
+        if why_new_episodes not in ("", run.why_new_episodes):
+            run.why_new_episodes = why_new_episodes
+            self._log(new_episodes(why_new_episodes))
         self._call("on_checkpoint", iteration)
 
     # Start and end

@@ -22,6 +22,10 @@ class HostState(struct.PyTreeNode, kw_only=True):
 class HostAdapter(EnvAdapter, Protocol):
     """An `EnvAdapter` on the host, which can also step asynchronously. One adapter serves one run.
 
+    It may have two more methods. `get_state()` returns the states of its environments as plain
+    values (see `plain_bytes`), and `set_state(state)` puts them there after a reset; both raise
+    `EnvStateError` if that is not possible. A resumed run then continues their episodes.
+
     Arrays are NumPy, newly allocated in every step. `reset` takes a key, or one for each of S
     seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.
     `step` ignores its key. `TimeStep.info` is {} unless an episode ended; it then has NaN in the

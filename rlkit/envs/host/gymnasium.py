@@ -7,7 +7,7 @@ import os
 import select
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -31,6 +31,7 @@ from rlkit.errors import (
     ConfigError,
     EnvContractError,
     EnvFailedError,
+    EnvStateError,
     RlkitError,
     UnknownNameError,
     did_you_mean,
@@ -198,6 +199,34 @@ class GymnasiumAdapter:
         self._pending = False
         return time_step
 
+    def get_state(self) -> list[np.ndarray]:
+        """The state of each environment between two steps, as bytes [B] uint8.
+
+        Raises `EnvStateError` if an environment or one of its wrappers cannot be saved.
+        """
+        with self._between_steps("saved") as run:
+            states = run.save()
+        problem = next((state for state in states if isinstance(state, str)), None)
+        if problem is not None:
+            raise EnvStateError(problem)
+        return [state for state in states if not isinstance(state, str)]
+
+    def set_state(self, states: Sequence[np.ndarray]) -> None:
+        """Puts the environments, which must have been reset, where `get_state` found them.
+
+        Raises `EnvStateError` for states of others; the environments may then be anywhere.
+        """
+        count = len(states) if isinstance(states, list) else 0
+        fits = count == self.num_envs and all(isinstance(state, np.ndarray) for state in states)
+        cure = "use the settings that they were saved with"
+        what = f"these are not the states of {self.num_envs} environments"
+        require(fits, what, cure, EnvStateError)
+        with self._between_steps("loaded") as run:
+            problems = run.load(states)
+        problem = next((problem for problem in problems if problem), None)
+        if problem is not None:
+            raise EnvStateError(problem)
+
     def remake(self, num_envs: int) -> "GymnasiumAdapter":
         """A new adapter with the same settings; `ConfigError` if an object was passed as `env`."""
         require_positive_integer("num_envs", num_envs, example=8)
@@ -226,12 +255,8 @@ class GymnasiumAdapter:
             f"{self.name} has render_mode={mode!r}",
             "pass render_mode='rgb_array' to render it",
         )
-        if self._run is None or self._pending:
-            raise EnvContractError(
-                f"{self.name} cannot be rendered now; call reset or step_wait first"
-            )
-        with self._stop_on_error():
-            return np.stack([np.asarray(frame, np.uint8) for frame in self._run.render()])
+        with self._between_steps("rendered") as run:
+            return np.stack([np.asarray(frame, np.uint8) for frame in run.render()])
 
     def close(self) -> None:
         """Stops the simulators; the next reset starts new ones."""
@@ -292,6 +317,16 @@ class GymnasiumAdapter:
         self._run: InProcessEnvs | WorkerEnvs | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._pending = False
+
+    @contextlib.contextmanager
+    def _between_steps(self, done: str) -> Iterator[InProcessEnvs | WorkerEnvs]:
+        """The running environments; stops them after any error."""
+        if self._run is None or self._pending:
+            raise EnvContractError(
+                f"{self.name} cannot be {done} now; call reset or step_wait first"
+            )
+        with self._stop_on_error():
+            yield self._run
 
     @contextlib.contextmanager
     def _stop_on_error(self) -> Iterator[None]:

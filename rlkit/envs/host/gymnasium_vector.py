@@ -76,6 +76,16 @@ class InProcessEnvs:
         with self._watched("render"):
             return self._vector.render() or ()
 
+    def save(self) -> Sequence[np.ndarray | str]:
+        """The state of each environment as bytes, or why it cannot be saved."""
+        with self._watched("get_state"):
+            return self._vector.call("save")
+
+    def load(self, states: Sequence[np.ndarray]) -> Sequence[str]:
+        """Puts the environments where they were saved; returns why one cannot be, or ""."""
+        with self._watched("set_state"):
+            return self._vector.call("load", states)
+
     def stop(self, *, graceful: bool) -> None:
         """Closes the environments. Errors become warnings, or are ignored if not `graceful`."""
         with self._watched("close"), warnings.catch_warnings():
@@ -128,17 +138,29 @@ class WorkerEnvs:
         with self._convert_errors("step"):
             return self._vector.step_wait()
 
+    def save(self) -> Sequence[np.ndarray | str]:
+        """The state of each environment as bytes, or why it cannot be saved."""
+        return self._call("get_state", "save")
+
+    def load(self, states: Sequence[np.ndarray]) -> Sequence[str]:
+        """Puts the environments where they were saved; returns why one cannot be, or ""."""
+        return self._call("set_state", "load", states)
+
     def render(self) -> Sequence[Any]:
         """An image of each environment."""
-        with self._convert_errors("render"):
-            self._vector.call_async("render")
-        self._await("render")
-        with self._convert_errors("render"):
-            return self._vector.call_wait()
+        return self._call("render", "render")
 
     def stop(self, *, graceful: bool) -> None:
         """Ends all workers."""
         _stop(self._vector, graceful=graceful)
+
+    def _call(self, phase: str, method: str, *arguments: Any) -> Sequence[Any]:
+        """What a method of each guard returns; all get the same arguments."""
+        with self._convert_errors(phase):
+            self._vector.call_async(method, *arguments)
+        self._await(phase)
+        with self._convert_errors(phase):
+            return self._vector.call_wait()
 
     def _await(self, phase: str) -> None:
         """Waits for all workers to answer; raises `EnvFailedError` if one died or time runs out."""

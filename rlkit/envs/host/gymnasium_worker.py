@@ -8,15 +8,16 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from rlkit.envs.host.env_state import load_env, save_env
 from rlkit.envs.host.watchdog import Pulse
-from rlkit.errors import EnvContractError, require
+from rlkit.errors import EnvContractError, EnvStateError, require
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
 NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
@@ -202,6 +203,31 @@ class Guard:
             raise self._raised("step", error, action) from error
         return obs, reward, terminated, truncated, NO_INFO
 
+    def save(self) -> np.ndarray | str:
+        """The state of the environment as bytes, or why it cannot be saved.
+
+        An exception would end a worker process.
+        """
+        pulse = self._pulse
+        pulse.index, pulse.beats = self._index, pulse.beats + 1
+        try:
+            return save_env(self._built())
+        except FAILURES as error:
+            return f"environment {self._index}: {_text(error)}"
+
+    def load(self, states: Sequence[np.ndarray]) -> str:
+        """Puts the environment where it was saved; `states` are those of all environments.
+
+        Returns why that is not possible, "" if it is.
+        """
+        pulse = self._pulse
+        pulse.index, pulse.beats = self._index, pulse.beats + 1
+        try:
+            load_env(self._built(), states[self._index])
+        except FAILURES as error:
+            return f"environment {self._index}: {_text(error)}"
+        return ""
+
     def render(self) -> Any:
         """An image of this environment."""
         try:
@@ -215,7 +241,7 @@ class Guard:
             self._env.close()
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """WorkerEnvs look up `render` here."""
+        """WorkerEnvs look up `render`, `save` and `load` here."""
         return getattr(self, name)
 
     def _built(self) -> gymnasium.Env:
@@ -239,6 +265,10 @@ class Guard:
                 self._index, phase, self._steps, shown, f"{type(error).__name__}: {error}", text
             )
         )
+
+
+def _text(error: BaseException) -> str:
+    return str(error) if isinstance(error, EnvStateError) else f"{type(error).__name__}: {error}"
 
 
 @dataclasses.dataclass(frozen=True)

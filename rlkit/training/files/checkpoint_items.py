@@ -6,14 +6,16 @@ from rlkit.training.config import REPLAY_LIMIT
 from rlkit.types import PyTree, TrainState
 
 
-def to_items(state: PyTree) -> dict[str, PyTree]:
-    """A train state as checkpoint items.
+def to_items(state: PyTree, environments: PyTree = None) -> dict[str, PyTree]:
+    """A train state as checkpoint items, with the bytes of environments on the host, if any.
 
     A policy can then be read without the environments and the replay memory.
     """
+    hosted = {} if environments is None else {"environments": environments}
     if isinstance(state, TrainState):
-        return {"policy": state.learner.policy, "learner": state.learner, "local": state.local}
-    return {"state": state}
+        learner, local = state.learner, state.local
+        return {"policy": learner.policy, "learner": learner, "local": local} | hosted
+    return {"state": state} | hosted
 
 
 def without_replay(state: TrainState) -> TrainState:

@@ -4,11 +4,12 @@ import dataclasses
 import functools
 import json
 import os
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from rlkit.errors import CheckpointError
-from rlkit.training.config import Plan
+from rlkit.training.config import ENVIRONMENTS_LIMIT, Plan
 from rlkit.training.run_progress import RunProgress
 from rlkit.validation import PlainData
 
@@ -32,6 +33,8 @@ class CheckpointMetadata:
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """The latest of training and evaluation by then, averaged over seeds; finite ones alone."""
     has_started: bool = True  # whether the state before the first outer iteration was reported
+    environments: Annotated[int, Field(ge=0, le=ENVIRONMENTS_LIMIT)] | None = None
+    """Bytes of the environments on the host; None: they are not saved, or part of the state."""
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

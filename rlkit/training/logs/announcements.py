@@ -55,6 +55,11 @@ def replay_left_out(replay_bytes: int, *, is_asked: bool) -> str:
     )
 
 
+def new_episodes(why: str) -> str:
+    """That checkpoints do not hold the environments, and what follows from it."""
+    return f"environments are not saved: {why} (a resumed run starts new episodes)"
+
+
 def replay_refilled(env_steps: int) -> str:
     """That the replay memory is refilled before training continues, and what follows."""
     return (

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError
+from rlkit.envs.host.plain_bytes import Plain
+from rlkit.errors import ConfigError, EnvStateError, RlkitError
 from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.programs.rollout_buffer import RolloutBuffer
 from rlkit.training.programs.seed_axis import merge_seeds, split_seeds
-from rlkit.types import Carry, Key, PyTree, TimeStep
+from rlkit.types import Carry, Key, Obs, PyTree, TimeStep
 
 
 class EnvGroup:
@@ -31,6 +32,32 @@ class EnvGroup:
     def reset(self, key: Key) -> None:
         """Starts new episodes everywhere, from one key or one per seed."""
         self.env_state, self.obs = self.env.reset(key)
+
+    def get_state(self) -> Plain:
+        """The states of the environments as plain values; `EnvStateError` if they have none."""
+        if not (hasattr(self.env, "get_state") and hasattr(self.env, "set_state")):
+            name = type(self.env).__name__
+            raise EnvStateError(f"{name} has no methods get_state() and set_state(state)")
+        try:
+            return self.env.get_state()  # pyright: ignore[reportAttributeAccessIssue]
+        except RlkitError:
+            raise
+        except Exception as error:
+            raise _failed(self.env, "get_state", error) from error
+
+    def set_state(self, state: Plain, obs: Obs) -> None:
+        """Puts the environments, which were reset, where they were saved.
+
+        `obs` [S·N, ...] are the observations to act on next.
+        """
+        self.get_state()  # so that what has no hooks says so
+        try:
+            self.env.set_state(state)  # pyright: ignore[reportAttributeAccessIssue]
+        except RlkitError:
+            raise
+        except Exception as error:
+            raise _failed(self.env, "set_state", error) from error
+        self.obs = obs
 
     def start_rollout(self, policy: PyTree, carry: Carry, keys: Key) -> None:
         """Starts a rollout with keys [(S,) T, 2] by `policy`, in the form that `act` takes."""
@@ -98,6 +125,10 @@ class EnvGroup:
         A whole `step` checks that the environments are still those of this run.
         """
         return self._is_asynchronous and self._time > 0
+
+
+def _failed(env: EnvAdapter, method: str, error: Exception) -> EnvStateError:
+    return EnvStateError(f"{type(env).__name__}.{method} raised {type(error).__name__}: {error}")
 
 
 def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:

@@ -1,22 +1,26 @@
 """Rollouts on the host: acting is compiled, a Python loop steps the simulators."""
 
-import jax
+import operator
 
-from rlkit.errors import EnvFailedError
+import jax
+import numpy as np
+
+from rlkit.envs.host.plain_bytes import pack, unpack
+from rlkit.errors import EnvFailedError, EnvStateError
 from rlkit.training.compile.aot_compile import Compiled
+from rlkit.training.config import ENVIRONMENTS_LIMIT
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.env_groups import EnvGroup, remake
 from rlkit.training.programs.host_functions import HostFunctions, bare
-from rlkit.training.programs.seed_axis import join_envs, split_envs, split_seeds
+from rlkit.training.programs.seed_axis import join_envs, merge_seeds, split_envs, split_seeds
 from rlkit.types import Key, Obs, PolicyState, Rollout, TrainState
-
 
 class HostCollector:
     """The environments of a run and the rollouts collected in them.
 
     With S seeds it makes its own S·N environments; with two env groups, one half of them acts while
-    the other steps. States hold the observations as NumPy arrays, but nothing of the simulators,
-    which cannot be saved; see `restart`.
+    the other steps. States hold the observations as NumPy arrays, but nothing of the simulators:
+    `save` and `resume` are for those that can be saved, `restart` is for the others.
     """
 
     def __init__(
@@ -32,7 +36,8 @@ class HostCollector:
             EnvGroup(env, num_seeds, self._num_steps) for env in self._own_envs or [module.env]
         ]
         self._is_recurrent = bool(jax.tree.leaves(module.agent.initial_carry(1)))
-        self._is_ready = False  # whether the environments are where the state says
+        self._is_ready = False  # whether the environments are where the last state says
+        self._last_obs: Obs = ()  # the observations of that state
 
     def reset(self, key: Key) -> None:
         """Starts new episodes everywhere."""
@@ -46,6 +51,42 @@ class HostCollector:
         self.reset(self._functions.restart_key(ts.local.key))
         return self.with_obs(ts.replace(local=self._functions.cut(bare(ts.local))))
 
+    def save(self, ts: TrainState) -> np.ndarray:
+        """The environments of the state `ts` as bytes, [B] uint8.
+
+        Raises `EnvStateError` if they cannot be saved, or have gone on to another state.
+        """
+        if not (self._is_ready and _are_same(ts.local.obs, self._last_obs)):
+            raise EnvStateError("the environments are not where this state left them")
+        saved = pack([group.get_state() for group in self.groups])
+        if len(saved) > ENVIRONMENTS_LIMIT:
+            size = f"{len(saved) / 2**20:.0f} MiB, more than {ENVIRONMENTS_LIMIT // 2**20}"
+            raise EnvStateError(f"the states of the environments take {size}")
+        return saved
+
+    def resume(self, ts: TrainState, saved: np.ndarray) -> TrainState:
+        """The state `ts` with its environments where `save` found them.
+
+        Raises `EnvStateError` if `saved` is not of such environments.
+        """
+        states = unpack(saved)
+        if not isinstance(states, list) or len(states) != len(self.groups):
+            raise EnvStateError(
+                f"the saved states are not those of {len(self.groups)} groups of environments"
+            )
+        self.reset(self._functions.restart_key(ts.local.key))
+        seeds = self._num_seeds
+        obs = split_envs(jax.device_get(ts.local.obs), len(self.groups), seeds)
+        try:
+            for group, state, own in zip(self.groups, states, obs, strict=True):
+                group.set_state(state, merge_seeds(own, seeds))
+        except BaseException:
+            for group in self.groups:  # they may be anywhere
+                group.env.close()
+            self.forget()
+            raise
+        return self.with_obs(ts)
+
     def observe(self) -> Obs:
         """The observations to act on next, leaves [(S,) N, ...]."""
         seeds = self._num_seeds
@@ -53,7 +94,8 @@ class HostCollector:
 
     def with_obs(self, ts: TrainState) -> TrainState:
         """The state with the observations to act on next."""
-        return ts.replace(local=ts.local.replace(obs=self.observe()))
+        self._last_obs = self.observe()
+        return ts.replace(local=ts.local.replace(obs=self._last_obs))
 
     def take_keys(self, ts: TrainState) -> tuple[TrainState, list[Key]]:
         """The state with its next key, and each group's keys for the next rollout."""
@@ -123,3 +165,9 @@ class HostCollector:
             return ts
         carries = [group.carry for group in self.groups]
         return ts.replace(local=ts.local.replace(carry=join_envs(carries, self._num_seeds)))
+
+
+def _are_same(obs: Obs, other: Obs) -> bool:
+    """Whether these are the same arrays, not only equal ones."""
+    leaves, others = jax.tree.leaves(obs), jax.tree.leaves(other)
+    return len(leaves) == len(others) and all(map(operator.is_, leaves, others))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import jax
+import numpy as np
 from jax import Array
 
 from rlkit import spaces
@@ -97,8 +98,16 @@ class HostProgram:
         shape = jax.eval_shape(self.functions.start.function, keys, obs)
         return shape.replace(local=shape.local.replace(obs=obs))
 
+    def environments(self, ts: TrainState) -> np.ndarray:
+        """See `Program`."""
+        return self.collector.save(ts)
+
+    def resume(self, ts: TrainState, environments: np.ndarray) -> TrainState:
+        """See `Program`."""
+        return self.collector.resume(ts, environments)
+
     def restart(self, ts: TrainState) -> TrainState:
-        """A restored state with new episodes, seeded by its key: simulators cannot be restored."""
+        """A restored state with new episodes, seeded by its key."""
         return self.collector.restart(ts)
 
     def refill(self, ts: TrainState) -> TrainState:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiler
@@ -64,6 +65,13 @@ class DeviceProgram:
     def state_shape(self, key: Key) -> PyTree:
         """See `Program`; computes nothing."""
         return jax.eval_shape(self._start, key)
+
+    def environments(self, ts: PyTree) -> None:
+        """See `Program`."""
+
+    def resume(self, ts: PyTree, environments: np.ndarray) -> PyTree:
+        """The state unchanged."""
+        return ts
 
     def restart(self, ts: PyTree) -> PyTree:
         """The state unchanged: it holds the environments too."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 from rlkit.types import Counters, Key, Metrics, PyTree
 
 Results = tuple[Metrics, Counters | None]  # of iterations; None: the module counts nothing
@@ -31,8 +33,23 @@ class Program(Protocol):
         """The shapes and dtypes of a state."""
         ...
 
+    def environments(self, ts: PyTree, /) -> np.ndarray | None:
+        """The environments on the host of the state `ts` as bytes, [B] uint8.
+
+        None if the state itself holds the environments. Raises `EnvStateError` if they cannot be
+        saved, or are no longer at this state.
+        """
+        ...
+
+    def resume(self, ts: PyTree, environments: np.ndarray, /) -> PyTree:
+        """A restored state, ready to continue from, with these environments.
+
+        Raises `EnvStateError` if they do not fit.
+        """
+        ...
+
     def restart(self, ts: PyTree, /) -> PyTree:
-        """A restored state, ready to continue from."""
+        """A restored state, ready to continue from, with new episodes on the host."""
         ...
 
     def refill(self, ts: PyTree, /) -> PyTree:

@@ -1,0 +1,224 @@
+"""A run on environments with state hooks that was stopped or killed ends as the one that was not:
+the same state, environments included, and the same rows.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+from host_twins import HostCounter, agent_for
+from tiers import by_default
+
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.host.plain_bytes import pack, unpack
+from rlkit.errors import CheckpointError
+from rlkit.training.callbacks import Callback
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.logs.records import read_records
+from rlkit.training.trainer import Trainer
+
+OUTER = 4
+ENVS = {"ppo": "CartPole-v1", "dqn": "Acrobot-v1", "sac": "Pendulum-v1"}
+SETTINGS = {
+    "ppo": {"normalize_observations": True, "normalize_rewards": True},
+    "dqn": {"n_step": 3},
+    "sac": {"n_step": 2},
+}
+CASES = [
+    (name, overlap, vectorization, num_seeds)
+    for name in ENVS
+    for overlap in ("none", "acting", "update")
+    for vectorization in ("sync", "async")
+    for num_seeds in (1, 2)
+]
+DEFAULTS = [
+    ("ppo", "none", "sync", 2),
+    ("ppo", "acting", "async", 1),
+    ("dqn", "update", "sync", 1),
+    ("sac", "none", "sync", 1),
+]
+
+
+class StopAt(Callback):
+    def __init__(self, iteration):
+        self.at = iteration
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        if iteration == self.at:
+            trainer.request_stop("asked to")
+
+
+class Hooked(HostCounter):
+    """`HostCounter` with drifting observations and with the hooks of a user."""
+
+    def __init__(self):
+        super().__init__(floats=True)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,))
+
+    def _observe(self):
+        return super()._observe() + self.np_random.normal(size=2).astype(np.float32)
+
+    def get_state(self):
+        return {"time": self.time, "total": self.total}
+
+    def set_state(self, state):
+        self.time, self.total = int(state["time"]), int(state["total"])
+
+
+class Forgetful(Hooked):
+    """It refuses what it saved."""
+
+    def set_state(self, state):
+        raise ValueError("never seen before")
+
+
+class Unplain(Hooked):
+    def get_state(self):
+        return {"self": self}
+
+
+class Labelled(gymnasium.Wrapper):
+    """A wrapper without hooks."""
+
+
+def trainer_of(tiny, run_dir, algorithm="ppo", env=None, *, stop=None, hyper=None, **settings):
+    vectorization = settings.pop("vectorization", "sync")
+    num_envs = settings.pop("num_envs", 2)
+    env = env or ENVS[algorithm]
+    adapter = GymnasiumAdapter(env, num_envs, vectorization=vectorization, max_episode_steps=13)
+    learns = tiny.algorithm(algorithm, **(SETTINGS[algorithm] if hyper is None else hyper))
+    return Trainer(
+        adapter,
+        None,
+        agent_for(adapter, algorithm=algorithm),
+        learns,
+        tiny.config(
+            run_dir=str(run_dir),
+            **{"num_checkpoints": OUTER, "evaluation_episodes": 2} | settings,
+        ),
+        callbacks=[StopAt(stop)] if stop else [],
+    )
+
+
+def finished(trainer):
+    """The digest of every leaf after training, and the bytes of its environments."""
+    with trainer:
+        trainer.run(3)
+        leaves = jax.tree_util.tree_flatten_with_path(trainer.state)[0]
+        digests = {jax.tree_util.keystr(path): tree_digest(leaf) for path, leaf in leaves}
+        return digests, trainer.program.environments(trainer.state).tobytes()
+
+
+def rows(run_dir):
+    return [
+        (r.kind, r.env_steps, r.updates, r.seed, {n: x for n, x in r.metrics.items() if n != SPEED})
+        for r in read_records(run_dir / "metrics.jsonl")
+        if r.kind in ("train", "eval")
+    ]
+
+
+SPEED = "train/steps_per_second"
+
+
+def events(run_dir):
+    return [r.text for r in read_records(run_dir / "metrics.jsonl") if r.kind == "event"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "overlap", "vectorization", "num_seeds"), by_default(DEFAULTS, CASES)
+)
+def test_a_resumed_run_is_the_run_that_was_not_stopped(
+    tiny, tmp_path, algorithm, overlap, vectorization, num_seeds
+):
+    settings = {"overlap": overlap, "vectorization": vectorization, "num_seeds": num_seeds}
+    whole = finished(trainer_of(tiny, tmp_path / "whole", algorithm, **settings))
+    with trainer_of(tiny, tmp_path / "parts", algorithm, stop=2, **settings) as trainer:
+        trainer.run(3)
+        assert trainer.outer_iteration == 2
+        episodes = jax.device_get(trainer.state.local.episodes)
+        assert episodes.length_so_far.any()  # the stop was amid episodes
+    resumed = finished(
+        trainer_of(tiny, tmp_path / "parts", algorithm, restore_checkpoint="auto", **settings)
+    )
+    assert resumed == whole
+    assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
+    assert not any("new episodes" in text for text in events(tmp_path / "parts"))
+
+
+@pytest.mark.parametrize("env", [Hooked, lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)])
+def test_environments_of_users_and_wrapped_ones_go_on(tiny, tmp_path, env):
+    whole = finished(trainer_of(tiny, tmp_path / "whole", env=env))
+    with trainer_of(tiny, tmp_path / "parts", env=env, stop=1) as trainer:
+        trainer.run(3)
+    resumed = finished(trainer_of(tiny, tmp_path / "parts", env=env, restore_checkpoint="auto"))
+    assert resumed == whole
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (HostCounter, "environment 0: HostCounter has no methods get_state() and set_state(state)"),
+        (lambda: Labelled(Hooked()), "environment 0: Labelled has no methods get_state()"),
+        (Unplain, "environment 0: Unplain state['self'] is a Unplain; use numbers"),
+    ],
+)
+def test_what_cannot_be_saved_is_said_once_and_starts_new_episodes(tiny, tmp_path, env, told):
+    with trainer_of(tiny, tmp_path / "run", env=env, hyper={}, stop=2) as trainer:
+        trainer.run(3)
+    (said,) = [text for text in events(tmp_path / "run") if "not saved" in text]
+    assert said.startswith(f"environments are not saved: {told}")
+    with trainer_of(
+        tiny, tmp_path / "run", env=env, hyper={}, restore_checkpoint="auto"
+    ) as trainer:
+        trainer.init(3)
+        assert not jax.device_get(trainer.state.local.episodes).length_so_far.any()
+    assert "start new episodes (the checkpoint does not hold their states)" in events(
+        tmp_path / "run"
+    )[-1]
+
+
+def test_an_environment_that_refuses_its_state_is_an_error_unless_accepted(tiny, tmp_path):
+    run_dir = tmp_path / "run"
+    with trainer_of(tiny, run_dir, env=Forgetful, hyper={}, stop=2) as trainer:
+        trainer.run(3)
+    before = (run_dir / "metrics.jsonl").read_bytes()
+    again = {"env": Forgetful, "hyper": {}, "restore_checkpoint": "auto"}
+    with (
+        trainer_of(tiny, run_dir, **again) as trainer,
+        pytest.raises(CheckpointError) as caught,
+    ):
+        trainer.run(3)
+    assert str(caught.value) == (
+        "checkpoint 2 holds environments that cannot be restored here: environment 0:"
+        " Forgetful.set_state raised ValueError: never seen before; use the environment that it was"
+        " saved with, or accept it with accept_differences=True (--accept-differences): they start"
+        " new episodes"
+    )
+    assert (run_dir / "metrics.jsonl").read_bytes() == before
+    with trainer_of(tiny, run_dir, **again) as trainer:
+        trainer._accepts = True
+        trainer.run(3)
+        assert trainer.outer_iteration == OUTER
+    assert any("never seen before" in text for text in events(run_dir))
+
+
+def test_a_state_of_other_environments_is_refused(tiny, tmp_path):
+    """The bytes are those of a checkpoint, as whoever can write one could change them."""
+    with trainer_of(tiny, tmp_path / "run", hyper={}, stop=1) as trainer:
+        trainer.run(3)
+        state, program = trainer.state, trainer.program
+        (envs,) = unpack(program.environments(state))
+        with pytest.raises(Exception, match="not the states of 2 environments"):
+            program.resume(state, pack([envs[:1]]))
+        with pytest.raises(Exception, match="not those of 1 groups"):
+            program.resume(state, pack([envs, envs]))
+        # what failed leaves nothing half set: the next call starts new episodes
+        assert not program.restart(state).local.episodes.length_so_far.any()
