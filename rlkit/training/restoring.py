@@ -204,9 +204,7 @@ def continued_with(changed: list[str]) -> str:
     return f"continued with other settings ({listed(changed)})"
 
 
-def _with_environments(
-    run: Run, restored: RestoredRun, *, may_restart: bool
-) -> tuple[PyTree, str]:
+def _with_environments(run: Run, restored: RestoredRun, *, may_restart: bool) -> tuple[PyTree, str]:
     """The restored state with its environments, and why they start new episodes, if they do."""
     state, saved = restored.state, restored.environments
     if not run.has_replay(state):  # `refill` starts new episodes

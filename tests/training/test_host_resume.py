@@ -2,13 +2,6 @@
 the same state, environments included, and the same rows.
 """
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-
 import gymnasium
 import jax
 import numpy as np
@@ -153,7 +146,9 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     assert not any("new episodes" in text for text in events(tmp_path / "parts"))
 
 
-@pytest.mark.parametrize("env", [Hooked, lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)])
+@pytest.mark.parametrize(
+    "env", [Hooked, lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)]
+)
 def test_environments_of_users_and_wrapped_ones_go_on(tiny, tmp_path, env):
     whole = finished(trainer_of(tiny, tmp_path / "whole", env=env))
     with trainer_of(tiny, tmp_path / "parts", env=env, stop=1) as trainer:
@@ -180,9 +175,10 @@ def test_what_cannot_be_saved_is_said_once_and_starts_new_episodes(tiny, tmp_pat
     ) as trainer:
         trainer.init(3)
         assert not jax.device_get(trainer.state.local.episodes).length_so_far.any()
-    assert "start new episodes (the checkpoint does not hold their states)" in events(
-        tmp_path / "run"
-    )[-1]
+    assert (
+        "start new episodes (the checkpoint does not hold their states)"
+        in events(tmp_path / "run")[-1]
+    )
 
 
 def test_an_environment_that_refuses_its_state_is_an_error_unless_accepted(tiny, tmp_path):

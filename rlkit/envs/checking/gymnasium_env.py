@@ -14,7 +14,13 @@ from gymnasium.wrappers import PassiveEnvChecker
 
 from rlkit.envs.checking.gymnasium_checker import gymnasium_findings
 from rlkit.envs.checking.gymnasium_rollout import EnvRollout, exception_finding
-from rlkit.envs.checking.gymnasium_seeding import SEEDING, preserve_generators, seeding_findings
+from rlkit.envs.checking.gymnasium_seeding import (
+    SEEDING,
+    UNREPEATABLE,
+    preserve_generators,
+    seeding_findings,
+)
+from rlkit.envs.checking.gymnasium_state import state_findings
 from rlkit.envs.host.gymnasium import time_limit
 from rlkit.envs.jittable.contract import Finding, check_spaces, finding_of
 from rlkit.errors import RlkitError
@@ -73,6 +79,9 @@ def _findings(
         seeding = list(seeding_findings(env, name, min(num_steps, REPEATED_STEPS), seed))
     except Exception as error:
         seeding = [exception_finding(f"repeating {name} with the same seed", error)]
+    is_repeatable = not any(finding.why.startswith(UNREPEATABLE) for finding in seeding)
+    if is_repeatable:  # else nothing goes on as before
+        findings += state_findings(env, name, min(num_steps, REPEATED_STEPS), seed)
     return [*findings, *_merged(seeding, list(gymnasium_findings(env, name)))], _measured(rollout)
 
 

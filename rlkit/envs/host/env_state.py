@@ -17,6 +17,8 @@ from rlkit.envs.host.mujoco_state import is_mujoco, read_mujoco, write_mujoco
 from rlkit.envs.host.plain_bytes import Plain, pack, unpack
 from rlkit.errors import EnvStateError
 
+NO_HOOKS = "has no methods get_state() and set_state(state)"
+
 
 def save_env(env: gymnasium.Env) -> np.ndarray:
     """The state of `env` in the middle of an episode, [B] uint8.
@@ -98,7 +100,7 @@ def _get(layer: gymnasium.Env) -> Plain:
         return read_mujoco(layer)
     fields = known_fields(layer)
     if fields is None:
-        raise EnvStateError("has no methods get_state() and set_state(state)")
+        raise EnvStateError(NO_HOOKS)
     return {name: read_field(layer, name) for name in fields}
 
 
@@ -111,7 +113,7 @@ def _set(layer: gymnasium.Env, state: Plain) -> None:
         return
     fields = known_fields(layer)
     if fields is None:
-        raise EnvStateError("it has no methods get_state() and set_state(state)")
+        raise EnvStateError(f"it {NO_HOOKS}")
     if not isinstance(state, dict) or state.keys() != fields.keys():
         raise EnvStateError(f"it needs the fields {', '.join(fields) or 'none'}")
     for name, check in fields.items():
@@ -122,7 +124,7 @@ def _set(layer: gymnasium.Env, state: Plain) -> None:
 
 
 def _generators(env: gymnasium.Env) -> dict[str, Any]:
-    """The states of the random generators in use: the environment's own, and those of its spaces.
+    """The states of the random generators: the environment's own, and those of its action space.
 
     `None` for one that was never used.
     """
@@ -152,11 +154,8 @@ def _named_generators(env: gymnasium.Env) -> dict[str, np.random.Generator | Non
 def _owners(env: gymnasium.Env) -> dict[str, Any]:
     """What may have a random generator, which Gymnasium makes when it is first used."""
     inner = env.unwrapped
-    owners: dict[str, Any] = {"np_random": inner}
-    for name in ("action_space", "observation_space"):
-        for index, space in enumerate(_spaces(getattr(inner, name))):
-            owners[f"{name} {index}"] = space
-    return owners
+    parts = enumerate(_spaces(inner.action_space))
+    return {"np_random": inner} | {f"action_space {index}": space for index, space in parts}
 
 
 def _spaces(space: gymnasium.Space) -> Iterator[gymnasium.Space]:

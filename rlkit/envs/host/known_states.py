@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-Layer = gymnasium.Env  # an environment, or a wrapper
+Layer = Any  # a `gymnasium.Env`, which may be a wrapper
 Check = Callable[[Layer, Any, Any], bool]  # (layer, present value, saved value)
 MOST = 10**9  # for counts
 
@@ -41,7 +41,7 @@ def _count(layer: Layer, now: Any, value: Any) -> bool:
 
 
 def _state(layer: Layer, now: Any, value: Any) -> bool:
-    return _integer(value, 0, int(layer.observation_space.n) - 1)  # pyright: ignore[reportAttributeAccessIssue]
+    return _integer(value, 0, int(layer.observation_space.n) - 1)
 
 
 def _action(layer: Layer, now: Any, value: Any) -> bool:
@@ -58,22 +58,24 @@ def _like_now(layer: Layer, now: Any, value: Any) -> bool:
     return same and bool(np.isfinite(value).all())
 
 
-def _observations(layer: gymnasium.Wrapper, now: Any, value: Any) -> bool:
+def _observations(layer: Layer, now: Any, value: Any) -> bool:
     is_short = isinstance(value, list) and (now.maxlen is None or len(value) <= now.maxlen)
     return is_short and all(fits(layer.env.observation_space, obs) for obs in value)
 
 
-def _observation(layer: gymnasium.Wrapper, now: Any, value: Any) -> bool:
+def _observation(layer: Layer, now: Any, value: Any) -> bool:
     return fits(layer.env.observation_space, value)
 
 
 def _numbers(layer: Layer, now: Any, value: Any) -> bool:
     is_short = isinstance(value, list) and len(value) <= now.maxlen
-    return is_short and all(_real(layer, None, x) for x in value)
+    return bool(is_short) and all(_real(layer, None, x) for x in value)
 
 
 def _hand(layer: Layer, now: Any, value: Any) -> bool:
-    return isinstance(value, list) and 0 < len(value) < 30 and all(_integer(x, 1, 10) for x in value)
+    return (
+        isinstance(value, list) and 0 < len(value) < 30 and all(_integer(x, 1, 10) for x in value)
+    )
 
 
 def _word(*words: str) -> Check:
@@ -98,7 +100,7 @@ def _optional(check: Check) -> Check:
 
 def _integer(value: Any, low: int, high: int) -> bool:
     is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return is_integer and low <= value <= high
+    return is_integer and bool(low <= value <= high)
 
 
 def fits(space: gymnasium.Space, value: Any) -> bool:
@@ -112,9 +114,10 @@ def fits(space: gymnasium.Space, value: Any) -> bool:
         return same and all(map(fits, space.spaces, value))
     if isinstance(space, spaces.Discrete):
         return _integer(value, int(space.start), int(space.start + space.n) - 1)
-    array = value if isinstance(value, (np.ndarray, np.generic)) else None
-    same = array is not None and array.shape == space.shape and array.dtype.kind in "biuf"
-    return same and np.can_cast(array.dtype, space.dtype or array.dtype, "same_kind")
+    if not isinstance(value, (np.ndarray, np.generic)) or value.shape != space.shape:
+        return False
+    is_number = value.dtype.kind in "biuf"
+    return is_number and np.can_cast(value.dtype, space.dtype or value.dtype, "same_kind")
 
 
 _STATISTICS = ("mean", "var")

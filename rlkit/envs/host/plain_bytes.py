@@ -51,15 +51,16 @@ def _written(value: Plain, where: str, arrays: list[bytes], depth: int) -> Any:
         return value
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.name in _DTYPES:
-        kind = "array" if isinstance(value, np.ndarray) else "scalar"
-        start = sum(map(len, arrays))
-        arrays.append(np.asarray(value, value.dtype.newbyteorder("=")).tobytes())
-        return {kind: [value.dtype.name, list(value.shape), start]}
-    if depth < _DEEPEST and type(value) in (list, tuple):
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.name in _DTYPES:
+            kind = "array" if isinstance(value, np.ndarray) else "scalar"
+            start = sum(map(len, arrays))
+            arrays.append(np.asarray(value, value.dtype.newbyteorder("=")).tobytes())
+            return {kind: [value.dtype.name, list(value.shape), start]}
+    elif depth < _DEEPEST and type(value) in (list, tuple):
         parts = [_written(x, f"{where}[{i}]", arrays, depth + 1) for i, x in enumerate(value)]
         return {type(value).__name__: parts}
-    if depth < _DEEPEST and type(value) is dict and all(type(name) is str for name in value):
+    elif depth < _DEEPEST and type(value) is dict and all(type(name) is str for name in value):
         parts = {n: _written(x, f"{where}[{n!r}]", arrays, depth + 1) for n, x in value.items()}
         return {"dict": parts}
     raise EnvStateError(
@@ -81,7 +82,8 @@ def _read(value: Any, arrays: bytes) -> Plain:
         return {name: _read(x, arrays) for name, x in content.items()}
     if kind not in ("array", "scalar"):
         raise ValueError(f"it has a value of the unknown kind {kind!r}")
-    array = _array(*content, arrays)
+    name, shape, start = content
+    array = _array(name, shape, start, arrays)
     return array if kind == "array" else array[()]
 
 

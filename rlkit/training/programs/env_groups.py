@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.host.env_state import NO_HOOKS
 from rlkit.envs.host.plain_bytes import Plain
 from rlkit.errors import ConfigError, EnvStateError, RlkitError
 from rlkit.training.compile.aot_compile import Compiled
@@ -36,8 +37,7 @@ class EnvGroup:
     def get_state(self) -> Plain:
         """The states of the environments as plain values; `EnvStateError` if they have none."""
         if not (hasattr(self.env, "get_state") and hasattr(self.env, "set_state")):
-            name = type(self.env).__name__
-            raise EnvStateError(f"{name} has no methods get_state() and set_state(state)")
+            raise EnvStateError(f"{type(self.env).__name__} {NO_HOOKS}")
         try:
             return self.env.get_state()  # pyright: ignore[reportAttributeAccessIssue]
         except RlkitError:

@@ -15,6 +15,7 @@ from rlkit.training.programs.host_functions import HostFunctions, bare
 from rlkit.training.programs.seed_axis import join_envs, merge_seeds, split_envs, split_seeds
 from rlkit.types import Key, Obs, PolicyState, Rollout, TrainState
 
+
 class HostCollector:
     """The environments of a run and the rollouts collected in them.
 
