@@ -2,6 +2,13 @@
 the same state, environments included, and the same rows.
 """
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import gymnasium
 import jax
 import numpy as np
@@ -19,6 +26,7 @@ from rlkit.training.logs.records import read_records
 from rlkit.training.trainer import Trainer
 
 OUTER = 4
+SPEED = "train/steps_per_second"  # a row's only value that is a time
 ENVS = {"ppo": "CartPole-v1", "dqn": "Acrobot-v1", "sac": "Pendulum-v1"}
 SETTINGS = {
     "ppo": {"normalize_observations": True, "normalize_rewards": True},
@@ -118,9 +126,6 @@ def rows(run_dir):
     ]
 
 
-SPEED = "train/steps_per_second"
-
-
 def events(run_dir):
     return [r.text for r in read_records(run_dir / "metrics.jsonl") if r.kind == "event"]
 
@@ -218,3 +223,75 @@ def test_a_state_of_other_environments_is_refused(tiny, tmp_path):
             program.resume(state, pack([envs, envs]))
         # what failed leaves nothing half set: the next call starts new episodes
         assert not program.restart(state).local.episodes.length_so_far.any()
+
+
+COMMANDS = {
+    "ppo": (
+        "gymnasium/Taxi-v4",
+        "--num-steps",
+        "16",
+        "--num-minibatches",
+        "2",
+        "--num-epochs",
+        "1",
+    ),
+    "sac": ("gymnasium/Pendulum-v1", "--warmup-steps", "64", "--batch-size", "16"),
+    "dqn": ("gymnasium/CartPole-v1", "--warmup-steps", "64", "--batch-size", "16"),
+}
+
+
+def command(*arguments):
+    program = "import sys; from rlkit.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env=os.environ | {"NPROC": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("algorithm", "overlap", "vectorization", "kills"),
+    by_default(
+        [("sac", "update", "sync", 1)],
+        [("sac", "update", "sync", 1)]
+        + [(a, o, v, 3) for a in COMMANDS for o in ("none", "update") for v in ("sync", "async")],
+    ),
+)
+def test_a_killed_command_ends_as_the_one_that_was_not(
+    tmp_path, algorithm, overlap, vectorization, kills
+):
+    env, *hyper = COMMANDS[algorithm]
+    train = ["train", algorithm, env, *hyper, "--num-envs", "2", "--hidden-sizes", "8"]
+    train += ["--env-arguments", json.dumps({"vectorization": vectorization})]
+    train += ["--overlap", overlap, "--deterministic", "--total-steps", "2304"]
+    train += ["--num-checkpoints", "12", "--evaluation-episodes", "2", "--run-dir"]
+    run_dir, whole_dir = tmp_path / "killed", tmp_path / "whole"
+    whole, killed = command(*train, whole_dir), command(*train, run_dir)
+    wanted = 3
+    try:
+        for _ in range(kills):
+            while _newest(run_dir) < wanted and killed.poll() is None:
+                time.sleep(0.005)
+            killed.send_signal(signal.SIGKILL)
+            _, told = killed.communicate()
+            assert killed.returncode == -signal.SIGKILL, told[-2000:]
+            wanted = _newest(run_dir) + 3
+            killed = command("resume", run_dir)
+        for process in (killed, whole):
+            _, told = process.communicate(timeout=200)
+            assert process.returncode == 0, told[-2000:]
+    finally:
+        whole.kill()
+        killed.kill()
+    ends = [json.loads((path / "summary.json").read_text()) for path in (run_dir, whole_dir)]
+    assert ends[0]["params_sha256"] == ends[1]["params_sha256"]
+    assert rows(run_dir) == rows(whole_dir)
+    assert not any("new episodes" in text for text in events(run_dir))
+
+
+def _newest(run_dir):
+    names = (path.name for path in (run_dir / "checkpoints").glob("*"))
+    return max((int(name) for name in names if name.isdigit()), default=-1)

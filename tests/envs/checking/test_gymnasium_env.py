@@ -945,6 +945,65 @@ def test_sound_batches_have_no_findings():
     assert check_env(make_env("envpool/CartPole-v1", 2)).findings == ()
 
 
+class Hooked(Sound):
+    def get_state(self):
+        return {"steps": self.steps, "x": self.x}
+
+    def set_state(self, state):
+        self.steps, self.x = state["steps"], state["x"]
+
+
+class ForgetsSteps(Hooked):
+    def set_state(self, state):
+        self.x = state["x"]
+
+
+class KeepsItself(Hooked):
+    def get_state(self):
+        return {"steps": self.steps, "me": self}
+
+
+class RefusesIts(Hooked):
+    def set_state(self, state):
+        raise KeyError("y")
+
+
+class OtherNumbers(Hooked):
+    """Draws from a generator that nobody saves."""
+
+    def step(self, action):
+        obs, _, *others = super().step(action)
+        return obs, self.own.uniform(), *others
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            self.own = np.random.default_rng(seed)
+        return super().reset(seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("env", "severity", "what"),
+    [
+        (
+            ForgetsSteps,
+            "warning",
+            "ForgetsSteps goes on differently after set_state(get_state()): with the same actions,"
+            " call",
+        ),
+        (OtherNumbers, "warning", "call 1 returns something else"),
+        (KeepsItself, "warning", "cannot be saved: KeepsItself state['me'] is a KeepsItself; use"),
+        (RefusesIts, "error", "where it was saved: RefusesIts.set_state raised KeyError: 'y'"),
+    ],
+)
+def test_hooks_that_do_not_go_on_where_they_saved_are_found(env, severity, what):
+    (finding,) = check_env(env, raise_on_error=False).findings
+    assert finding.severity == severity and what in finding.what
+
+
+def test_hooks_that_go_on_and_missing_ones_are_no_finding():
+    assert check_env(Hooked).findings == () == check_env(Sound).findings
+
+
 def test_a_broken_environment_in_a_batch_is_reported():
     report = check_env(GymnasiumAdapter(OldStep, 2), raise_on_error=False)
     assert len(report.findings) == 1 and "step returned 4 values" in report.errors[0].what

@@ -38,8 +38,17 @@ METADATA = CheckpointMetadata(
     callbacks={"EarlyStopping": {"best": 1.5, "since": 2}},
     replay=False,
     metrics={"train/loss": 0.5},
+    environments=1200,
 )
-OPTIONAL = {"callbacks", "has_started", "metrics", "replay", "seed_peaks", "skipped_updates"}
+OPTIONAL = {
+    "callbacks",
+    "environments",
+    "has_started",
+    "metrics",
+    "replay",
+    "seed_peaks",
+    "skipped_updates",
+}
 REQUIRED = [
     field.name
     for kind in (RunProgress, CheckpointMetadata)
