@@ -19,10 +19,11 @@ from tiers import by_default
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.host.plain_bytes import pack, unpack
-from rlkit.errors import CheckpointError
+from rlkit.errors import CheckpointError, EnvStateError
 from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.logs.records import read_records
+from rlkit.training.programs.host_program import HostProgram
 from rlkit.training.trainer import Trainer
 
 OUTER = 4
@@ -217,12 +218,96 @@ def test_a_state_of_other_environments_is_refused(tiny, tmp_path):
         trainer.run(3)
         state, program = trainer.state, trainer.program
         (envs,) = unpack(program.environments(state))
-        with pytest.raises(Exception, match="not the states of 2 environments"):
+        with pytest.raises(EnvStateError, match="not the states of 2 environments"):
             program.resume(state, pack([envs[:1]]))
-        with pytest.raises(Exception, match="not those of 1 groups"):
+        with pytest.raises(EnvStateError, match="not those of 1 groups"):
             program.resume(state, pack([envs, envs]))
         # what failed leaves nothing half set: the next call starts new episodes
         assert not program.restart(state).local.episodes.length_so_far.any()
+
+
+def crafted(states, change):
+    """The bytes of two CartPoles, of which the last layer was changed in the first one."""
+    (envs,) = unpack(states)
+    state = unpack(envs[0])
+    state["layers"][-1][1] = pack(change(unpack(state["layers"][-1][1])))
+    return pack([[pack(state), envs[1]]])
+
+
+@pytest.mark.parametrize(
+    ("forge", "told"),
+    [
+        (lambda states: np.zeros(50, np.uint8), "the saved state of an environment cannot be read"),
+        (lambda states: states[:-1], "cannot be read"),
+        (
+            lambda states: crafted(states, lambda fields: fields | {"step": np.zeros(4)}),
+            "environment 0: the saved state of CartPoleEnv does not fit: it needs the fields",
+        ),
+        (
+            lambda states: crafted(states, lambda fields: fields | {"state": np.zeros(3)}),
+            "environment 0: the saved state of CartPoleEnv does not fit: state cannot be",
+        ),
+    ],
+)
+def test_a_forged_checkpoint_is_refused_in_one_line(tiny, tmp_path, monkeypatch, forge, told):
+    """Whoever forges one can write its checksums, too, so it is saved as any other."""
+    run_dir, program = tmp_path / "run", "rlkit.training.programs.host_program.HostProgram"
+    with monkeypatch.context() as patch:
+        honest = HostProgram.environments
+        patch.setattr(f"{program}.environments", lambda self, ts: forge(honest(self, ts)))
+        with trainer_of(tiny, run_dir, hyper={}, stop=1) as trainer:
+            trainer.run(3)
+    before = (run_dir / "metrics.jsonl").read_bytes()
+    again = trainer_of(tiny, run_dir, hyper={}, restore_checkpoint="auto")
+    with again, pytest.raises(CheckpointError) as caught:
+        again.run(3)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert (run_dir / "metrics.jsonl").read_bytes() == before
+
+
+class OwnBatch:
+    """An `EnvAdapter` of a reader's own with hooks."""
+
+    is_jittable = False
+
+    def __init__(self):
+        self.inner = GymnasiumAdapter("CartPole-v1", 2)
+        for name in ("num_envs", "observation_space", "action_space", "max_episode_steps", "spec"):
+            setattr(self, name, getattr(self.inner, name))
+        self.reset, self.step, self.close = self.inner.reset, self.inner.step, self.inner.close
+
+    def get_state(self):
+        return {"parts": self.inner.get_state()}
+
+    def set_state(self, state):
+        self.inner.set_state(state["parts"])
+
+
+def test_a_batch_of_ones_own_goes_on_too(tiny, tmp_path):
+    def made(name, **settings):
+        env, agent = OwnBatch(), agent_for(OwnBatch())
+        config = tiny.config(run_dir=str(tmp_path / name), num_checkpoints=OUTER, **settings)
+        callbacks = [StopAt(2)] if name == "parts" and not settings else []
+        return Trainer(env, OwnBatch(), agent, tiny.algorithm(), config, callbacks=callbacks)
+
+    whole = finished(made("whole"))
+    finished(made("parts"))
+    assert finished(made("parts", restore_checkpoint="auto")) == whole
+
+
+def test_other_states_than_the_last_cannot_be_saved(tiny, tmp_path):
+    """The environments have gone on, or were interrupted: the log says so."""
+    with trainer_of(tiny, tmp_path / "run", hyper={}) as trainer:
+        before = trainer.init(3)
+        copy = trainer.program.copy(before)
+        assert len(trainer.program.environments(copy)) == len(trainer.program.environments(before))
+        trainer.train_step()
+        with pytest.raises(EnvStateError, match="not where this state left them"):
+            trainer.program.environments(copy)
+        trainer.program.environments(trainer.state)
+        trainer.program.collector.forget()
+        trainer.save_checkpoint(tmp_path / "copy")
+    assert "not where this state left them (a resumed run" in events(tmp_path / "run")[-1]
 
 
 COMMANDS = {

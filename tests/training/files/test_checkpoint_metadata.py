@@ -104,6 +104,8 @@ def test_incomplete_metadata_are_refused(name):
         ("seed_returns", 1.0, "seed_returns"),
         ("callbacks", [1], "callbacks"),
         ("replay", "yes", "replay"),
+        ("environments", -1, "environments"),
+        ("environments", 2**28 + 1, "environments"),
         ("metrics", {"train/loss": "low"}, "metrics.train/loss"),
     ],
 )
