@@ -63,10 +63,6 @@ def _observations(layer: Layer, now: Any, value: Any) -> bool:
     return is_short and all(fits(layer.env.observation_space, obs) for obs in value)
 
 
-def _observation(layer: Layer, now: Any, value: Any) -> bool:
-    return fits(layer.env.observation_space, value)
-
-
 def _numbers(layer: Layer, now: Any, value: Any) -> bool:
     is_short = isinstance(value, list) and len(value) <= now.maxlen
     return bool(is_short) and all(_real(layer, None, x) for x in value)
@@ -167,10 +163,7 @@ _WRAPPERS: dict[str, dict[str, Check]] = {
         "obs_rms.count": _real,
         "_update_running_mean": _flag,
     },
-    "stateful_observation.FrameStackObservation": {
-        "obs_queue": _observations,
-        "padding_value": _observation,
-    },
+    "stateful_observation.FrameStackObservation": {"obs_queue": _observations},
     "stateful_observation.DelayObservation": {"observation_queue": _observations},
     "stateful_observation.TimeAwareObservation": {"timesteps": _count},
     "stateful_observation.MaxAndSkipObservation": {"_obs_buffer": _like_now},

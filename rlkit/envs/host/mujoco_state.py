@@ -34,7 +34,10 @@ _COMPUTED = (  # floating-point results of a step, whose shapes the model alone 
     "actuator_force",
     "sensordata",
 )
-_OWN = {"PusherEnv": ("goal_pos", "cylinder_pos"), "ReacherEnv": ("goal",)}  # of some classes
+_OWN = {  # of some classes
+    "PusherEnv": ("goal_pos", "cylinder_pos", "init_qpos"),
+    "ReacherEnv": ("goal",),
+}
 
 
 def is_mujoco(env: gymnasium.Env) -> bool:
