@@ -25,6 +25,8 @@ PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
 CHECKPOINTER = "rlkit/training/files/checkpointer.py"
 RESTORE = "rlkit/training/files/checkpoint_items.py"
 RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
+HOST_RESUME = ("tests/training/test_host_resume.py",)
+ENV_STATE = ("tests/envs/host/test_env_state.py",)
 
 MUTANTS = (
     # Returns
@@ -396,5 +398,48 @@ MUTANTS = (
         "redact(description)",
         "description",
         ("tests/training/files/test_exported_policy.py::test_secrets_stay_behind",),
+    ),
+    # Environments on the host
+    Mutant(
+        "environments on the host start new episodes although they were saved",
+        "rlkit/training/programs/host_collector.py",
+        "group.set_state(state, merge_seeds(own, seeds))",
+        "group.obs = merge_seeds(own, seeds)",
+        HOST_RESUME,
+    ),
+    Mutant(
+        "a restored run acts on the observations of new episodes",
+        "rlkit/training/programs/env_groups.py",
+        "        self.obs = obs\n",
+        "        pass\n",
+        HOST_RESUME,
+    ),
+    Mutant(
+        "environments that have gone on are saved with an older state",
+        "rlkit/training/programs/host_collector.py",
+        "self._is_ready and _are_same(ts.local.obs, self._last_obs)",
+        "self._is_ready",
+        HOST_RESUME,
+    ),
+    Mutant(
+        "the random generators of saved environments are new ones",
+        "rlkit/envs/host/env_state.py",
+        '    _set_generators(env, state["generators"])\n',
+        "",
+        ENV_STATE,
+    ),
+    Mutant(
+        "the steps of a time limit are not saved",
+        "rlkit/envs/host/known_states.py",
+        '{"_elapsed_steps": _optional(_count)}',
+        "{}",
+        ENV_STATE,
+    ),
+    Mutant(
+        "fields of a saved environment are set unchecked",
+        "rlkit/envs/host/env_state.py",
+        "if not check_field(layer, name, check, state[name]):",
+        "if False:",
+        ENV_STATE,
     ),
 )
