@@ -72,6 +72,17 @@ def require_positive_integer(name: str, value: object, *, example: int, none: st
     )
 
 
+def shown(value: object, length: int = 200) -> str:
+    """`repr(value)` in one line of at most about `length` characters, for a message."""
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or endless nesting
+        return f"a {type(value).__name__} too large to print"
+    if len(text) <= length:
+        return text
+    return f"{text[: length // 2]} ... {text[-length // 4 :]} ({len(text):,} characters)"
+
+
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """A hint for an unknown `name`: the nearest of the `known` names, or else all of them.
 

@@ -32,6 +32,7 @@ def check_action_space(space: Space) -> None:
             " n_2, ...])"
         )
     if isinstance(space, spaces.Box):
+        _require_elements(space, "action space")
         if not np.issubdtype(space.dtype, np.floating):
             raise SpaceError(
                 f"action space {space} is a Box of {space.dtype}; use MultiDiscrete, or a Box of"
@@ -58,6 +59,16 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
         raise SpaceError(
             f"{path} {space} is not supported; use Box, Discrete, MultiDiscrete, MultiBinary, Dict"
             " or Tuple"
+        )
+    else:
+        _require_elements(space, path)
+
+
+def _require_elements(space: Space, path: str) -> None:
+    if 0 in (space.shape or ()):
+        raise SpaceError(
+            f"{path} {space} has shape {space.shape} and so holds nothing; give it at least one"
+            " element, or leave it out"
         )
 
 

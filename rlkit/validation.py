@@ -1,29 +1,34 @@
 """Validates configs against their annotations, before anything compiles.
 
 Configs are frozen stdlib dataclasses with limits such as `Annotated[float, Gt(0)]`. Fields that
-hold JAX arrays or tracers are not checked, so that an algorithm can be built from traced
-hyperparameters inside `jax.vmap`.
+hold tracers are not checked, so that an algorithm can be built from traced hyperparameters inside
+`jax.vmap`.
 """
 
 import dataclasses
 import functools
 import json
 import typing
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from annotated_types import Ge, Gt, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from rlkit.errors import ConfigError, did_you_mean, require
+from rlkit.errors import ConfigError, did_you_mean, require, shown
 
 C = TypeVar("C")
+COUNT_LIMIT = 2**31  # JAX counts and indexes in int32
+Count = Annotated[int, Ge(0), Lt(COUNT_LIMIT)]
+PositiveInt = Annotated[int, Gt(0), Lt(COUNT_LIMIT)]
 PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and dicts, by name
 
 
 def validate(config: C) -> C:
     """Returns `config` unchanged if every field agrees with its annotation.
 
-    Nested dataclasses are checked too. Raises `ConfigError` naming the field, its limits and its
-    value, or if `config` is no config at all.
+    So must each number of an array; those of a tracer are not known. Nested dataclasses are checked
+    too. Raises `ConfigError` naming the field, its limits and its value, or if `config` is no
+    config at all.
     """
     if isinstance(config, type):
         raise ConfigError(
@@ -32,7 +37,7 @@ def validate(config: C) -> C:
         )
     if not dataclasses.is_dataclass(config):
         raise ConfigError(
-            f"settings must be an instance of a config class, got {config!r}; pass for example"
+            f"settings must be an instance of a config class, got {shown(config)}; pass for example"
             " TrainerConfig(total_steps=100_000) or PPOConfig(learning_rate=1e-3)"
         )
     for name, annotation in field_annotations(type(config)).items():
@@ -42,16 +47,30 @@ def validate(config: C) -> C:
             validate(value)
         elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             raise ConfigError(
-                f"{type(config).__name__}.{name} must be a {annotation.__name__}, got {value!r};"
-                " pass an instance"
+                f"{type(config).__name__}.{name} must be a {annotation.__name__}, got"
+                f" {shown(value)}; pass an instance"
             )
-        elif not is_array(value):
-            try:
-                _adapter(annotation).validate_python(value, strict=True)
-            except ValidationError as error:
-                raise ConfigError(_explain(type(config).__name__, name, error)) from None
-            _require_float32(f"{type(config).__name__}.{name}", value)
+        else:
+            for each in _known(value):
+                _check_field(type(config).__name__, name, annotation, each)
     return config
+
+
+def settings(config: C | None, kind: type[C]) -> C:
+    """`config` if it is a valid `kind`; None: its defaults. Raises `ConfigError` otherwise."""
+    config = kind() if config is None else config
+    if isinstance(config, dict):  # else `validate` says what it is
+        arguments = ", ".join(f"{name}={shown(value)}" for name, value in config.items())
+        raise ConfigError(
+            f"settings must be a {kind.__name__}, got a dict; pass {kind.__name__}({arguments})"
+        )
+    is_other = dataclasses.is_dataclass(config) and not isinstance(config, (type, kind))
+    require(
+        not is_other,
+        f"settings must be a {kind.__name__}, got a {type(config).__name__}",
+        f"pass {kind.__name__}(...)",
+    )
+    return validate(config)
 
 
 def from_dict(kind: type[C], values: object) -> C:
@@ -62,7 +81,7 @@ def from_dict(kind: type[C], values: object) -> C:
     """
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{kind.__name__} needs a mapping of field names to values, got {values!r}; use"
+            f"{kind.__name__} needs a mapping of field names to values, got {shown(values)}; use"
             " `field: value` lines"
         )
     annotations = field_annotations(kind)
@@ -96,6 +115,22 @@ def is_numpy(value: object) -> bool:
     return is_array(value) and type(value).__module__ == "numpy"
 
 
+def _known(value: Any) -> list[Any]:
+    """The value, or the numbers of an array of JAX's; none of a tracer, which has none yet."""
+    if not is_array(value):
+        return [value]
+    is_tracer = type(value).__name__ != "ArrayImpl"
+    return [] if is_tracer else value.__array__().ravel().tolist()
+
+
+def _check_field(owner: str, name: str, annotation: Any, value: object) -> None:
+    try:
+        _adapter(annotation).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ConfigError(_explain(owner, name, error)) from None
+    _require_float32(f"{owner}.{name}", value)
+
+
 @functools.cache
 def field_annotations(kind: type) -> dict[str, Any]:
     """The resolved annotations of all fields of the dataclass `kind`, including limits."""
@@ -120,14 +155,14 @@ def _from_plain(owner: str, name: str, annotation: object, value: object) -> Any
         return from_dict(typing.cast(type, nested[0]), value)
     if dataclasses.is_dataclass(annotation):
         raise ConfigError(
-            f"{owner}.{name} needs a mapping of field names to values, got {value!r}; use `field:"
-            " value` lines"
+            f"{owner}.{name} needs a mapping of field names to values, got {shown(value)}; use"
+            " `field: value` lines"
         )
     try:  # JSON mode: lists become tuples, everything else is strict
         return _adapter(annotation).validate_json(json.dumps(value), strict=True)
     except TypeError:
         raise ConfigError(
-            f"{owner}.{name} must be plain data, got {value!r}; use numbers, strings, lists"
+            f"{owner}.{name} must be plain data, got {shown(value)}; use numbers, strings, lists"
         ) from None
     except ValidationError as error:
         raise ConfigError(_explain(owner, name, error)) from None
@@ -150,7 +185,7 @@ def _explain(owner: str, name: str, error: ValidationError) -> str:
         dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in details)
     )
     place = ".".join([owner, name])
-    return f"{place}: {wanted}, got {details[0]['input']!r}"
+    return f"{place}: {wanted}, got {shown(details[0]['input'])}"
 
 
 def _plain_scalar(value: Any) -> Any:

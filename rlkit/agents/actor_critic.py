@@ -13,7 +13,7 @@ from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, torso_of
 from rlkit.spaces import Space, check_observation_space, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,7 @@ def actor_critic(
     layer, 1 on the value's (Andrychowicz et al. 2021; "The 37 implementation details of PPO").
     Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
-    config = validate(config or ActorCriticConfig())
+    config = settings(config, ActorCriticConfig)
     check_observation_space(observation_space)
     head = policy_head(action_space, initial_std=config.initial_std)
     build, features = torso_of(config, observation_space, torso)

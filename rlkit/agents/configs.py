@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, Len
 
 from rlkit.errors import require
+from rlkit.validation import PositiveInt
 
 Activation = Literal["tanh", "relu", "elu", "gelu", "silu"]
 Precision = Literal["float32", "bfloat16"]
@@ -27,7 +28,7 @@ class NetworkConfig:
 class ActorCriticConfig(NetworkConfig):
     """Networks of an actor-critic agent. Defaults are CleanRL's."""
 
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (64, 64)
+    hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (64, 64)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "tanh"
     """Non-linearity between layers."""
@@ -41,7 +42,7 @@ class ActorCriticConfig(NetworkConfig):
 class QNetworkConfig(NetworkConfig):
     """An ε-greedy Q-network for discrete actions. Defaults are CleanRL's `dqn.py`."""
 
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (120, 84)
+    hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (120, 84)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""
@@ -76,7 +77,7 @@ class NormalizedQNetworkConfig(QNetworkConfig):
 class QuantileNetworkConfig(QNetworkConfig):
     """A Q-network that learns the distribution of the return."""
 
-    num_quantiles: Annotated[int, Gt(0)] = 200
+    num_quantiles: PositiveInt = 200
     """Number of quantiles learned for each action; 200 in the paper."""
 
 
@@ -87,7 +88,7 @@ class SoftActorCriticConfig(NetworkConfig):
     Defaults are those of the paper, CleanRL and Stable-Baselines3.
     """
 
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
+    hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (256, 256)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""
@@ -102,7 +103,7 @@ class DeterministicActorCriticConfig(NetworkConfig):
     Defaults are those of the TD3 authors' code.
     """
 
-    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], Len(1)] = (256, 256)
+    hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (256, 256)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"
     """Non-linearity between layers."""

@@ -18,7 +18,7 @@ from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def deterministic_actor_critic(
     bounds (the paper's code and Stable-Baselines3 leave PyTorch's uniform default). Raises
     `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
-    config = validate(config or DeterministicActorCriticConfig())
+    config = settings(config, DeterministicActorCriticConfig)
     check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
     build, features = torso_of(config, observation_space, torso)

@@ -14,7 +14,7 @@ from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import Twins, WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def discrete_soft_actor_critic(
     Networks and initial weights are those of `soft_actor_critic`, so the policy starts out nearly
     uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
-    config = validate(config or SoftActorCriticConfig())
+    config = settings(config, SoftActorCriticConfig)
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)

@@ -16,7 +16,7 @@ from rlkit.agents.torso import torso_of
 from rlkit.ops.random_bits import as_integers, as_uniform
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ def q_network(
 
     Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
-    config = validate(config or QNetworkConfig())
+    config = settings(config, QNetworkConfig)
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a Q-network", "Discrete", action_space)

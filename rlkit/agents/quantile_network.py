@@ -11,7 +11,7 @@ from rlkit.agents.networks import Network, TorsoBuilder
 from rlkit.agents.q_network import QNetwork, q_network
 from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def quantile_network(
     value to all quantiles of all actions, where Rainbow has one for each quantile. Raises
     `SpaceError` or `ConfigError` for spaces that do not fit.
     """
-    config = validate(config or QuantileNetworkConfig())
+    config = settings(config, QuantileNetworkConfig)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a quantile network", "Discrete", action_space)
     num_actions = int(action_space.n)

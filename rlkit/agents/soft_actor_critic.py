@@ -19,7 +19,7 @@ from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -107,7 +107,7 @@ def soft_actor_critic(
     standard deviation of 1 before tanh. Raises `SpaceError` or `ConfigError` for spaces and
     settings that do not fit.
     """
-    config = validate(config or SoftActorCriticConfig())
+    config = settings(config, SoftActorCriticConfig)
     check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
     build, features = torso_of(config, observation_space, torso)

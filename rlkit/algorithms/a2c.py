@@ -20,7 +20,7 @@ from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatch
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def a2c(
@@ -32,7 +32,7 @@ def a2c(
     process_gradients: Callable[[PyTree], PyTree] | None = None,
 ) -> Algorithm:
     """A2C as an `Algorithm`; arguments as for `ppo`."""
-    config = validate(config or A2CConfig())
+    config = settings(config, A2CConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

@@ -17,8 +17,7 @@ from rlkit.optimizers.config import (
     StepSize,
     UnitInterval,
 )
-
-PositiveInt = Annotated[int, Gt(0)]
+from rlkit.validation import Count, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +132,7 @@ class OffPolicyConfig(OptimizerConfig):
 
     num_steps: PositiveInt = 1
     """Steps that each environment takes in one iteration, before the updates."""
-    prefill_steps: Annotated[int, Ge(0)] = 1000
+    prefill_steps: Count = 1000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     capacity: PositiveInt = 1_000_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
@@ -157,7 +156,7 @@ class OffPolicyConfig(OptimizerConfig):
 class DQNConfig(OffPolicyConfig):
     """Deep Q-Network. Defaults are CleanRL's `dqn.py`, except for double Q-learning."""
 
-    prefill_steps: Annotated[int, Ge(0)] = 10_000
+    prefill_steps: Count = 10_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     capacity: PositiveInt = 10_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
@@ -184,7 +183,7 @@ class QRDQNConfig(OffPolicyConfig):
 
     num_steps: PositiveInt = 4
     """Steps that each environment takes in one iteration, before the updates."""
-    prefill_steps: Annotated[int, Ge(0)] = 50_000
+    prefill_steps: Count = 50_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 32
     """Transitions in a gradient step."""
@@ -204,7 +203,7 @@ class QRDQNConfig(OffPolicyConfig):
 class SACConfig(OffPolicyConfig):
     """Soft Actor-Critic. Defaults are Stable-Baselines3's, except for CleanRL's longer prefill."""
 
-    prefill_steps: Annotated[int, Ge(0)] = 5000
+    prefill_steps: Count = 5000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
     """Fraction by which the target critics move towards the critics after every update."""
@@ -218,7 +217,7 @@ class SACConfig(OffPolicyConfig):
 class TD3Config(OffPolicyConfig):
     """Twin Delayed DDPG. Defaults are Stable-Baselines3's, except for our SAC's longer prefill."""
 
-    prefill_steps: Annotated[int, Ge(0)] = 5000
+    prefill_steps: Count = 5000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     learning_rate: StepSize = 1e-3
     """Step size of the optimiser, which its schedule scales."""
@@ -239,7 +238,7 @@ class DiscreteSACConfig(OffPolicyConfig):
     Defaults are CleanRL's `sac_atari.py`, except for targets that follow slowly.
     """
 
-    prefill_steps: Annotated[int, Ge(0)] = 20_000
+    prefill_steps: Count = 20_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 64
     """Transitions in a gradient step."""

@@ -29,7 +29,7 @@ from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def discrete_sac(
@@ -44,7 +44,7 @@ def discrete_sac(
 
     Arguments are as for `sac`.
     """
-    config = validate(config or DiscreteSACConfig())
+    config = settings(config, DiscreteSACConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

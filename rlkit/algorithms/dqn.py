@@ -24,7 +24,7 @@ from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.ops.losses import at_index
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def dqn(
@@ -39,7 +39,7 @@ def dqn(
 
     Batches are `Replayed`; everything else is as for `ppo`.
     """
-    config = validate(config or DQNConfig())
+    config = settings(config, DQNConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

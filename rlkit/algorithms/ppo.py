@@ -20,7 +20,7 @@ from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def ppo(
@@ -38,7 +38,7 @@ def ppo(
     the loss, `process_gradients(gradients) -> gradients` before the optimiser. Raises `ConfigError`
     for settings out of range.
     """
-    config = validate(config or PPOConfig())
+    config = settings(config, PPOConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

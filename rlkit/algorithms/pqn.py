@@ -38,7 +38,7 @@ from rlkit.types import (
     PyTree,
     Rollout,
 )
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def pqn(
@@ -53,7 +53,7 @@ def pqn(
 
     Batches are `QBatch`; everything else is as for `ppo`.
     """
-    config = validate(config or PQNConfig())
+    config = settings(config, PQNConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

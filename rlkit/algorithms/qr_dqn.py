@@ -25,7 +25,7 @@ from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.ops.losses import at_index
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def qr_dqn(
@@ -40,7 +40,7 @@ def qr_dqn(
 
     Everything else is as for `dqn`.
     """
-    config = validate(config or QRDQNConfig())
+    config = settings(config, QRDQNConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

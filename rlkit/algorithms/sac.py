@@ -27,7 +27,7 @@ from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.base import EnvAdapter
 from rlkit.types import Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def sac(
@@ -45,7 +45,7 @@ def sac(
     optimiser state, actor and temperature another; `optimizer` and `process_gradients` apply to
     both.
     """
-    config = validate(config or SACConfig())
+    config = settings(config, SACConfig)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

@@ -25,7 +25,7 @@ from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.types import Action, Key, Metrics, Params, PyTree
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 
 def td3(
@@ -42,7 +42,7 @@ def td3(
     `actor_loss`. Batches are `Replayed`; everything else is as for `ppo`. Critics and actor have an
     optimiser state each; `optimizer` and `process_gradients` apply to both.
     """
-    config = validate(config or TD3Config())
+    config = settings(config, TD3Config)
     overrides = Overrides(
         loss=loss,
         optimizer=optimizer,

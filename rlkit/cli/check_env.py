@@ -9,8 +9,8 @@ import tyro
 
 from rlkit import validation
 from rlkit.cli import flags, own_env
-from rlkit.training.config import PositiveInt
 from rlkit.training.run_config import Seed
+from rlkit.validation import PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.envs import CheckReport

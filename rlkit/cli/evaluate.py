@@ -4,18 +4,17 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from annotated_types import Ge
 
 from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.report import mean_and_spread
 from rlkit.errors import CheckpointError, require
-from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import Seed, read_settings, require_seed
-from rlkit.validation import PlainData
+from rlkit.validation import Count, PlainData, PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
@@ -34,13 +33,13 @@ class EvaluateFlags:
 
     run_dir: flags.RunDir
     """Directory of the run."""
-    checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] | None = None
+    checkpoint: Count | Literal["latest", "best"] | None = None
     """Which policy: best, latest or the step of a checkpoint.
     None: the best one, or the latest if the run was never evaluated.
     """
     episodes: PositiveInt = 100
     """Number of episodes with each kind of action."""
-    seed_index: Annotated[int, Ge(0)] | None = None
+    seed_index: Count | None = None
     """Which of several parallel seeds, counted from 0; None: the best one."""
     seed: Seed | None = None
     """Seed of the episodes; None: fixed episodes that differ from those during training."""

@@ -13,7 +13,7 @@ from rlkit import validation
 from rlkit.cli import help
 from rlkit.cli.mistakes import sentence
 from rlkit.cli.spelling import advice, flag_types, usual_form
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, require, shown
 from rlkit.validation import PlainData
 
 F = TypeVar("F")
@@ -104,13 +104,14 @@ def json_object(flag: str, text: str) -> PlainData:
     """Parses the JSON object given for `flag`. Raises `ConfigError` for anything else."""
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
         raise ConfigError(
-            f"{flag} is not JSON ({error}), got {text!r}; write '{{\"name\": value}}'"
+            f"{flag} is not JSON ({why}), got {shown(text)}; write '{{\"name\": value}}'"
         ) from None
     require(
         isinstance(parsed, dict),
-        f"{flag} must be a JSON object, got {text!r}",
+        f"{flag} must be a JSON object, got {shown(text)}",
         "write '{\"name\": value}'",
     )
     return parsed

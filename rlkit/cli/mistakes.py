@@ -13,6 +13,7 @@ _GIVEN = (
     re.compile(r"instantiated from \[(.*)\]"),
     re.compile(r"valid parse for arguments: \[(.*)\]"),
     re.compile(r"(?:base 10|to float): ('.*')"),
+    re.compile(r"value has (\d+ digits)"),
 )
 _NOUNS = {int: "whole number", float: "number", str: "text"}
 

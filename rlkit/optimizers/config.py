@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, Len, Lt
 
 from rlkit.errors import require
+from rlkit.validation import PositiveInt
 
 PositiveFloat = Annotated[float, Gt(0)]
 # With these limits, a step is finite whenever the gradient is, so that nothing has to test it.
@@ -35,7 +36,7 @@ class OptimizerConfig:
     """Fraction of the run in which the step size first rises from 0."""
     learning_rate_floor: UnitInterval = 0.0
     """Fraction of learning_rate below which the schedule never falls."""
-    learning_rate_cycles: Annotated[int, Gt(0)] | None = None
+    learning_rate_cycles: PositiveInt | None = None
     """Number of times that cosine falls, each time from the top; None: 1."""
     learning_rate_decay: Annotated[float, Gt(0), Le(1)] | None = None
     """Factor of exponential over the whole run, of step and multistep each time; None: 0.1."""

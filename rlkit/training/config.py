@@ -4,16 +4,17 @@ import dataclasses
 import os
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from rlkit.errors import require
+from rlkit.validation import Count, PositiveInt
 
 DEFAULT_CHECKPOINTS = 20
 REPLAY_LIMIT = (
     2 * 1024**3
 )  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
 ENVIRONMENTS_LIMIT = 256 * 1024**2  # states of host environments, in bytes over all seeds
-PositiveInt = Annotated[int, Gt(0)]
+StepCount = Annotated[int, Gt(0), Le(10**15)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
 WandbRuns = Literal["one", "per_seed"]
@@ -94,7 +95,7 @@ class TrainerConfig:
     `num_checkpoints` and `epochs_per_checkpoint`.
     """
 
-    total_steps: PositiveInt | None = None
+    total_steps: StepCount | None = None
     """Environment steps to train for, with warm-up steps, rounded up to whole outer iterations.
     None: num_checkpoints x epochs_per_checkpoint iterations.
     Steps that refill an unsaved replay buffer after a resume are not counted.
@@ -127,7 +128,7 @@ class TrainerConfig:
     """Save a checkpoint every this many outer iterations, and after the last one."""
     run_dir: str | None = None
     """Directory for config, metrics, checkpoints, learning curve and summary of the run."""
-    restore_checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best", "auto"] | None = None
+    restore_checkpoint: Count | Literal["latest", "best", "auto"] | None = None
     """Checkpoint to start from: a step (0 is one), latest, best,
     or auto: the latest if there is one, else start anew.
     """
@@ -139,7 +140,7 @@ class TrainerConfig:
     """Capacity of the replay buffer in transitions, for off-policy algorithms.
     None: the algorithm's default.
     """
-    warmup_steps: Annotated[int, Ge(0)] | None = None
+    warmup_steps: Count | None = None
     """Environment steps of random actions before learning, rounded up to whole rollouts.
     None: the algorithm's default.
     """

@@ -1,15 +1,24 @@
 """YAML as settings are written in: plain data, with numbers such as 3e-4."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
+_DATE = "tag:yaml.org,2002:timestamp"
 _TAG, _NUMBER = "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain data only, and reads 3e-4 as a number (as in YAML 1.2; PyYAML reads text)."""
+    """Loads plain data only. As in YAML 1.2, 3e-4 is a number and 2024-01-01 is text.
+
+    To PyYAML these are text and a date.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [each for each in resolvers if each[0] != _DATE]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 class _Dumper(yaml.SafeDumper):
@@ -25,6 +34,10 @@ def parse_yaml(text: str) -> Any:
     loader = _Loader(text)
     try:
         return loader.get_single_data()
+    except RecursionError:
+        raise yaml.YAMLError("lists or mappings are nested too deeply") from None
+    except ValueError as error:  # text that looks like a number but is none that Python reads
+        raise yaml.YAMLError(str(error).partition(";")[0]) from None
     finally:
         loader.dispose()
 

@@ -19,9 +19,9 @@ from rlkit.errors import (
     did_you_mean,
     require,
 )
-from rlkit.training.config import PositiveInt, TrainerConfig
+from rlkit.training.config import TrainerConfig
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
-from rlkit.validation import PlainData
+from rlkit.validation import PlainData, PositiveInt
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 

@@ -14,7 +14,7 @@ from rlkit.errors import ConfigError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.programs.env_groups import num_at_once, remake
-from rlkit.validation import validate
+from rlkit.validation import settings
 
 EnvSource = EnvAdapter | gymnasium.Env | type[gymnasium.Env]
 
@@ -64,7 +64,7 @@ def parts_from_env(
     config: TrainerConfig,
 ) -> RunParts:
     """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
-    validate(config)
+    _require_config(config)
     _require_algorithm(algorithm, agent)
     if inspect.isfunction(agent):
         fix = f"call it: {agent.__name__}(env.observation_space, env.action_space)"
@@ -94,7 +94,7 @@ def parts_from_module(
     module: Module, config: TrainerConfig, env_steps_per_iteration: int | None
 ) -> RunParts:
     """The parts of `Trainer.from_module(module, config)`."""
-    validate(config)
+    _require_config(config)
     if not isinstance(module, RLModule):
         plan = make_plan(config, env_steps_per_iteration=env_steps_per_iteration or 1)
         return RunParts(module=module, plan=plan, eval_env=None)
@@ -103,6 +103,15 @@ def parts_from_module(
         eval_env = module.env
     plan = _plan(config, module.algorithm, module.env)
     return RunParts(module=module, plan=plan, eval_env=eval_env)
+
+
+def _require_config(config: TrainerConfig) -> None:
+    require(
+        config is not None,
+        "the Trainer needs a config, got None",
+        "pass TrainerConfig(total_steps=100_000)",
+    )
+    settings(config, TrainerConfig)
 
 
 def _require_algorithm(algorithm: object, agent: object) -> None:

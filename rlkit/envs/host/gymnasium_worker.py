@@ -22,6 +22,8 @@ from rlkit.errors import EnvContractError, EnvStateError, require
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
 NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
 ATARI = "ALE/"
+FLAG_TYPES = {bool, np.bool_}
+FAR = 10.0  # widths of a Box from its bounds at which an observation is no rounding or overshoot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,7 @@ class Guard:
             env = self._built()
             phase = pulse.phase = "reset"
             obs, _ = env.reset(seed=seed, options=options)
-            check_observation(self.observation_space, obs)
+            check_observation(self.observation_space, obs, bounds=self._steps == 0)
         except FAILURES as error:
             raise self._raised(phase, error) from error
         pulse.phase = "step"  # SAME_STEP continues with the other environments' steps
@@ -195,8 +197,11 @@ class Guard:
         try:
             obs, reward, terminated, truncated, info = self._env_step(action)
             if self._steps == 1 or self._checks_always:
-                check_observation(self.observation_space, obs)
+                check_observation(self.observation_space, obs, bounds=self._steps == 1)
                 check_reward(reward)
+            if type(terminated) not in FLAG_TYPES or type(truncated) not in FLAG_TYPES:
+                check_flag("terminated", terminated)
+                check_flag("truncated", truncated)
             if terminated or truncated:
                 return copy.deepcopy(obs), reward, terminated, truncated, {NUMBERS: numbers(info)}
         except FAILURES as error:
@@ -324,10 +329,13 @@ def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def check_observation(space: gymnasium.Space, obs: object, path: str = "observation") -> None:
+def check_observation(
+    space: gymnasium.Space, obs: object, path: str = "observation", *, bounds: bool = False
+) -> None:
     """Raises `EnvContractError` if an observation's structure, shapes or dtypes do not fit `space`.
 
-    Vector environments silently broadcast, reshape and round what does not fit.
+    Vector environments silently broadcast, reshape and round what does not fit. With `bounds`,
+    numbers must fit too, see `_check_bounds`.
     """
     if isinstance(space, gymnasium.spaces.Dict):
         for name, part in space.spaces.items():
@@ -335,7 +343,7 @@ def check_observation(space: gymnasium.Space, obs: object, path: str = "observat
                 raise EnvContractError(
                     f"{path} has no key {name!r}, which its space {space} declares; return all keys"
                 )
-            check_observation(part, obs[name], f"{path}[{name!r}]")
+            check_observation(part, obs[name], f"{path}[{name!r}]", bounds=bounds)
     elif isinstance(space, gymnasium.spaces.Tuple):
         if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
             raise EnvContractError(
@@ -343,7 +351,7 @@ def check_observation(space: gymnasium.Space, obs: object, path: str = "observat
                 " return one"
             )
         for index, part in enumerate(space.spaces):
-            check_observation(part, obs[index], f"{path}[{index}]")
+            check_observation(part, obs[index], f"{path}[{index}]", bounds=bounds)
     else:
         array = np.asarray(obs)
         if array.shape != space.shape:
@@ -356,6 +364,36 @@ def check_observation(space: gymnasium.Space, obs: object, path: str = "observat
                 f"{path} has dtype {array.dtype}, but its space {space} has {space.dtype}; correct"
                 " one of them"
             )
+        if bounds:
+            _check_bounds(space, array, path)
+
+
+def _check_bounds(space: gymnasium.Space, array: np.ndarray, path: str) -> None:
+    """Raises `EnvContractError` for numbers that no encoding of `space` has room for.
+
+    Bounds of a Box of floats are hints, so only what is `FAR` outside of them is refused. NaN and
+    infinity are reported elsewhere.
+    """
+    if isinstance(space, gymnasium.spaces.Box):
+        with np.errstate(over="ignore"):  # infinite bounds have infinite widths
+            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+            room = FAR * (high - low) if array.dtype.kind == "f" else 0.0
+            outside = (array < low - room) | (array > high + room)
+        is_wrong = bool((outside & np.isfinite(array)).any())
+    else:
+        is_wrong = not space.contains(array.astype(space.dtype or array.dtype))
+    if is_wrong:
+        raise EnvContractError(
+            f"{path} {np.array2string(array, threshold=4)} is far outside its space {space};"
+            " correct the bounds, or scale the observation"
+        )
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raises `EnvContractError` unless `value` is True or False, or 1 or 0."""
+    is_one = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biu"
+    if not is_one or value not in (0, 1):
+        raise EnvContractError(f"{name} is {value!r}; return True or False")
 
 
 def check_reward(reward: Any) -> None:

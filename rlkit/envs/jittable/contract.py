@@ -4,6 +4,7 @@ Nothing here runs an environment: `reset` and `step` are traced once each.
 """
 
 import dataclasses
+import random
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,9 +134,8 @@ def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterato
                 "return a scalar: a JaxEnv is a single environment without a batch axis",
             )
         elif label != "reward" and not np.issubdtype(value.dtype, np.bool_):
-            severity = "error" if np.issubdtype(value.dtype, np.floating) else "warning"
             yield Finding(
-                severity,
+                "error",
                 f"{name}.step {label} is {value.dtype}, not bool",
                 f"{SIX}, with boolean flags",
             )
@@ -226,10 +226,13 @@ def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
 def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Shapes and dtypes of what `function` returns, without running it.
 
-    Raises `TraceFailure`, which names the failing line.
+    Raises `TraceFailure`, which names the failing line, and also if `function` draws from NumPy's
+    or Python's global generator: compiled, it would return the same number for ever. A generator of
+    its own is not noticed here, but by `check_env`.
     """
+    before = _global_generators()
     try:
-        return jax.eval_shape(
+        found = jax.eval_shape(
             lambda *args: function(*args), *arguments
         )  # a new function each time, so nothing is cached
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
@@ -250,6 +253,16 @@ def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
                 "error", what, "fix that line; reset and step may only return arrays and numbers"
             )
         ) from error
+    if drawn := [name for name, state in _global_generators().items() if state != before[name]]:
+        what = f"{label} draws from {' and '.join(drawn)}: compiled, it repeats one number for ever"
+        raise TraceFailure(Finding("error", what, "draw from the key, with jax.random"))
+    return found
+
+
+def _global_generators() -> dict[str, object]:
+    """The states of the generators that all code shares, by name."""
+    state = np.random.get_state(legacy=True)
+    return {"np.random": (state[1].tobytes(), *state[2:]), "random": random.getstate()}  # pyright: ignore
 
 
 def where(error: BaseException) -> str:

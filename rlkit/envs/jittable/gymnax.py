@@ -110,6 +110,11 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
         **{name: _typed_like(name, fields[name], value) for name, value in (params or {}).items()}
     )
     limit = int(merged.max_steps_in_episode)
+    require(
+        limit > 0,
+        f"parameter max_steps_in_episode={limit} of gymnax/{env_id} is not positive",
+        f"leave it out for {int(default.max_steps_in_episode)}",
+    )
     action_space, observation_space = (
         gymnax_space_to_gym_space(space)
         for space in (env.action_space(merged), env.observation_space(merged))

@@ -131,6 +131,10 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
             " environment inside"
         )
     check_spaces(env)
+    limit = getattr(env, "max_episode_steps", None)
+    require_positive_integer(
+        f"{type(env).__name__}.max_episode_steps", limit, example=500, none="no limit"
+    )
     for finding in trace_findings(env):
         if finding.severity == "error":
             raise EnvContractError(f"{finding.what}; {finding.fix}")
@@ -139,7 +143,7 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
         num_envs=num_envs,
         observation_space=env.observation_space,
         action_space=env.action_space,
-        max_episode_steps=getattr(env, "max_episode_steps", None),
+        max_episode_steps=limit,
         spec=spec,
     )
 
