@@ -11,7 +11,7 @@ import json
 import typing
 from typing import Annotated, Any, TypeVar
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlkit.errors import ConfigError, did_you_mean, require, shown
@@ -20,6 +20,7 @@ C = TypeVar("C")
 COUNT_LIMIT = 2**31  # JAX counts and indexes in int32
 Count = Annotated[int, Ge(0), Lt(COUNT_LIMIT)]
 PositiveInt = Annotated[int, Gt(0), Lt(COUNT_LIMIT)]
+LargeCount = Annotated[int, Gt(0), Le(10**15)]  # counted in two words, or limited by memory
 PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and dicts, by name
 
 

@@ -65,13 +65,16 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
 def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
     """The smallest replay buffer capacity that `check_compatible` accepts.
 
-    It holds a rollout, a batch and `n_step` rows.
+    It holds a rollout, a batch, `n_step` rows and the random steps before learning.
     """
     assert algorithm.replay_buffer is not None
     whole_rows = (algorithm.replay_buffer.n_step - 1) * env.num_envs
     return max(
-        algorithm.env_steps_per_iteration(env), algorithm.replay_buffer.batch_size, whole_rows + 1
-    )  # the last is rounded up
+        algorithm.env_steps_per_iteration(env),
+        algorithm.replay_buffer.batch_size,
+        algorithm.collector.prefill_steps,
+        whole_rows + 1,  # rounded up
+    )
 
 
 def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
@@ -92,6 +95,14 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds for"
         " each environment",
         f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
+    )
+    prefill = algorithm.collector.prefill_steps
+    require(
+        prefill <= buffer.capacity,
+        f"the replay buffer has a capacity of {buffer.capacity}, less than the {prefill} random"
+        " steps before learning: the first of them would be lost",
+        f"raise it to {prefill} or more, or lower prefill_steps (in the TrainerConfig:"
+        " warmup_steps)",
     )
     filled = (algorithm.prefill_collects(env) + 1) * each
     require(

@@ -17,7 +17,7 @@ from rlkit.optimizers.config import (
     StepSize,
     UnitInterval,
 )
-from rlkit.validation import Count, PositiveInt
+from rlkit.validation import Count, LargeCount, PositiveInt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class OffPolicyConfig(OptimizerConfig):
     """Steps that each environment takes in one iteration, before the updates."""
     prefill_steps: Count = 1000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
-    capacity: PositiveInt = 1_000_000
+    capacity: LargeCount = 1_000_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 256
     """Transitions in a gradient step."""
@@ -158,7 +158,7 @@ class DQNConfig(OffPolicyConfig):
 
     prefill_steps: Count = 10_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
-    capacity: PositiveInt = 10_000
+    capacity: LargeCount = 10_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 128
     """Transitions in a gradient step."""

@@ -11,6 +11,7 @@ from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.errors import did_you_mean, require
 from rlkit.optimizers import OptimizerConfig, create_optimizer
 from rlkit.types import PyTree
+from rlkit.validation import is_array
 
 Losses = Mapping[str, LossFn]
 """The losses of an algorithm with several, by name: those that replace its own."""
@@ -69,7 +70,7 @@ class Overrides:
             group=group,
             process_gradients=self.process_gradients,
             every=every,
-            checks_update=self.optimizer is not None,
+            checks_update=self.optimizer is not None or is_array(config.learning_rate),
         )
 
     @property

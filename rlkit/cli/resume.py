@@ -10,8 +10,9 @@ from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
-from rlkit.training.config import StepCount, TrainerConfig
+from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import read_settings, require_longer
+from rlkit.validation import LargeCount
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -32,7 +33,7 @@ class ResumeFlags:
 
     run_dir: flags.RunDir
     """Directory of the run."""
-    total_steps: StepCount | None = None
+    total_steps: LargeCount | None = None
     """Total environment steps, to extend the run; None: as when it was started.
     Steps that refill an unsaved replay buffer are not counted.
     """

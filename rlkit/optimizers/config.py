@@ -11,7 +11,8 @@ from rlkit.validation import PositiveInt
 
 PositiveFloat = Annotated[float, Gt(0)]
 # With these limits, a step is finite whenever the gradient is, so that nothing has to test it.
-StepSize = Annotated[float, Gt(0), Le(100)]
+LARGEST_STEP = 100.0
+StepSize = Annotated[float, Gt(0), Le(LARGEST_STEP)]
 LARGEST_DECAY = 1.0  # of a matrix in one step; beyond 2, weights would grow without limit
 UnitInterval = Annotated[float, Ge(0), Le(1)]
 Decay = Annotated[float, Ge(0), Lt(1)]
@@ -86,6 +87,7 @@ def check_optimizer(config: "OptimizerConfig") -> None:
     """Raises `ConfigError` if a setting would have no effect, or if they contradict each other."""
     _require_used(config, "learning_rate_schedule", SCHEDULES_THAT_USE)
     _require_used(config, "optimizer", OPTIMIZERS_THAT_USE)
+    _require_defaults(config)
     require(
         not config.nesterov or config.optimizer != "sgd" or config.momentum is not None,
         "nesterov=True needs momentum, of which sgd has none by default",
@@ -105,6 +107,23 @@ def check_optimizer(config: "OptimizerConfig") -> None:
         f"learning_rate_milestones must rise, got {milestones}",
         f"use {tuple(sorted(set(milestones)))}",
     )
+
+
+def _require_defaults(config: "OptimizerConfig") -> None:
+    """Raises `ConfigError` for settings without effect whose default is a number."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    rule, schedule = config.optimizer, config.learning_rate_schedule
+    unused = {
+        "optimizer_epsilon": ("optimizer", rule, ("sgd", "lion")),
+        "learning_rate_floor": ("learning_rate_schedule", schedule, ("constant",)),
+    }
+    for name, (chosen_by, chosen, without) in unused.items():
+        value = getattr(config, name)
+        require(
+            chosen not in without or not isinstance(value, float) or value == defaults[name],
+            f"{name}={value} has no effect with {chosen_by}={chosen}",
+            f"leave it at {defaults[name]}, or set another {chosen_by}",
+        )
 
 
 def _require_used(

@@ -13,9 +13,14 @@ import optax
 from jax import Array
 
 from rlkit.errors import UnknownNameError, did_you_mean
-from rlkit.optimizers.config import OptimizerConfig, ScheduleName, check_optimizer
+from rlkit.optimizers.config import (
+    LARGEST_STEP,
+    OptimizerConfig,
+    ScheduleName,
+    check_optimizer,
+)
 from rlkit.types import PyTree
-from rlkit.validation import validate
+from rlkit.validation import is_array, validate
 
 Schedule = Callable[[Array], Array]
 """From progress [...] to the learning rate [...], both float32."""
@@ -66,13 +71,18 @@ def create_schedule(
 
 
 def schedule_of(config: OptimizerConfig) -> Schedule:
-    """The schedule that a config describes. Raises `ConfigError`, see `create_schedule`."""
+    """The schedule that a config describes. Raises `ConfigError`, see `create_schedule`.
+
+    A traced learning rate out of range gives NaN, so that updates with it are skipped and counted.
+    """
     check_optimizer(validate(config))
     shape, warmup = _shape(config), config.learning_rate_warmup
     rises = not is_zero(warmup)
 
     def rate(progress: Array) -> Array:
         top = jnp.asarray(config.learning_rate, jnp.float32)
+        if is_array(config.learning_rate):  # perhaps traced, so that `validate` saw no number
+            top = jnp.where((top > 0) & (top <= LARGEST_STEP), top, jnp.nan)
         if not rises:
             return top * shape(progress, progress)
         rest = jnp.clip((progress - warmup) / (1.0 - warmup), 0.0, 1.0)

@@ -4,17 +4,16 @@ import dataclasses
 import os
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt
 
 from rlkit.errors import require
-from rlkit.validation import Count, PositiveInt
+from rlkit.validation import Count, LargeCount, PositiveInt
 
 DEFAULT_CHECKPOINTS = 20
 REPLAY_LIMIT = (
     2 * 1024**3
 )  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
 ENVIRONMENTS_LIMIT = 256 * 1024**2  # states of host environments, in bytes over all seeds
-StepCount = Annotated[int, Gt(0), Le(10**15)]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
 WandbRuns = Literal["one", "per_seed"]
@@ -95,7 +94,7 @@ class TrainerConfig:
     `num_checkpoints` and `epochs_per_checkpoint`.
     """
 
-    total_steps: StepCount | None = None
+    total_steps: LargeCount | None = None
     """Environment steps to train for, with warm-up steps, rounded up to whole outer iterations.
     None: num_checkpoints x epochs_per_checkpoint iterations.
     Steps that refill an unsaved replay buffer after a resume are not counted.
@@ -136,7 +135,7 @@ class TrainerConfig:
     """Run directory to take the parameters from (its best checkpoint);
     optimiser, exploration and steps start anew. None: fresh networks.
     """
-    replay_buffer_capacity: PositiveInt | None = None
+    replay_buffer_capacity: LargeCount | None = None
     """Capacity of the replay buffer in transitions, for off-policy algorithms.
     None: the algorithm's default.
     """
