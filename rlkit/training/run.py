@@ -17,6 +17,7 @@ from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.files.memory_size import check_memory
 from rlkit.training.files.replay_size import check_replay, device_memory
 from rlkit.training.history import History
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
@@ -40,7 +41,7 @@ class RunStart:
 class Run:
     """Train state, plan and progress of a run, and the program that trains it.
 
-    Raises `ConfigError` if its replay memory does not fit into the device's memory, or if the
+    Raises `ConfigError` if what it needs does not fit into the device's memory, or if the
     process may compute on more threads than a deterministic run allows.
     """
 
@@ -51,12 +52,21 @@ class Run:
         self.memory = device_memory()  # bytes; None: unknown
         self.replay_bytes = check_replay(parts.module, config.num_seeds, self.memory)
         memory: dict[str, Any] = {"replay_bytes": self.replay_bytes, "memory": self.memory}
+        seed_by_seed = trains_seed_by_seed(
+            config.num_seeds, deterministic=config.deterministic, **memory
+        )
+        check_memory(
+            parts.module,
+            parts.plan,
+            num_seeds=config.num_seeds,
+            seeds_at_once=1 if seed_by_seed else config.num_seeds,
+            replay_bytes=self.replay_bytes,
+            available=self.memory,
+        )
         self.compiler = Compiler(
             config.num_seeds,
             num_groups(config.num_seeds, **memory),
-            seed_by_seed=trains_seed_by_seed(
-                config.num_seeds, deterministic=config.deterministic, **memory
-            ),
+            seed_by_seed=seed_by_seed,
         )
         self.clock = RunClock(self.compiler)
         self.program: Program = self._make_program()
