@@ -7,6 +7,7 @@ import shutil
 
 from rlkit.errors import RunDirectoryError, require
 from rlkit.training.callbacks import Callback, RunView
+from rlkit.training.config import TrainerConfig
 from rlkit.validation import PlainData
 
 _OWNER = "best_of.json"  # in the copy: the run and the step that it is of
@@ -20,8 +21,9 @@ class BestModel(Callback):
     replaced by renaming whenever a checkpoint is better, so what you read is never half written. A
     resumed run continues to update it; any other directory that exists is left alone.
 
-    Raises, when the run starts, `RunDirectoryError` if the directory exists and is not a copy of
-    this run's, and `ConfigError` if the run does not evaluate, save checkpoints and keep the best.
+    Raises `RunDirectoryError`, before a run directory is made, if the directory exists and is not a
+    copy of this run's, and `ConfigError`, when the run starts, if the run does not evaluate, save
+    checkpoints and keep the best.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
@@ -34,6 +36,14 @@ class BestModel(Callback):
         """The step of the checkpoint that the copy is of; None: there is no copy."""
         return self._owner().get("step")
 
+    def check_config(self, config: TrainerConfig) -> None:
+        """Raises `RunDirectoryError` unless the directory is free or this run's."""
+        known = self._owner().get("run_dir")
+        is_ours = known is not None and known == _place(config)
+        fix = "choose another directory, or move it away"
+        exists = os.path.lexists(self.directory)
+        require(is_ours or not exists, f"{self.directory} already exists", fix, RunDirectoryError)
+
     def on_run_start(self, trainer: RunView) -> None:
         """Checks the directory, and completes what a kill interrupted."""
         require(
@@ -43,11 +53,7 @@ class BestModel(Callback):
         )
         if not self.directory.exists() and (self._old / _OWNER).is_file():
             self._old.rename(self.directory)
-        known = self._owner().get("run_dir")
-        is_ours = known is not None and known == _place(trainer)
-        fix = "choose another directory, or move it away"
-        exists = os.path.lexists(self.directory)
-        require(is_ours or not exists, f"{self.directory} already exists", fix, RunDirectoryError)
+        self.check_config(trainer.config)
         self._update(trainer)
 
     def on_checkpoint(self, trainer: RunView, iteration: int) -> None:
@@ -61,7 +67,9 @@ class BestModel(Callback):
         _discard(self._new)
         _discard(self._old)
         trainer.export_policy(self._new)
-        (self._new / _OWNER).write_text(json.dumps({"run_dir": _place(trainer), "step": best}))
+        (self._new / _OWNER).write_text(
+            json.dumps({"run_dir": _place(trainer.config), "step": best})
+        )
         if self.directory.exists():
             self.directory.rename(self._old)
         self._new.rename(self.directory)
@@ -75,9 +83,9 @@ class BestModel(Callback):
         return owner if isinstance(owner, dict) else {}
 
 
-def _place(trainer: RunView) -> str | None:
+def _place(config: TrainerConfig) -> str | None:
     """The directory of the run, by which it is known."""
-    run_dir = trainer.config.run_dir
+    run_dir = config.run_dir
     return None if run_dir is None else os.path.abspath(os.path.expanduser(run_dir))
 
 

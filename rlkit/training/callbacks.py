@@ -113,6 +113,9 @@ class Callback:
     results arrive.
     """
 
+    def check_config(self, config: TrainerConfig) -> None:
+        """When the Trainer is made; raises `RlkitError` if it does not suit the run."""
+
     def on_warm_up(self, trainer: RunView, done: int, total: int) -> None:
         """While random steps fill the replay memory, or steps of the policy after a resume.
 

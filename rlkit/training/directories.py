@@ -1,6 +1,9 @@
 """Directories that others may not write to, whatever the umask is."""
 
+import os
 from pathlib import Path
+
+from rlkit.errors import did_you_mean
 
 MODE = 0o755
 
@@ -13,3 +16,13 @@ def make_directory(path: Path) -> None:
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(mode=MODE, exist_ok=True)
+
+
+def near_run(path: str | os.PathLike[str]) -> str:
+    """ "did you mean ...?" for the path of a run that does not exist; "" if none is alike."""
+    wanted = Path(path)
+    if wanted.exists() or not wanted.parent.is_dir():
+        return ""
+    runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]
+    hint = did_you_mean(str(wanted), runs, cutoff=0.6)
+    return hint if hint.startswith("did you mean") else ""

@@ -14,10 +14,10 @@ from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible
-from rlkit.algorithms.registry import make_algorithm
+from rlkit.algorithms.registry import ALGORITHMS, make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
-from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.directories import make_directory
@@ -66,8 +66,26 @@ def _parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     assert config.agent is not None
-    agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
+    try:
+        agent = make_agent(config.agent, env.observation_space, env.action_space, config.network)
+    except SpaceError as error:
+        env.close()
+        if fitting := _algorithms_for(env):
+            problem = f"{config.algorithm} cannot be trained on {config.env.id}: {error}"
+            fix = f"use {' or '.join(fitting)}"
+            raise SpaceError(f"{problem.rpartition('; ')[0]}; {fix}") from None
+        raise
     return env, agent, make_algorithm(config.algorithm, config.hyperparameters)
+
+
+def _algorithms_for(env: EnvAdapter) -> list[str]:
+    """The algorithms of rlkit whose own agents take the spaces of `env`."""
+    fitting = []
+    for name, entry in ALGORITHMS.items():
+        with contextlib.suppress(ConfigError):
+            make_agent(entry.agent, env.observation_space, env.action_space)
+            fitting.append(name)
+    return fitting
 
 
 def reopen(
@@ -148,23 +166,25 @@ def _branch(
     mark = directory / run_directory.BRANCH_MARK
     make_directory(directory)
     run_directory.require_no_links_out(directory)
-    mark.touch()
-    try:
-        trainer = build(config, **arguments)
-    except BaseException:
+    with contextlib.ExitStack() as held:
+        # Its own lock, because two branches may begin here before either has the directory's.
+        held.callback(os.close, run_directory.take_lock(mark))
+        try:
+            trainer = build(config, **arguments)
+        except BaseException:
+            mark.unlink(missing_ok=True)
+            _remove_if_empty(directory)
+            raise
+        try:
+            trainer.load_checkpoint(origin, which)
+            if changed:
+                trainer.log(continued_with(changed))
+            trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
+        except BaseException:
+            trainer.close()
+            shutil.rmtree(directory, ignore_errors=True)  # our own: the trainer held its lock
+            raise
         mark.unlink(missing_ok=True)
-        _remove_if_empty(directory)
-        raise
-    try:
-        trainer.load_checkpoint(origin, which)
-        if changed:
-            trainer.log(continued_with(changed))
-        trainer.save_checkpoint()  # so that it resumes from there, whenever it is stopped
-    except BaseException:
-        trainer.close()
-        shutil.rmtree(directory, ignore_errors=True)  # our own: the trainer held its lock
-        raise
-    mark.unlink(missing_ok=True)
     return trainer
 
 

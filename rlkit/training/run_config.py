@@ -20,6 +20,7 @@ from rlkit.errors import (
     require,
 )
 from rlkit.training.config import TrainerConfig
+from rlkit.training.directories import near_run
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData, PositiveInt
 
@@ -195,7 +196,7 @@ def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     require(
         os.path.isfile(path),
         f"{os.fspath(run_dir)} does not contain a run",
-        "pass the run_dir of a training run, a directory with a config.yaml",
+        near_run(run_dir) or "pass the run_dir of a training run, a directory with a config.yaml",
         RunDirectoryError,
     )
     settings = read_yaml(path)

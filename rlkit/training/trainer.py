@@ -117,6 +117,8 @@ class Trainer:
             "pass a function, or leave it out",
         )
         parts = _parts or parts_from_env(env, eval_env, agent, algorithm, config)
+        for callback in callbacks:
+            callback.check_config(config)
         self._run = Run(parts, config)
         self._evaluations = Evaluations(parts, self._run.compiler)
         self._accepts = accept_differences

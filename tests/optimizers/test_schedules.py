@@ -74,6 +74,13 @@ def test_a_rate_under_vmap():
     np.testing.assert_allclose(found, [0.5, 2.0])
 
 
+def test_a_traced_rate_out_of_range_is_nan():
+    found = jax.jit(jax.vmap(lambda rate: create_schedule("constant", rate)(jnp.float32(0.5))))(
+        np.float32([-1.0, 0.0, 1e-3, 100.0, 101.0])
+    )
+    np.testing.assert_array_equal(found, np.float32([np.nan, np.nan, 1e-3, 100.0, np.nan]))
+
+
 def test_a_warm_up_and_a_floor_under_vmap():
     def rate(warmup, floor):
         return create_schedule("linear", 2.0, warmup=warmup, floor=floor)(jnp.float32(0.1))

@@ -90,11 +90,8 @@ def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
         policy_of(trainer, each, seed_index=1).state for each in (copy, tmp_path / "run")
     )
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    with (
-        tiny.trainer(run_dir=str(tmp_path / "b"), callbacks=[BestModel(copy)]) as other,
-        pytest.raises(RunDirectoryError, match="best already exists; choose another"),
-    ):
-        other.run(0)
+    with pytest.raises(RunDirectoryError, match="best already exists; choose another"):
+        tiny.trainer(run_dir=str(tmp_path / "b"), callbacks=[BestModel(copy)])
 
 
 def test_a_copy_takes_no_directory_of_others(tiny, tmp_path):
@@ -110,11 +107,9 @@ def test_a_copy_takes_no_directory_of_others(tiny, tmp_path):
     for name in ("mine", "best"):
         taken = BestModel(tmp_path / name)
         into = {"into": tmp_path / f"to-{name}"} if name == "best" else {"total_steps": 999}
-        with (
-            reopen(tmp_path / "run", callbacks=[taken], **into) as other,
-            pytest.raises(RunDirectoryError, match=f"{name} already exists; choose another"),
-        ):
-            other.run()
+        with pytest.raises(RunDirectoryError, match=f"{name} already exists; choose another"):
+            reopen(tmp_path / "run", callbacks=[taken], **into)
+    assert not (tmp_path / "to-best").exists()
     assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
     assert BestModel(tmp_path / "best").step == step
 
@@ -200,3 +195,10 @@ def test_a_policy_is_exported_on_request(tiny, tmp_path):
         with pytest.raises(CheckpointError, match="no checkpoints to export from; set run_dir"):
             trainer.export_policy(tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_directory_that_is_taken_leaves_no_run_behind(tiny, tmp_path):
+    (tmp_path / "best").mkdir()
+    with pytest.raises(RunDirectoryError, match="best already exists; choose another"):
+        tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[BestModel(tmp_path / "best")])
+    assert not (tmp_path / "run").exists()

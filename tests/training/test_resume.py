@@ -32,6 +32,7 @@ from rlkit.training import run_config
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.files.run_directory import BRANCH_MARK, take_lock
 from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -727,3 +728,19 @@ def test_a_branch_skips_a_damaged_newest_checkpoint(make, tmp_path):
         assert branch.outer_iteration == 2
     with reopen(tmp_path / "run", which=np.int64(2), into=tmp_path / "other") as other:
         assert other.outer_iteration == 2
+
+
+def test_two_branches_into_one_directory(tiny_run, tmp_path):
+    """The second waits for nothing, and takes no mark away that protects the first."""
+    branch = tmp_path / "branch"
+    branch.mkdir()
+    lock = take_lock(branch / BRANCH_MARK)  # the first is at work
+    try:
+        with pytest.raises(RunDirectoryError, match=r"in use by this process .*choose another"):
+            reopen(tiny_run, which=1, into=branch)
+        assert [path.name for path in branch.iterdir()] == [BRANCH_MARK]
+    finally:
+        os.close(lock)
+    with reopen(tiny_run, which=1, into=branch, total_steps=64) as trainer:  # one that was cut
+        assert trainer.env_steps == 16
+    assert not (branch / BRANCH_MARK).exists()

@@ -33,7 +33,7 @@ MISTAKES = [
     ({"algorithm": "ppo"}, "got 'ppo'; pass one, for example rlkit.ppo() or rlkit.make_algorithm("),
     ({"algorithm": None}, "got None; pass one"),
     ({"config": TrainerConfig}, "got the class TrainerConfig; add parentheses: TrainerConfig()"),
-    ({"config": {"total_steps": 5}}, "got {'total_steps': 5}; pass for example TrainerConfig("),
+    ({"config": {"total_steps": 5}}, "got a dict; pass TrainerConfig(total_steps=5)"),
     ({"callbacks": [ProgressBar]}, "got the class ProgressBar; add parentheses: ProgressBar()"),
     ({"callbacks": [print]}, "is not a Callback; wrap a function: rlkit.log_callback(function)"),
     ({"callbacks": [3]}, "3 is not a Callback; pass a list of instances of subclasses of rlkit.C"),

@@ -12,7 +12,7 @@ from rlkit.errors import ConfigError
 from rlkit.training.config import Plan
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.logs.human_units import human_bytes
-from rlkit.types import PyTree
+from rlkit.types import Key, Params, PyTree
 
 METRICS = 8  # numbers that an iteration reports at least
 MEASUREMENTS = 4  # numbers that are kept of each evaluation episode
@@ -65,10 +65,14 @@ def check_memory(
 def _needs(module: RLModule, plan: Plan) -> Iterator[Need]:
     env, algorithm = module.env, module.algorithm
     steps, num_envs = algorithm.collector.num_steps, env.num_envs
-    params = jax.eval_shape(module.agent.init, abstract_key())
-    opt_state, targets = jax.eval_shape(algorithm.updater.init, params)
+
+    def learner(key: Key) -> tuple[Params, PyTree]:
+        params = module.agent.init(key)
+        return params, algorithm.updater.init(params)
+
+    params, beside = jax.eval_shape(learner, abstract_key())
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-    networks = _bytes((params, opt_state, targets))
+    networks = _bytes((params, beside))
     lower_widths = "lower hidden_sizes (--hidden-sizes)"
     yield Need(networks, f"networks of {count:,} parameters and their optimiser take", lower_widths)
     buffer = algorithm.replay_buffer

@@ -12,6 +12,7 @@ import numpy as np
 import yaml
 
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
+from rlkit.training.directories import near_run
 from rlkit.training.logs.records import Record, read_records
 from rlkit.training.logs.series import Series, seeds_in, series
 from rlkit.training.plain_yaml import parse_yaml
@@ -162,7 +163,8 @@ def load_run(directory: str | os.PathLike[str]) -> LoadedRun:
     require(
         holds_run(path),
         f"{path} does not contain a run",
-        f"pass the run_dir of a training run, a directory with a {CONFIG} or {METRICS}",
+        near_run(path)
+        or f"pass the run_dir of a training run, a directory with a {CONFIG} or {METRICS}",
         RunDirectoryError,
     )
     metrics = path / METRICS
