@@ -6,16 +6,11 @@ this one, which has JAX.
 
 import dataclasses
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
-import psutil
 import pytest
+from sessions import RLKIT, session
 from tiny_command import NETWORK_AND_UPDATE
 
 from rlkit.cli.main import main
@@ -238,49 +233,12 @@ def train(case, run_dir):
 
 
 def rlkit(*arguments, cwd, **variables):
-    """(exit code, stderr, end time) of a command in its own session, which leaves no process."""
-    command = [sys.executable, "-m", "rlkit.cli.main", *map(str, arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "NPROC"}
-    environment |= {name: str(value) for name, value in variables.items()}
-    log = Path(cwd) / "stderr"  # a file, because a pipe stays open as long as any orphan holds it
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    try:
-        code = process.wait(60)
-        ended = time.time()
-        assert orphans(process.pid) == [], log.read_text()
-    finally:
-        for left in members(process.pid):
-            left.send_signal(signal.SIGKILL)
-        process.wait()
-    return code, log.read_text(), ended
-
-
-def orphans(session, patience=3.0):
-    """Command lines of a session's processes that remain after `patience` seconds."""
-    deadline = time.monotonic() + patience
-    while (left := members(session)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return [str(process) for process in left]
-
-
-def members(session):
-    """The processes of a session, without zombies."""
-    return [process for process in psutil.process_iter(["status"]) if belongs(process, session)]
-
-
-def belongs(process, session):
-    try:
-        return process.info["status"] != psutil.STATUS_ZOMBIE and os.getsid(process.pid) == session
-    except ProcessLookupError:
-        return False
+    """(exit code, stderr, end time) of a command, which leaves no process."""
+    command = [*RLKIT, *arguments]
+    with session(command, cwd=cwd, log=cwd / "stderr", NPROC=None, **variables) as running:
+        ended = running.wait(60)
+    assert ended.orphans == [], ended.err
+    return ended.code, ended.err, ended.at
 
 
 def checkpoints(run_dir):
