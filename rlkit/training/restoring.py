@@ -187,7 +187,9 @@ def require_continuable(
     the run is `deterministic`.
     """
     step = metadata.progress.outer_iteration
-    changed = require_as_recorded(metadata.description, now, step, accepted=accepted)
+    changed = require_as_recorded(  # keys tell more than the seed; they are compared later
+        metadata.description, now, step, accepted=accepted, any_seed=True
+    )
     elsewhere = fingerprint_differences(metadata.fingerprint)
     require(
         accepted or not elsewhere or not deterministic,

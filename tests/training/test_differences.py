@@ -1,20 +1,21 @@
 """A run continues, and is evaluated, with the settings that its checkpoints were trained with."""
 
+import dataclasses
 import re
 import shutil
 from functools import partial
 
 import pytest
 import yaml
-from tiny_runs import edit_records, edit_settings
+from tiny_runs import edit_records, edit_settings, settings_of
 
 from rlkit.cli.main import main
-from rlkit.errors import CheckpointError
+from rlkit.errors import CheckpointError, RunDirectoryError
 from rlkit.training import restoring
 from rlkit.training.files.checkpointer import Checkpointer, CheckpointerConfig
 from rlkit.training.files.run_description import differences
 from rlkit.training.fingerprint import fingerprint_differences
-from rlkit.training.from_config import reopen
+from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 
@@ -61,6 +62,18 @@ def test_other_shapes_are_refused_by_the_setting_too(tiny_run):
     for attempt in (load_policy, partial(reopen, total_steps=100)):
         with pytest.raises(CheckpointError, match=name):
             attempt(tiny_run)
+
+
+def test_a_checkpoint_of_another_seed_is_another_runs(tiny_run):
+    other = tiny_run.with_name("other")
+    with build(dataclasses.replace(settings_of(other), seed=1)) as trainer:
+        trainer.run(1)
+    shutil.rmtree(tiny_run / "checkpoints" / "2")
+    shutil.copytree(other / "checkpoints" / "2", tiny_run / "checkpoints" / "2")
+    with pytest.raises(CheckpointError, match=rf"{CHANGED} \(seed: 1 there, 0 here\)"):
+        load_policy(tiny_run, "latest")
+    with pytest.raises(RunDirectoryError, match="started from another key or seed"):
+        reopen(tiny_run)
 
 
 def test_a_branch_follows_the_same_rules(tiny_run, monkeypatch):

@@ -198,12 +198,16 @@ def require_same_settings(path: str, stored: object, wanted: PlainData) -> None:
     )
 
 
-def require_as_recorded(record: object, now: PlainData, step: int, *, accepted: bool) -> list[str]:
+def require_as_recorded(
+    record: object, now: PlainData, step: int, *, accepted: bool, any_seed: bool = False
+) -> list[str]:
     """The settings of a run that differ from those recorded in its checkpoint `step`.
 
-    Raises `CheckpointError` if there are any, unless they are `accepted`.
+    With `any_seed`, the seed may differ. Raises `CheckpointError` if there are any, unless they are
+    `accepted`.
     """
-    different = [found for found in differences(record, now) if not found.startswith("seed: ")]
+    found = differences(record, now)
+    different = [text for text in found if not (any_seed and text.startswith("seed: "))]
     require(
         accepted or not different,
         f"settings differ from those that checkpoint {step} was trained with ({listed(different)})",
