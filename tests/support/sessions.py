@@ -31,7 +31,7 @@ class Session:
     """
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path):
-        self.process, self.log = process, log
+        self.process, self.log, self.started = process, log, time.time()
 
     def wait(self, seconds: float, *, patience: float = 3.0) -> Ended:
         """Waits for the command, and `patience` seconds for the rest of its session.

@@ -1,0 +1,84 @@
+"""The parts of the attack that are tests: they are run by pytest, and counted.
+
+python tests/faults/suites.py --all
+"""
+
+import os
+import random
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+from record import Record, Row, attack
+from runs import ROOT
+
+LIMIT = 1500.0  # seconds for one of them
+# By name in the record: files of tests, and what `pytest -k` selects in them.
+SUITES: dict[str, tuple[list[str], str]] = {
+    "bad_inputs": (["tests/test_bad_inputs.py"], ""),
+    "crafted_directories": (["tests/training/test_strangers_directory.py"], "crafted"),
+    "interrupted_calls": (["tests/training/test_interrupted_calls.py"], ""),
+    "dropped_fields": (["tests/training/test_dropped_fields.py"], ""),
+    "compilations_after_warm_up": (
+        ["tests/training/test_trainer.py", "tests/training/test_resume.py"],
+        "one_compilation or extension_continues",
+    ),
+}
+TITLES = {
+    "bad_inputs": "bad inputs: one clear error, nothing written",
+    "crafted_directories": "a stranger's run directory",
+    "interrupted_calls": "calls of `run` that end early",
+    "dropped_fields": "a field of the state dropped from a checkpoint: the resumed run differs",
+    "compilations_after_warm_up": "compilations after the first outer iteration: none",
+}
+
+
+def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any]:
+    """Passed and failed tests of each suite; "not run" for one whose file is not there."""
+    counts: dict[str, Any] = {}
+    failures = []
+    for name, (files, selected) in SUITES.items():
+        if not all((ROOT / file).exists() for file in files):
+            counts[name] = "not run"
+            continue
+        passed, failed = _count(files, selected, directory, is_sample)
+        counts[name] = {"passed": passed, "failed": len(failed)}
+        failures += [f"{name}: {test}" for test in failed]
+        print(f"  {name}: {passed} passed, {len(failed)} failed", flush=True)
+    return counts | {"failures": failures}
+
+
+def _count(
+    files: list[str], selected: str, directory: Path, is_sample: bool
+) -> tuple[int, list[str]]:
+    """How many tests passed, and the names of those that failed."""
+    report = directory / "report.xml"
+    tiers = "not slow and not full" if is_sample else "not slow"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", tiers]
+    command += ["-k", selected, f"--junit-xml={report}", *files]
+    environment = {k: v for k, v in os.environ.items() if k != "NPROC"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    failed = [case for case in cases if {child.tag for child in case} & {"failure", "error"}]
+    skipped = [case for case in cases if case.find("skipped") is not None]
+    return len(cases) - len(failed) - len(skipped), [case.attrib["name"] for case in failed]
+
+
+def rows(record: Record) -> list[Row]:
+    """The rows of the table: what is attacked, how often, and what came of it."""
+    return [(what, *_told(record.get(name, "not run"))) for name, what in TITLES.items()]
+
+
+def _told(found: Any) -> tuple[str, str]:
+    if not isinstance(found, dict):
+        return "not run", ""
+    return f"{found['passed'] + found['failed']} tests", f"{found['failed']} failed"
+
+
+if __name__ == "__main__":
+    attack("suites", main)

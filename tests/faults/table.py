@@ -1,0 +1,69 @@
+"""The table of docs/reliability.md, between its two markers, from the records of the attack.
+
+python tests/faults/table.py
+"""
+
+import json
+from pathlib import Path
+
+import damage
+import environments
+import guards
+import interrupted
+import kills
+import loggers
+import stops
+import suites
+from record import RESULTS, Row, read
+from runs import ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
+SOAK = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- made by tests/faults -->", "<!-- end of what is made -->"
+PARTS = {
+    "kills": kills,
+    "damage": damage,
+    "environments": environments,
+    "stops": stops,
+    "loggers": loggers,
+    "interrupted": interrupted,
+    "suites": suites,
+    "guards": guards,
+}
+
+
+def table(directory: Path = RESULTS) -> str:
+    """The table in Markdown; a part without a record is "not run"."""
+    rows, measured = [("attack", "how often", "result"), ("---", "---:", "---")], set()
+    for name, part in PARTS.items():
+        record = read(directory, name)
+        if record is None:
+            rows.append((name, "not run", ""))
+            continue
+        rows += part.rows(record)
+        sample = ", a sample" if record["is_sample"] else ""
+        measured.add(f"{record['date']} ({record['machine']}{sample})")
+    lines = [f"| {' | '.join(row)} |" for row in (*rows, _soak())]
+    return "\n".join([*lines, "", f"Measured on {', '.join(sorted(measured))}."])
+
+
+def _soak() -> Row:
+    """The row of `make soak`, from its newest record."""
+    records = sorted(SOAK.glob("soak*.json"))
+    if not records:
+        return "soak: memory", "not run", ""
+    found = json.loads(records[-1].read_text())
+    steps = found["settings"]["saves"] * found["settings"]["steps_per_save"]
+    slope = f"{found['megabytes_beyond_orbax']:.2f} MB per 10⁶ steps beyond what Orbax alone leaves"
+    return "soak: memory", f"{found['settings']['saves']:,} saves in {steps:,} steps", slope
+
+
+def write(directory: Path = RESULTS, page: Path = PAGE) -> None:
+    """Puts the table in its place in the page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{table(directory)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    write()
