@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from rlkit.errors import RunDirectoryError
+from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.logger import Logger, Outcome, Publisher
 from rlkit.training.logs.records import Record
 from rlkit.validation import PlainData
@@ -28,7 +29,8 @@ def by_class(objects: Iterable[T]) -> dict[str, T]:
 class MultiLogger:
     """Forwards to several loggers. A failing one is reported once and does not stop the others.
 
-    `RunDirectoryError` (the JSONL file cannot be written) is raised after all loggers were called.
+    If the JSONL file cannot be written, `RunDirectoryError` is raised after all loggers were
+    called: it is the record of the run, the others are copies.
     """
 
     def __init__(self, loggers: Sequence[Logger]):
@@ -69,10 +71,10 @@ class MultiLogger:
         for name, logger in self.loggers.items():
             try:
                 call(name, logger)
-            except RunDirectoryError as error:
-                fatal = fatal or error
             except Exception as error:
-                if name not in self._reported:
+                if isinstance(logger, JsonlLogger) and isinstance(error, RunDirectoryError):
+                    fatal = fatal or error
+                elif name not in self._reported:
                     self._reported.add(name)
                     _warn(
                         "%s failed (%s: %s); training and the other loggers continue",

@@ -159,6 +159,22 @@ def test_full_disk_is_raised_after_the_others_ran(tmp_path, capsys):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("name", ["csv", "tensorboard"])
+def test_copies_that_cannot_be_written_stop_nothing(name, tmp_path, caplog):
+    logger = make_logger(LoggerConfig(console=False, **{name: True}), tmp_path)
+    (tmp_path / name).touch()  # in the way of TensorBoard's directory
+    copy = logger.loggers.get("CsvLogger")
+    if copy is not None:
+        copy._file._descriptor = os.open("/dev/full", os.O_WRONLY)
+    for step in (1, 2):
+        logger.log(record(step))
+    logger.close()
+    assert read_records(tmp_path / "metrics.jsonl") == [record(1), record(2)]
+    failures = [text for text in caplog.messages if "and the other loggers continue" in text]
+    assert len(failures) == 1 and "cannot write records to" in failures[0]
+
+
+@pytest.mark.fast
 def test_one_failing_logger_does_not_stop_the_others(tmp_path, caplog):
     broken, whole = ConsoleLogger(), JsonlLogger(tmp_path / "metrics.jsonl")
     broken.log = lambda record: 1 / 0
