@@ -53,7 +53,10 @@ def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any
 def _count(
     files: list[str], selected: str, directory: Path, is_sample: bool
 ) -> tuple[int, list[str]]:
-    """How many tests passed, and the names of those that failed."""
+    """How many cases passed, and the names of the tests that failed.
+
+    A test is one case, unless it says how many it has by the property `cases`.
+    """
     report = directory / "report.xml"
     tiers = "not slow and not full" if is_sample else "not slow"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", tiers]
@@ -66,7 +69,13 @@ def _count(
     cases = list(ElementTree.parse(report).iter("testcase"))
     failed = [case for case in cases if {child.tag for child in case} & {"failure", "error"}]
     skipped = [case for case in cases if case.find("skipped") is not None]
-    return len(cases) - len(failed) - len(skipped), [case.attrib["name"] for case in failed]
+    passed = [case for case in cases if case not in failed and case not in skipped]
+    return sum(map(_size, passed)), [case.attrib["name"] for case in failed]
+
+
+def _size(case: ElementTree.Element) -> int:
+    told = case.find("properties/property[@name='cases']")
+    return 1 if told is None else int(told.attrib["value"])
 
 
 def rows(record: Record) -> list[Row]:
@@ -77,7 +86,7 @@ def rows(record: Record) -> list[Row]:
 def _told(found: Any) -> tuple[str, str]:
     if not isinstance(found, dict):
         return "not run", ""
-    return f"{found['passed'] + found['failed']} tests", f"{found['failed']} failed"
+    return f"{found['passed'] + found['failed']} cases", f"{found['failed']} failed"
 
 
 if __name__ == "__main__":

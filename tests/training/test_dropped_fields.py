@@ -1,0 +1,80 @@
+"""What a checkpoint holds is needed, leaf by leaf: a resumed run in which one of them has its
+initial value, as if the checkpoint had left it out, is not the uninterrupted run.
+
+The leaves are those of the state itself, so that a new field is tested without a line here.
+"""
+
+import re
+
+import algorithm_rows
+import jax
+import jax.numpy as jnp
+import pytest
+from tiers import by_default
+
+from rlkit.training.callbacks import Callback
+from rlkit.training.files.checkpoint_leaves import tree_digest
+
+SEED = 1  # of which episodes are in progress when it is resumed and when it ends
+OFF_POLICY = {"capacity": 200, "n_step": 3}
+CASES = {  # environment, and settings
+    "ppo": ("gymnax/CartPole-v1", {"num_epochs": 2} | algorithm_rows.NORMALIZED),
+    "sac": ("gymnax/Pendulum-v1", OFF_POLICY),
+    "dqn": ("gymnax/CartPole-v1", OFF_POLICY | {"priority_exponent": 0.6}),
+}
+# Leaves that need not be saved, and why.
+UNNEEDED = {
+    r"\.learner\.total_steps": "the plan of the run sets it",
+    r"\.learner\.(env_steps|updates)\.high": "0 for the first 2**32 steps",
+    r"\.learner\.opt_state.*\.learning_rate": "each update writes it, for the logs",
+    r"\.local\.env_state\.params\..*": "settings of the environment",
+}
+UNNEEDED_OFF_POLICY = {r"\.local\.discounted_return": "0 unless rewards are normalised"}
+UNNEEDED_IN_PENDULUM = {r"\.local\.env_state\.envs\.last_u": "for pictures; each step writes it"}
+
+
+class Metrics(Callback):
+    """The training metrics of the last outer iteration, in which running episodes show."""
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        self.last = {name: x for name, x in metrics.items() if name != "steps_per_second"}
+
+
+@pytest.mark.parametrize("algorithm", by_default(["ppo"], CASES))
+def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
+    tiny, tmp_path, algorithm, record_property
+):
+    env, hyper = CASES[algorithm]
+    metrics = Metrics()
+
+    def trainer(**files):
+        settings = {"epochs_per_checkpoint": 1, "callbacks": [metrics]}
+        return tiny.trainer(algorithm, env=env, hyper=hyper, **settings, **files)
+
+    def finished(trainer):
+        trainer.run()
+        assert trainer.outer_iteration == 3
+        return tree_digest(trainer.state), metrics.last
+
+    with trainer(checkpointer=tmp_path) as whole:
+        initial = jax.tree.leaves(jax.tree.map(jnp.copy, whole.init(SEED)))
+        uninterrupted = finished(whole)
+    missed, unmissed = [], []
+    with trainer() as resumed:
+        resumed.load_checkpoint(tmp_path, 2)
+        assert finished(resumed) == uninterrupted
+        for number, value in enumerate(initial):
+            state = resumed.load_checkpoint(tmp_path, 2)
+            found, structure = jax.tree_util.tree_flatten_with_path(state)
+            leaves = [leaf for _, leaf in found]
+            leaves[number] = jnp.copy(value)
+            resumed.state = jax.tree.unflatten(structure, leaves)
+            noticed = finished(resumed) != uninterrupted
+            (missed if noticed else unmissed).append(jax.tree_util.keystr(found[number][0]))
+    record_property("cases", len(missed))
+    patterns = [*UNNEEDED, *(UNNEEDED_OFF_POLICY if algorithm != "ppo" else ())]
+    patterns += UNNEEDED_IN_PENDULUM if algorithm == "sac" else ()
+    unneeded = re.compile("|".join(patterns))
+    assert [path for path in unmissed if not unneeded.fullmatch(path)] == []
+    assert [path for path in missed if unneeded.fullmatch(path)] == []
+    assert len(missed) >= 24  # nothing was left out by mistake
