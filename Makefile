@@ -16,7 +16,8 @@ NEWEST ?= python3.13
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-all test-fast test-versions mutants learning lint format bench clean
-.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression soak
+.PHONY: faults faults-all soak
+.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
@@ -25,6 +26,8 @@ help:
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
+	@echo "make faults     kills, damages and disturbs runs, a sample of each kind, in less than ten minutes"
+	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
 	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
@@ -75,6 +78,12 @@ test-versions: .venv-lowest/.installed .venv-newest/.installed
 
 mutants: $(STAMP)
 	$(BIN)/python tests/support/try_mutants.py $(ARGS)
+
+faults: $(STAMP)
+	$(BIN)/python tests/faults $(ARGS)
+
+faults-all: $(STAMP)
+	$(BIN)/python tests/faults --all $(ARGS)
 
 learning: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)
