@@ -13,7 +13,10 @@ from typing import Any
 
 import psutil
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tests" / "faults" / "results"
+# Of this process, before it uses JAX, and of the commands that it starts.
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "NPROC": "1", "PYTHONPATH": str(ROOT)}
 Record = dict[str, Any]
 Row = tuple[str, str, str]
 
@@ -29,6 +32,7 @@ def attack(name: str, run: Callable[[random.Random, Path, bool], dict[str, Any]]
     parser.add_argument("--seed", type=int, default=0, help="of the random choices")
     parser.add_argument("--output", type=Path, default=Path("runs/faults"), help="of the record")
     given = parser.parse_args()
+    os.environ |= ENVIRONMENT
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rlkit-faults-") as directory:
         counts = run(random.Random(given.seed), Path(directory), not given.all)

@@ -1,9 +1,11 @@
 """The table of docs/reliability.md, between its two markers, from the records of the attack.
 
-python tests/faults/table.py
+python tests/faults/table.py            writes it
+python tests/faults/table.py --check    tells by its exit code whether it is there
 """
 
 import json
+import sys
 from pathlib import Path
 
 import damage
@@ -58,12 +60,14 @@ def _soak() -> Row:
     return "soak: memory", f"{found['settings']['saves']:,} saves in {steps:,} steps", slope
 
 
-def write(directory: Path = RESULTS, page: Path = PAGE) -> None:
-    """Puts the table in its place in the page."""
-    before, _, rest = page.read_text().partition(BEGIN)
+def page() -> str:
+    """The page with the table of the records in its place."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{table(directory)}\n{END}{after}")
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    write()
+    if "--check" in sys.argv:
+        sys.exit(page() != PAGE.read_text())
+    PAGE.write_text(page())
