@@ -41,6 +41,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     with contextlib.ExitStack() as undo:
         undo.callback(env.close)
         parts = parts_from_env(env, None, agent, algorithm, config.trainer)
+        _require_moving_target(config, parts.plan.total_steps)
         parts = dataclasses.replace(parts, own_envs=(*parts.own_envs, env))
         trainer = Trainer(env, None, agent, algorithm, config.trainer, _parts=parts, **arguments)
         undo.callback(trainer.close)
@@ -57,9 +58,24 @@ def check_parts(config: run_config.RunConfig) -> None:
     env, agent, algorithm = _parts(config)
     try:
         check_compatible(algorithm, agent, env)
-        plan_of(config.trainer, algorithm, env)
+        _require_moving_target(config, plan_of(config.trainer, algorithm, env)[1].total_steps)
     finally:
         env.close()
+
+
+def _require_moving_target(config: run_config.RunConfig, total_steps: int) -> None:
+    """Raises `ConfigError` for a target period that was chosen and is longer than the run.
+
+    The default may be: a short run of a preset is a trial.
+    """
+    hyperparameters = config.hyperparameters
+    period = getattr(hyperparameters, "target_period", None)
+    require(
+        period is None or period == type(hyperparameters).target_period or period <= total_steps,
+        f"target_period={period} is longer than the run of {total_steps} environment steps, so the"
+        " target network would never change",
+        f"lower it (--target-period {max(total_steps // 100, 1)}), or train longer",
+    )
 
 
 def _parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:

@@ -141,15 +141,7 @@ def plan_of(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> tup
 def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
     steps = algorithm.env_steps_per_iteration(env)
     prefill_steps = algorithm.prefill_collects(env) * steps
-    plan = make_plan(config, env_steps_per_iteration=steps, prefill_steps=prefill_steps)
-    period = getattr(getattr(algorithm.updater, "target", None), "period", None) or 0
-    require(
-        period <= plan.total_steps,
-        f"target_period={period} is longer than the run of {plan.total_steps} environment steps, so"
-        " the target network would never change",
-        f"lower it (--target-period {max(plan.total_steps // 100, 1)}), or train longer",
-    )
-    return plan
+    return make_plan(config, env_steps_per_iteration=steps, prefill_steps=prefill_steps)
 
 
 def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
