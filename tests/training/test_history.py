@@ -101,7 +101,8 @@ def test_evaluations_own_their_arrays(tiny):
             assert all(x.flags.owndata for x in jax.tree.leaves(evaluation) if np.ndim(x))
 
 
-@pytest.mark.parametrize("name", ["ppo", in_full("dqn")])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_outer_iterations_leave_no_objects_behind(tiny, tmp_path, name):
     """Each is evaluated, logged and saved, as in a run of days."""
     counts = {}
