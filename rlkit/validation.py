@@ -21,6 +21,8 @@ COUNT_LIMIT = 2**31  # JAX counts and indexes in int32
 Count = Annotated[int, Ge(0), Lt(COUNT_LIMIT)]
 PositiveInt = Annotated[int, Gt(0), Lt(COUNT_LIMIT)]
 LargeCount = Annotated[int, Gt(0), Le(10**15)]  # counted in two words, or limited by memory
+MAX_EPISODES = 1_000_000
+Episodes = Annotated[int, Gt(0), Le(MAX_EPISODES)]  # of one evaluation, which none can interrupt
 PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and dicts, by name
 
 

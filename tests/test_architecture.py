@@ -29,7 +29,7 @@ FLOORS = (
 # `envs` and `training` themselves hand names out to others and import none.
 ROOMS = {
     "envs": (
-        {"ids", "base"},
+        {"ids", "base", "observations"},
         {"host", "jittable", "probes"},
         {"suites"},
         {"registry"},

@@ -14,7 +14,7 @@ from rlkit.cli.report import mean_and_spread
 from rlkit.errors import CheckpointError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import Seed, read_settings, require_seed
-from rlkit.validation import Count, PlainData, PositiveInt
+from rlkit.validation import Count, Episodes, PlainData, PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.training.policy import Policy
@@ -37,7 +37,7 @@ class EvaluateFlags:
     """Which policy: best, latest or the step of a checkpoint.
     None: the best one, or the latest if the run was never evaluated.
     """
-    episodes: PositiveInt = 100
+    episodes: Episodes = 100
     """Number of episodes with each kind of action."""
     seed_index: Count | None = None
     """Which of several parallel seeds, counted from 0; None: the best one."""

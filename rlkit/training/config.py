@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt
 
 from rlkit.errors import require
-from rlkit.validation import Count, LargeCount, PositiveInt
+from rlkit.validation import Count, Episodes, LargeCount, PositiveInt
 
 DEFAULT_CHECKPOINTS = 20
 REPLAY_LIMIT = (
@@ -109,7 +109,7 @@ class TrainerConfig:
     """Number of parallel seeds; with several, results have a leading seed axis."""
     enable_evaluation: bool = True
     """Evaluate after outer iterations."""
-    evaluation_episodes: PositiveInt = 16
+    evaluation_episodes: Episodes = 16
     """Episodes per evaluation, with deterministic actions and again with sampled ones."""
     max_evaluation_steps: PositiveInt | None = None
     """Maximum length of evaluation episodes; None: the environment's time limit."""

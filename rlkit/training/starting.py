@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rlkit.envs.observations import check_bounds
 from rlkit.errors import CheckpointError, require
 from rlkit.ops.strong_types import strong_types
+from rlkit.spaces import Space, leaves
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.run_description import ACCEPT
@@ -18,7 +20,7 @@ from rlkit.training.logs.metrics import exact_counts
 from rlkit.training.policy import Policy, load_policy
 from rlkit.training.run import Run, RunStart
 from rlkit.training.run_config import read_settings
-from rlkit.types import LearnerState, PyTree, TrainState
+from rlkit.types import LearnerState, Obs, PyTree, TrainState
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,14 +79,27 @@ def source_of(
 
 
 def begin_from(run: Run, source: Source, start: RunStart) -> None:
-    """Gives `run` its state before training."""
+    """Gives `run` its state before training.
+
+    Raises `EnvContractError` if a jittable environment's observations are far outside their space;
+    those of a simulator are checked where it runs.
+    """
     if source.train_state is not None:
         _start_with(run, source.train_state)
         return
     assert start.keys is not None
     run.init(start.keys)
+    module = run.parts.module
+    if isinstance(module, RLModule) and module.env.is_jittable:
+        check_first(module.env.observation_space, jax.device_get(run.state.local.obs))
     if source.policy is not None:
         _warm_start(run, source.policy)
+
+
+def check_first(space: Space, obs: Obs) -> None:
+    """Raises `EnvContractError` if observations [..., *shape] on the host are far outside."""
+    for part, (path, batch) in zip(leaves(space), jax.tree.leaves_with_path(obs), strict=True):
+        check_bounds(part, batch, f"the first observation{jax.tree_util.keystr(path)}")
 
 
 def _start_with(run: Run, state: PyTree) -> None:

@@ -623,6 +623,20 @@ ROWS = [
     ),
     cli(
         None,
+        "endless evaluation",
+        (*TRAIN, "--evaluation-episodes", "1" + 9 * "0"),
+        "1000000000",
+        "1000000",
+    ),
+    py(
+        None,
+        "endless evaluation from a script",
+        lambda: trainer(rlkit.TrainerConfig(total_steps=256, evaluation_episodes=10**9)),
+        "1000000000",
+        "1000000",
+    ),
+    cli(
+        None,
         "a run by another name",
         ("evaluate", "runs/frist"),
         "runs/frist does not contain a run",

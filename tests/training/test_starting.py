@@ -4,13 +4,22 @@ import dataclasses
 import operator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from bad_inputs import Jittable
 from tiers import in_full
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
-from rlkit.errors import CheckpointError, ConfigError, RlkitError, RunDirectoryError
+from rlkit.envs.jittable.vectorized import vectorize
+from rlkit.errors import (
+    CheckpointError,
+    ConfigError,
+    EnvContractError,
+    RlkitError,
+    RunDirectoryError,
+)
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import reopen
@@ -20,6 +29,24 @@ from rlkit.training.policy import load_policy
 
 def assert_equal(found, wanted):
     jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unscaled(Jittable):
+    """Observations from 0 to 255 in a Box from -1 to 1."""
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.array([0.0, 255.0])
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_first_observations_far_outside_their_space_are_refused(tiny, num_seeds):
+    env = vectorize(Unscaled(), 2 * num_seeds)
+    with tiny.trainer(env=env, num_seeds=num_seeds) as trainer:
+        said = r"the first observation \[  0. 255.\] is far outside its space"
+        with pytest.raises(EnvContractError, match=said):
+            trainer.run(0)
+        assert trainer.outer_iteration == 0
 
 
 @pytest.mark.parametrize(("name", "num_seeds"), [("ppo", 1), ("dqn", 2), in_full(("ppo", 2))])

@@ -17,13 +17,13 @@ from gymnasium.envs.registration import EnvSpec
 
 from rlkit.envs.host.env_state import load_env, save_env
 from rlkit.envs.host.watchdog import Pulse
+from rlkit.envs.observations import check_observation
 from rlkit.errors import EnvContractError, EnvStateError, require
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
 NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
 ATARI = "ALE/"
 FLAG_TYPES = {bool, np.bool_}
-FAR = 10.0  # widths of a Box from its bounds at which an observation is no rounding or overshoot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -327,66 +327,6 @@ def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
         if isinstance(value, (int, float, np.number, np.bool_))
         or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
     )
-
-
-def check_observation(
-    space: gymnasium.Space, obs: object, path: str = "observation", *, bounds: bool = False
-) -> None:
-    """Raises `EnvContractError` if an observation's structure, shapes or dtypes do not fit `space`.
-
-    Vector environments silently broadcast, reshape and round what does not fit. With `bounds`,
-    numbers must fit too, see `_check_bounds`.
-    """
-    if isinstance(space, gymnasium.spaces.Dict):
-        for name, part in space.spaces.items():
-            if not isinstance(obs, dict) or name not in obs:
-                raise EnvContractError(
-                    f"{path} has no key {name!r}, which its space {space} declares; return all keys"
-                )
-            check_observation(part, obs[name], f"{path}[{name!r}]", bounds=bounds)
-    elif isinstance(space, gymnasium.spaces.Tuple):
-        if not isinstance(obs, tuple) or len(obs) != len(space.spaces):
-            raise EnvContractError(
-                f"{path} is not a tuple of {len(space.spaces)} as its space {space} declares;"
-                " return one"
-            )
-        for index, part in enumerate(space.spaces):
-            check_observation(part, obs[index], f"{path}[{index}]", bounds=bounds)
-    else:
-        array = np.asarray(obs)
-        if array.shape != space.shape:
-            raise EnvContractError(
-                f"{path} has shape {array.shape}, but its space {space} has {space.shape}; correct"
-                " one of them"
-            )
-        if not np.can_cast(array.dtype, space.dtype or array.dtype, "same_kind"):
-            raise EnvContractError(
-                f"{path} has dtype {array.dtype}, but its space {space} has {space.dtype}; correct"
-                " one of them"
-            )
-        if bounds:
-            _check_bounds(space, array, path)
-
-
-def _check_bounds(space: gymnasium.Space, array: np.ndarray, path: str) -> None:
-    """Raises `EnvContractError` for numbers that no encoding of `space` has room for.
-
-    Bounds of a Box of floats are hints, so only what is `FAR` outside of them is refused. NaN and
-    infinity are reported elsewhere.
-    """
-    if isinstance(space, gymnasium.spaces.Box):
-        with np.errstate(over="ignore"):  # infinite bounds have infinite widths
-            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            room = FAR * (high - low) if array.dtype.kind == "f" else 0.0
-            outside = (array < low - room) | (array > high + room)
-        is_wrong = bool((outside & np.isfinite(array)).any())
-    else:
-        is_wrong = not space.contains(array.astype(space.dtype or array.dtype))
-    if is_wrong:
-        raise EnvContractError(
-            f"{path} {np.array2string(array, threshold=4)} is far outside its space {space};"
-            " correct the bounds, or scale the observation"
-        )
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -13,6 +13,7 @@ from rlkit.errors import require, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.types import Key, Measurements, Obs, PolicyState, PyTree
+from rlkit.validation import MAX_EPISODES
 
 # Independent of the training seed, so that all seeds face the same episodes.
 EVALUATION_SEED = 1_000_003
@@ -132,6 +133,11 @@ def make_evaluator(
     Raises `ConfigError` if there is none.
     """
     require_positive_integer("the number of evaluation episodes", num_episodes, example=16)
+    require(
+        num_episodes <= MAX_EPISODES,
+        f"the number of evaluation episodes must be at most {MAX_EPISODES:,}, got {num_episodes:,}",
+        "use for example 16",
+    )
     limit = max_steps if max_steps is not None else env.max_episode_steps
     require(
         limit is not None,
