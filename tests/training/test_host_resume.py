@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
-from tiers import by_default
+from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.host.plain_bytes import pack, unpack
@@ -43,9 +43,7 @@ CASES = [
 ]
 DEFAULTS = [
     ("ppo", "none", "sync", 2),
-    ("ppo", "acting", "async", 1),
-    ("dqn", "update", "sync", 1),
-    ("sac", "none", "sync", 1),
+    ("dqn", "update", "async", 1),
 ]
 
 
@@ -153,7 +151,7 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
 
 
 @pytest.mark.parametrize(
-    "env", [Hooked, lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)]
+    "env", [in_full(Hooked), lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)]
 )
 def test_environments_of_users_and_wrapped_ones_go_on(tiny, tmp_path, env):
     whole = finished(trainer_of(tiny, tmp_path / "whole", env=env))
@@ -336,18 +334,12 @@ def command(*arguments):
     )
 
 
+@pytest.mark.full
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("algorithm", "overlap", "vectorization", "kills"),
-    by_default(
-        [("sac", "update", "sync", 1)],
-        [("sac", "update", "sync", 1)]
-        + [(a, o, v, 3) for a in COMMANDS for o in ("none", "update") for v in ("sync", "async")],
-    ),
-)
-def test_a_killed_command_ends_as_the_one_that_was_not(
-    tmp_path, algorithm, overlap, vectorization, kills
-):
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("overlap", ["none", "update"])
+@pytest.mark.parametrize("algorithm", COMMANDS)
+def test_a_killed_command_ends_as_the_one_that_was_not(tmp_path, algorithm, overlap, vectorization):
     env, *hyper = COMMANDS[algorithm]
     train = ["train", algorithm, env, *hyper, "--num-envs", "2", "--hidden-sizes", "8"]
     train += ["--env-arguments", json.dumps({"vectorization": vectorization})]
@@ -357,7 +349,7 @@ def test_a_killed_command_ends_as_the_one_that_was_not(
     whole, killed = command(*train, whole_dir), command(*train, run_dir)
     wanted = 3
     try:
-        for _ in range(kills):
+        for _ in range(3):
             while _newest(run_dir) < wanted and killed.poll() is None:
                 time.sleep(0.005)
             killed.send_signal(signal.SIGKILL)
