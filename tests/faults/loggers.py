@@ -44,10 +44,15 @@ def _remove(name: str) -> Fault:
     return remove
 
 
+def _block_picture(run_dir: Path, process: psutil.Process) -> None:
+    (run_dir / "learning_curve.png").mkdir()
+
+
 FAULTS: dict[str, tuple[Sequence[object], dict[str, object], Fault]] = {
     "W&B without a key": (["--wandb", "online"], NO_KEY, NOTHING),
     NO_NETWORK_AT_ALL: (["--wandb", "online"], NO_NETWORK, NOTHING),
     "W&B's process killed": (["--wandb", "offline"], {}, _kill_service),
+    "a learning curve that cannot be drawn": (["--wandb", "offline"], {}, _block_picture),
     "metrics.jsonl removed": ([], {}, _remove("metrics.jsonl")),
     "metrics.csv removed": (["--csv"], {}, _remove("metrics.csv")),
     "TensorBoard's files removed": (["--tensorboard"], {}, _remove("tensorboard")),
