@@ -20,6 +20,7 @@ from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.memory_size import check_memory
 from rlkit.training.files.replay_size import check_replay, device_memory
 from rlkit.training.history import History
+from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
@@ -87,7 +88,8 @@ class Run:
 
     def start_from(self, key: Key | int | None) -> RunStart:
         """The start from a key, keys of all seeds, or a seed (None: unknown); changes nothing."""
-        keys = None if key is None else self.compiler.keys(key)
+        with deferred_interrupts():  # JAX imports MLIR's dialects now, and can do so only once
+            keys = None if key is None else self.compiler.keys(key)
         progress = RunProgress.start(
             self.plan,
             seed=int(key) if isinstance(key, (int, np.integer)) else None,

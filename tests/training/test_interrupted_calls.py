@@ -14,6 +14,7 @@ from tiers import in_full
 
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, EnvFailedError, RlkitError, RunDirectoryError
+from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.append_only_file import AppendOnlyFile
@@ -82,6 +83,24 @@ def test_interrupted_calls_lose_no_row(tiny, tmp_path, env):
     assert history == steps
     evaluations = [env_steps for kind, env_steps, _ in rows if kind == "eval"]
     assert len(evaluations) == len(set(evaluations)) == 1 + 14
+
+
+def test_ctrl_c_waits_for_what_jax_imports_with_its_first_program(tiny, monkeypatch):
+    """Cut short, that import fails in this process for ever: "Dialect namespace is registered"."""
+    finished, keys = [], Compiler.keys
+
+    def interrupted(self, key):
+        signal.raise_signal(signal.SIGINT)
+        finished.append(keys(self, key))
+        return finished[-1]
+
+    with tiny.trainer() as trainer:
+        monkeypatch.setattr(Compiler, "keys", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.init(0)
+        assert len(finished) == 1
+        monkeypatch.setattr(Compiler, "keys", keys)
+        trainer.init(0)
 
 
 def test_an_error_saves_the_last_sound_state(tiny, tmp_path):
