@@ -80,6 +80,6 @@ def _speed(run_dir: str) -> list[str]:
     if speed == 0:  # nothing was left to train
         return [f"{size} steps"]
     return [
-        f"{size} steps in {human_seconds(seconds)} ({speed:,.0f} per second{over}; compiling took"
-        f" {human_seconds(compiling)} more)"
+        f"{size} steps in {human_seconds(seconds)}, of which compiling took"
+        f" {human_seconds(compiling)}; then {speed:,.0f} steps per second{over}"
     ]

@@ -191,8 +191,8 @@ class TestReport:
     @pytest.mark.parametrize(
         ("num_seeds", "speed"),
         [
-            (1, "512,000 steps in 1m04s (9,000 per second"),
-            (4, "4 x 512,000 steps in 1m04s (9,000 per second over all seeds"),
+            (1, ("512,000 steps", "")),
+            (4, ("4 x 512,000 steps", " over all seeds")),
         ],
     )
     def test_speed_and_plot(self, num_seeds, speed, tmp_path):
@@ -206,7 +206,9 @@ class TestReport:
         (tmp_path / "summary.json").write_text(json.dumps(summary))
         (tmp_path / "learning_curve.png").touch()
         said = report([], str(tmp_path))
-        assert f"\n{speed}; compiling took 8s more)\n" in said
+        size, over = speed
+        compiling = "in 1m04s, of which compiling took 8s"
+        assert f"\n{size} {compiling}; then 9,000 steps per second{over}\n" in said
         assert f"{tmp_path}/learning_curve.png" in said
         nothing = summary | {"env_steps_per_second": 0.0}  # a run that was finished before
         (tmp_path / "summary.json").write_text(json.dumps(nothing))

@@ -34,14 +34,15 @@ def rows_of(run):
 def ctrl_c_after(seconds):
     """Ctrl-C in the block after so many seconds, and again if it came to nothing.
 
-    Python ignores one that arrives while it destroys an object.
+    Python ignores one that arrives while it destroys an object. The next one comes so much later
+    that it is no second Ctrl-C within what defers the first.
     """
     is_over = threading.Event()
 
     def send():
         while not is_over.wait(seconds):
             signal.pthread_kill(main, signal.SIGINT)
-            if is_over.wait(1.0):
+            if is_over.wait(10.0):
                 return
 
     main, thread = threading.main_thread().ident, threading.Thread(target=send)
