@@ -31,7 +31,7 @@ from runs import (
 )
 
 KILLS_PER_RUN = 7  # at most, so that each algorithm has several runs
-SAMPLE, FIGURE = 1, 28  # kills for each algorithm
+SAMPLE, FIGURE = 2, 28  # kills for each algorithm
 
 
 def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any]:
