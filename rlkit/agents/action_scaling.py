@@ -71,7 +71,7 @@ def twin_critic(
     def critic(rngs: nnx.Rngs) -> WithHead:
         return WithHead(build(rngs), features, 1, 1.0)
 
-    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config.precision)
+    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)
 
     def values(params: Params, obs: Obs, unit_action: Action) -> Array:
         flat = unit_action.reshape(unit_action.shape[0], -1)

@@ -81,9 +81,7 @@ def actor_critic(
     )
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
-    network = make_network(
-        lambda rngs: kind(build, features, head.num_outputs, rngs=rngs), config.precision
-    )
+    network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs), config)
     return ActorCritic(
         network=network,
         head=head,

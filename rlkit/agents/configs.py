@@ -10,6 +10,7 @@ from rlkit.validation import PositiveInt
 
 Activation = Literal["tanh", "relu", "elu", "gelu", "silu"]
 Precision = Literal["float32", "bfloat16"]
+WeightInit = Literal["orthogonal", "lecun_normal", "pytorch"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,10 @@ class NetworkConfig:
     precision: Precision = "float32"
     """Numbers that the networks compute with. bfloat16 is faster on GPUs and TPUs, and slower on
     CPUs; parameters, losses and the optimiser stay float32.
+    """
+    weight_init: WeightInit = "orthogonal"
+    """How kernels are drawn. orthogonal: by layers, √2 below an activation; lecun_normal: variance
+    1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
     """
 
 
@@ -40,8 +45,12 @@ class ActorCriticConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QNetworkConfig(NetworkConfig):
-    """An ε-greedy Q-network for discrete actions. Defaults are CleanRL's `dqn.py`."""
+    """An ε-greedy Q-network for discrete actions. Defaults are CleanRL's `dqn_jax.py`."""
 
+    weight_init: WeightInit = "lecun_normal"
+    """How kernels are drawn. orthogonal: by layers, √2 below an activation; lecun_normal: variance
+    1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
+    """
     hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (120, 84)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
     activation: Activation = "relu"

@@ -109,7 +109,7 @@ def deterministic_actor_critic(
         return WithHead(build(rngs), features, math.prod(box.shape), 0.01)
 
     return DeterministicActorCritic(
-        actor=make_network(actor, config.precision),
+        actor=make_network(actor, config),
         critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
         spec=("deterministic_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

@@ -107,8 +107,8 @@ def discrete_soft_actor_critic(
         return WithHead(build(rngs), features, num_actions, 1.0)
 
     return DiscreteSoftActorCritic(
-        actor=make_network(actor, config.precision),
-        critic=make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config.precision),
+        actor=make_network(actor, config),
+        critic=make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config),
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

@@ -1,4 +1,8 @@
-"""Initial weights as data: layers declare them, one function draws those of a whole network."""
+"""Initial weights as data: layers declare them, one function draws those of a whole network.
+
+Layers declare orthogonal kernels and constant biases. `redescribed` makes another distribution of
+them, for a whole network at a time.
+"""
 
 import dataclasses
 import itertools
@@ -6,27 +10,35 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from rlkit.agents.configs import WeightInit
 from rlkit.agents.orthogonal_weights import as_kernel, draw_frames, frame_shape
 from rlkit.errors import require
 from rlkit.types import Key
 
 Name = TypeVar("Name", bound=Hashable)
+Path = tuple[Any, ...]  # of a parameter, which ends in its name in its layer
 Shape = tuple[int, ...]
+Distribution = Literal["orthogonal", "constant", "truncated_normal", "uniform"]
+# standard deviation of a standard normal variable that is drawn again outside of ±2
+TRUNCATED_STD = 0.87962566
 
 
 @dataclasses.dataclass(frozen=True)
 class FirstWeights:
     """How a parameter of `shape` is initialised.
 
-    "orthogonal": orthonormal rows or columns times `scale`; "constant": every number is `scale`.
+    "orthogonal": orthonormal rows or columns times `scale`; "constant": every number is `scale`;
+    "truncated_normal": of standard deviation `scale`, none beyond 2.27 of them; "uniform": within
+    ±`scale`.
     """
 
     shape: Shape
-    distribution: Literal["orthogonal", "constant"]
+    distribution: Distribution
     scale: float
     # counts layers in the order of their construction, which decides that of their draws
     number: int = dataclasses.field(default_factory=itertools.count().__next__, compare=False)
@@ -83,28 +95,100 @@ def replaced(params: Mapping[Name, nnx.Variable]) -> list[Name]:
     ]
 
 
+def redescribed(
+    wanted: Mapping[Path, tuple[FirstWeights, Shape]], weight_init: WeightInit
+) -> dict[Path, tuple[FirstWeights, Shape]]:
+    """The same parameters, with their kernels, and for "pytorch" their biases, as `weight_init`.
+
+    "lecun_normal" is LeCun et al. 1998 as in `jax.nn.initializers`, "pytorch" what PyTorch's linear
+    and convolutional layers do by default. Both go by the number of a layer's inputs alone: scales
+    that layers declare, such as 0.01 of a policy's last one, do not count.
+    """
+    if weight_init == "orthogonal":
+        return dict(wanted)
+    return {path: (_other(path, wanted, weight_init), wanted[path][1]) for path in wanted}
+
+
+def _other(
+    path: Path, wanted: Mapping[Path, tuple[FirstWeights, Shape]], weight_init: WeightInit
+) -> FirstWeights:
+    first = wanted[path][0]
+    kernel = first
+    if first.distribution == "constant":  # a bias, if there is a kernel beside it
+        kernel = wanted.get((*path[:-1], "kernel"), wanted[path])[0]
+    if kernel.distribution == "constant" or (kernel is not first and weight_init != "pytorch"):
+        return first
+    bound = 1.0 / math.sqrt(math.prod(kernel.shape[:-1]))
+    distribution = "uniform" if weight_init == "pytorch" else "truncated_normal"
+    return dataclasses.replace(first, distribution=distribution, scale=bound)
+
+
 def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
-    """The initial weights of all parameters that `descriptions` lists; the key is consumed."""
-    orthogonal = sorted(
-        (name for name, (first, _) in wanted.items() if first.distribution == "orthogonal"),
-        key=lambda name: wanted[name][0].number,
-        reverse=True,  # equal shapes are drawn from the last layer to the first
-    )
+    """The initial weights of all parameters that `descriptions` lists; the key is consumed.
+
+    All that is random shares one draw; a network has one distribution besides constants.
+    """
+    by_distribution: dict[Distribution, list[Name]] = {}
+    # equal shapes are drawn from the last layer to the first
+    for name in sorted(wanted, key=lambda name: wanted[name][0].number, reverse=True):
+        by_distribution.setdefault(wanted[name][0].distribution, []).append(name)
+    weights: dict[Name, Array] = {}
+    for distribution, names in by_distribution.items():
+        weights |= _DRAW[distribution](key, {name: wanted[name] for name in names})
+    return weights
+
+
+def _orthogonal(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
     shapes = [
-        frame_shape(wanted[name][0].shape)
-        for name in orthogonal
-        for _ in range(_num_members(*wanted[name]))
+        frame_shape(first.shape)
+        for first, shape in wanted.values()
+        for _ in range(_num_members(first, shape))
     ]
     frames = iter(draw_frames(key, shapes))
-    weights = {
-        name: jnp.full(shape, first.scale, jnp.float32)
+    return {
+        name: _kernel(list(itertools.islice(frames, _num_members(first, shape))), first, shape)
         for name, (first, shape) in wanted.items()
-        if first.distribution == "constant"
     }
-    for name in orthogonal:
-        first, shape = wanted[name]
-        members = list(itertools.islice(frames, _num_members(first, shape)))
-        weights[name] = _kernel(members, first, shape)
+
+
+def _constant(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
+    return {
+        name: jnp.full(shape, first.scale, jnp.float32) for name, (first, shape) in wanted.items()
+    }
+
+
+def _truncated_normal(
+    key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]
+) -> dict[Name, Array]:
+    unit = jax.random.truncated_normal(key, -2.0, 2.0, (_size(wanted),), jnp.float32)
+    return _scaled_pieces(unit / TRUNCATED_STD, wanted)
+
+
+def _uniform(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
+    unit = jax.random.uniform(key, (_size(wanted),), jnp.float32, -1.0, 1.0)
+    return _scaled_pieces(unit, wanted)
+
+
+_DRAW = {
+    "orthogonal": _orthogonal,
+    "constant": _constant,
+    "truncated_normal": _truncated_normal,
+    "uniform": _uniform,
+}
+
+
+def _size(wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> int:
+    return sum(math.prod(shape) for _, shape in wanted.values())
+
+
+def _scaled_pieces(
+    unit: Array, wanted: Mapping[Name, tuple[FirstWeights, Shape]]
+) -> dict[Name, Array]:
+    """Numbers drawn for all parameters together, cut into each one's and scaled."""
+    weights, end = {}, 0
+    for name, (first, shape) in wanted.items():
+        begin, end = end, end + math.prod(shape)
+        weights[name] = first.scale * unit[begin:end].reshape(shape)
     return weights
 
 

@@ -10,7 +10,7 @@ from flax import nnx, traverse_util
 from jax import Array
 
 from rlkit.agents import first_weights
-from rlkit.agents.configs import Precision
+from rlkit.agents.configs import NetworkConfig, Precision
 from rlkit.errors import ConfigError, require
 from rlkit.types import Key, Obs, Params, PyTree
 
@@ -28,17 +28,20 @@ class Network(Generic[Outputs]):
 
 
 def make_network(
-    build: Callable[[nnx.Rngs], Callable[..., Outputs]], precision: Precision = "float32"
+    build: Callable[[nnx.Rngs], Callable[..., Outputs]], config: NetworkConfig | None = None
 ) -> Network[Outputs]:
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
 
-    The parameters are float32; `apply` computes with `precision` and returns float32.
+    The parameters are float32; `apply` computes with `config.precision` and returns float32.
     The module is built once, without computing anything. `init` draws the initial weights of
-    rlkit's own layers in one go; for other layers, such as `nnx.Linear`, it builds the module
-    again. Raises `ConfigError` if the module keeps anything but `nnx.Param` (batch statistics,
-    dropout keys), since a policy must be a pure function of its parameters, or if it changes
-    initial weights of rlkit's layers, which are drawn later, instead of replacing them.
+    rlkit's own layers in one go, as `config.weight_init` says; for other layers, such as
+    `nnx.Linear`, it builds the module again. Raises `ConfigError` if the module keeps anything but
+    `nnx.Param` (batch statistics, dropout keys), since a policy must be a pure function of its
+    parameters, or if it changes initial weights of rlkit's layers, which are drawn later, instead
+    of replacing them.
     """
+    config = config or NetworkConfig()
+    precision = config.precision
     module = nnx.eval_shape(lambda: build(nnx.Rngs(0)))
     graphdef, state, rest = nnx.split(module, nnx.Param, ...)
     others = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(rest)})
@@ -48,7 +51,7 @@ def make_network(
         "use layers whose only state is nnx.Param (LayerNorm rather than BatchNorm, no Dropout)",
     )
     params = dict(nnx.to_flat_state(state))
-    wanted = first_weights.descriptions(params)
+    wanted = first_weights.redescribed(first_weights.descriptions(params), config.weight_init)
     if replaced := first_weights.replaced(params):
         _require_whole_values(build, replaced)
 

@@ -97,7 +97,7 @@ def q_network(
     build, features = torso_of(config, observation_space, torso, layer_norm=config.layer_norm)
     network = make_network(
         lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs),
-        config.precision,
+        config,
     )
     return QNetwork(
         network=network,

@@ -116,7 +116,7 @@ def soft_actor_critic(
         return WithHead(build(rngs), features, 2 * math.prod(box.shape), 0.01)
 
     return SoftActorCritic(
-        actor=make_network(actor, config.precision),
+        actor=make_network(actor, config),
         critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
         spec=("soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

@@ -1,9 +1,9 @@
 """Deep Q-Network (Mnih et al. 2015), optionally double (van Hasselt et al. 2016) and n-step.
 
 Follows CleanRL's `dqn.py`, time limits included. Differs from it in double Q-learning by default,
-in counting the target's period in environment steps over any number of environments, in a prefill
-of random actions (ε-greedy ones there) and in orthogonal initial weights. Dueling networks
-(Wang et al. 2016) and exploration belong to the agent, see `QNetworkConfig`.
+in counting the target's period in environment steps over any number of environments, and in a
+prefill of random actions (ε-greedy ones there). First weights are those of `dqn_jax.py`. Dueling
+networks (Wang et al. 2016) and exploration belong to the agent, see `QNetworkConfig`.
 """
 
 from collections.abc import Callable

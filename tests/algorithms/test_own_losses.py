@@ -81,6 +81,8 @@ def test_bfloat16_learns_what_float32_learns(name, key, make_env, quick_jit):
         rows.agent_of(name, env, precision=precision) for precision in ("float32", "bfloat16")
     )
     descent = {"prefill_steps": 64, "optimizer": "sgd", "learning_rate": 1.0}
+    if name == "dqn":  # which of two close actions is the better one may depend on the precision
+        descent["double"] = False
     algorithm = factory(name)(rows.config_of(name, rows.SMALL | descent))
 
     @quick_jit
