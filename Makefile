@@ -16,7 +16,7 @@ NEWEST ?= python3.13
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-all test-fast test-versions mutants learning lint format bench clean
-.PHONY: faults faults-all soak
+.PHONY: faults faults-all soak curves
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make faults     kills, damages and disturbs runs, a sample of each kind, in less than ten minutes"
 	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
 	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
+	@echo "make curves     learning curves beside the libraries named by RLKIT_PEERS (benchmarks/README.md); what is missing, about a day"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
 	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"
@@ -87,6 +88,9 @@ faults-all: $(STAMP)
 
 learning: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)
+
+curves: $(STAMP)
+	$(BIN)/python benchmarks/curves $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check

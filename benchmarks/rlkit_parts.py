@@ -1,5 +1,6 @@
 """Shared by rlkit's drivers: the components for a task, and a bare Trainer."""
 
+import dataclasses
 import math
 
 import rlkit
@@ -20,6 +21,12 @@ IMPORTS = (
 )
 PACKAGES = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
 OUTER_ITERATIONS = 10
+FACTORIES = {
+    "ppo": (rlkit.actor_critic, rlkit.ppo),
+    "sac": (rlkit.soft_actor_critic, rlkit.sac),
+    "td3": (rlkit.deterministic_actor_critic, rlkit.td3),
+    "dqn": (rlkit.q_network, rlkit.dqn),
+}
 
 
 def outer_iterations_of(task):
@@ -27,11 +34,51 @@ def outer_iterations_of(task):
     return math.gcd(task.num_updates, OUTER_ITERATIONS)
 
 
-def parts(task):
-    """Environment, agent and algorithm."""
+def parts(task, **changes):
+    """Environment, agent and algorithm.
+
+    `changes` are settings of the agent or the algorithm to try. `time_limits_terminate=True`, on
+    gymnax, takes time limits for terminations, as PureJaxRL and rejax do.
+    """
     env = rlkit.make_env(f"{task.suite}/{task.env}", task.num_envs)
-    agent, algorithm = {"ppo": _ppo, "sac": _sac, "dqn": _dqn}[task.kind[0]](task, env)
-    return env, agent, algorithm
+    if changes.pop("time_limits_terminate", False):
+        env = rlkit.vectorize(TimeLimitsTerminate(env.env), task.num_envs)
+    name = task.kind[0]
+    network, config = {"ppo": _ppo, "sac": _sac, "td3": _td3, "dqn": _dqn}[name](task)
+    network, config = (_changed(part, changes) for part in (network, config))
+    assert not changes, f"neither agent nor algorithm has {', '.join(changes)}"
+    make_agent, make_algorithm = FACTORIES[name]
+    agent = make_agent(env.observation_space, env.action_space, network)
+    return env, agent, make_algorithm(config)
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeLimitsTerminate:
+    """An environment in JAX that reports its time limits as terminations."""
+
+    env: object
+
+    def __getattr__(self, name):
+        return getattr(self.env, name)
+
+    def replace_params(self, params):
+        """As the environment's own."""
+        return TimeLimitsTerminate(self.env.replace_params(params))
+
+    def reset(self, key):
+        """As the environment's own."""
+        return self.env.reset(key)
+
+    def step(self, key, state, action):
+        """As the environment's own, but for the flags."""
+        state, obs, reward, terminated, truncated, info = self.env.step(key, state, action)
+        return state, obs, reward, terminated | truncated, truncated & False, info
+
+
+def _changed(config, changes):
+    """The config with those of the changes that it has, which are taken out."""
+    names = [field.name for field in dataclasses.fields(config) if field.name in changes]
+    return dataclasses.replace(config, **{name: changes.pop(name) for name in names})
 
 
 def bare_trainer(task, env, agent, algorithm, *, outer_iterations=1, **settings):
@@ -51,11 +98,11 @@ def mean_return_of(return_sum, episodes):
     return float(return_sum.sum() / episodes.sum()) if episodes.sum() else None
 
 
-def _ppo(task, env):
+def _ppo(task):
     network = rlkit.ActorCriticConfig(
         hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten"
     )
-    config = rlkit.PPOConfig(
+    return network, rlkit.PPOConfig(
         num_steps=task.num_steps,
         num_epochs=task.num_epochs,
         num_minibatches=task.num_minibatches,
@@ -69,16 +116,23 @@ def _ppo(task, env):
         value_coef=task.value_coef,
         max_grad_norm=task.max_grad_norm,
     )
-    return rlkit.actor_critic(env.observation_space, env.action_space, network), rlkit.ppo(config)
 
 
-def _sac(task, env):
+def _sac(task):
     network = rlkit.SoftActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
-    agent = rlkit.soft_actor_critic(env.observation_space, env.action_space, network)
-    return agent, rlkit.sac(rlkit.SACConfig(tau=task.tau, **_off_policy(task)))
+    return network, rlkit.SACConfig(tau=task.tau, **_off_policy(task))
 
 
-def _dqn(task, env):
+def _td3(task):
+    network = rlkit.DeterministicActorCriticConfig(
+        hidden_sizes=task.hidden,
+        activation=task.activation,
+        exploration_noise=task.exploration_noise,
+    )
+    return network, rlkit.TD3Config(tau=task.tau, **_off_policy(task))
+
+
+def _dqn(task):
     network = rlkit.QNetworkConfig(
         hidden_sizes=task.hidden,
         activation=task.activation,
@@ -86,11 +140,9 @@ def _dqn(task, env):
         epsilon_end=task.epsilon_end,
         exploration_fraction=task.exploration_fraction,
     )
-    agent = rlkit.q_network(env.observation_space, env.action_space, network)
-    config = rlkit.DQNConfig(
+    return network, rlkit.DQNConfig(
         target_period=task.target_period, double=False, loss="mse", **_off_policy(task)
     )
-    return agent, rlkit.dqn(config)
 
 
 def _off_policy(task):

@@ -54,13 +54,14 @@ class PPOTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OffPolicyTask:
-    """SAC or DQN: one gradient step per step of the environments, Adam, constant learning rate.
+    """SAC, TD3 or DQN: a gradient step per step of the environments, Adam, constant learning rate.
 
     SAC learns its temperature, starting at 1, for a target entropy of minus the number of action
-    dimensions. DQN is not double and uses the squared error.
+    dimensions. TD3 has a policy delay of 2 and the usual target noise. DQN is not double and uses
+    the squared error.
     """
 
-    algorithm: Literal["sac", "dqn"]
+    algorithm: Literal["sac", "td3", "dqn"]
     suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
     """Environment id without the suite."""
@@ -77,7 +78,11 @@ class OffPolicyTask:
     hidden: tuple[int, ...] = (256, 256)
     gamma: float = 0.99
     tau: float = 0.005
-    """SAC: Polyak step of the target critics after every gradient step."""
+    """SAC: Polyak step of the target critics after every gradient step. TD3: of all targets,
+    whenever the actor steps.
+    """
+    exploration_noise: float = 0.1
+    """TD3: standard deviation of the noise on unit actions."""
     target_period: int = 500
     """DQN: environment steps between two copies of the network to the target network."""
     epsilon_start: float = 1.0

@@ -1,0 +1,136 @@
+"""Learning curves of rlkit beside other libraries: same hyperparameters, several seeds of each.
+
+    RLKIT_PEERS=<directory> python benchmarks/curves                 # what is missing; about a day
+    RLKIT_PEERS=<directory> python benchmarks/curves dqn-cartpole sac-hopper
+    python benchmarks/curves --report                                # table and picture only
+    python benchmarks/curves dqn-cartpole --only rlkit --again       # after a change of rlkit
+    python benchmarks/curves dqn-cartpole --only rlkit --change '{"weight_init": "orthogonal"}'
+
+A cell is an algorithm on a task beside a reference. Both train at the same time, on one core each.
+Every seed is recorded when it is done, with its commit, in results/curves/<cell>.jsonl, so the
+command may be stopped at any time and goes on where it stopped. README.md explains how to set up
+the references.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+import curve_records  # noqa: E402
+import report  # noqa: E402
+from cells import CELLS  # noqa: E402
+
+from records import HERE, revision  # noqa: E402
+
+
+def main() -> int:
+    """Trains what is missing, and writes table and picture."""
+    arguments = _arguments()
+    failed = [
+        failure
+        for name in arguments.cells or CELLS
+        if not arguments.report
+        for failure in _train(name, arguments)
+    ]
+    if not arguments.change:
+        report.write()
+    for failure in failed:
+        print(failure, file=sys.stderr)
+    return bool(failed)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Learning curves of rlkit beside other libraries, with the same settings."
+    )
+    parser.add_argument("cells", nargs="*", metavar="CELL", help=f"default all: {', '.join(CELLS)}")
+    parser.add_argument("--only", metavar="CONTENDER", help="rlkit, or the name of a reference")
+    parser.add_argument("--again", action="store_true", help="train again what is recorded")
+    parser.add_argument("--report", action="store_true", help="train nothing")
+    parser.add_argument(
+        "--change",
+        type=json.loads,
+        default={},
+        help="settings of rlkit to try, as JSON; its curves are printed and not recorded",
+    )
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.cells if name not in CELLS]:
+        parser.error(f"there is no cell {unknown[0]!r}; choose from {', '.join(CELLS)}")
+    if arguments.change and arguments.only != "rlkit":
+        parser.error("--change is about rlkit alone; add --only rlkit")
+    return arguments
+
+
+def _train(name: str, arguments: argparse.Namespace) -> list[str]:
+    """Trains both contenders of a cell on their missing seeds; returns what failed."""
+    contenders = {"rlkit": 0, CELLS[name].reference: 1}
+    wanted = {
+        contender: list(range(CELLS[name].seeds))
+        if arguments.again or arguments.change
+        else curve_records.missing(name, contender)
+        for contender in contenders
+        if arguments.only in (None, contender)
+    }
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = [
+            pool.submit(_run, name, contender, seeds, contenders[contender], arguments.change)
+            for contender, seeds in wanted.items()
+            if seeds
+        ]
+        return [failure for run in running if (failure := run.result())]
+
+
+def _run(name: str, contender: str, seeds: list[int], core: int, change: dict) -> str:
+    """Trains a contender on one core, and records each seed; returns what went wrong, or ""."""
+    python = sys.executable
+    if contender != "rlkit":
+        peers = os.environ.get("RLKIT_PEERS", "/nonexistent")
+        python = f"{peers}/venv-{contender}/bin/python"
+        if not Path(python).exists():
+            return f"{name}: {contender} is not installed; RLKIT_PEERS must name its directory"
+    driver = str(HERE / "drivers" / f"curve_{contender}.py")
+    command = [python, driver, name, *map(str, seeds)]
+    command += ["--change", json.dumps(change)] if change else []
+    paths = os.pathsep.join(map(str, (HERE, HERE / "curves", HERE.parent)))
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "NPROC": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": paths,
+        "PYTHONWARNINGS": "ignore",
+    }
+    told = {"revision": revision(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: _pin(core),
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            kind, _, value = line.partition(" ")
+            if kind == "VERSIONS":
+                told["versions"] = json.loads(value)
+            elif kind == "CURVE":
+                row = json.loads(value) | told
+                print(report.told(name, contender, row), flush=True)
+                if not change:
+                    curve_records.add(name, contender, row)
+    return f"{name}: {contender} ended with code {process.returncode}" if process.returncode else ""
+
+
+def _pin(core: int) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

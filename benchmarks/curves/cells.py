@@ -1,0 +1,115 @@
+"""The cells: an algorithm on a task, beside a reference with the same hyperparameters.
+
+Plain data, importable in every contender's environment.
+"""
+
+import dataclasses
+
+from tasks import OffPolicyTask, PPOTask, Task
+
+PARTS = 10
+"""A curve has so many points: the mean training return of each tenth of the run."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What rlkit and the reference both train, and on how many seeds each."""
+
+    task: Task
+    reference: str
+    """The contender that rlkit is held against; its driver is `drivers/curve_<reference>.py`."""
+    seeds: int = 8
+
+
+def settings(cell: Cell) -> dict[str, object]:
+    """The task as plain data, by which a record tells whether it belongs to the cell."""
+    return dataclasses.asdict(cell.task)
+
+
+# PureJaxRL's own settings of ppo.py and dqn.py; its networks have 2 x 64 tanh units and 120, 84.
+_PPO = PPOTask(
+    env="CartPole-v1",
+    num_envs=4,
+    num_steps=128,
+    num_updates=970,
+    num_minibatches=4,
+    learning_rate=2.5e-4,
+)
+_DQN = OffPolicyTask(
+    algorithm="dqn",
+    env="CartPole-v1",
+    num_envs=10,
+    num_updates=49_000,
+    prefill_steps=10_000,
+    capacity=10_000,
+    batch_size=128,
+    learning_rate=2.5e-4,
+    hidden=(120, 84),
+)
+# PureJaxRL's settings for MinAtar, images flattened for an MLP of 2 x 64 units.
+_MINATAR = PPOTask(
+    env="Breakout-MinAtar",
+    num_envs=64,
+    num_steps=128,
+    num_updates=1220,
+    num_minibatches=8,
+    learning_rate=5e-3,
+    activation="relu",
+)
+_SAC = OffPolicyTask(
+    algorithm="sac",
+    env="Pendulum-v1",
+    num_updates=20_000,
+    prefill_steps=1000,
+    capacity=21_000,
+)
+_TD3 = dataclasses.replace(_SAC, algorithm="td3", learning_rate=1e-3)
+# rl-baselines3-zoo's for MuJoCo.
+_MUJOCO = dataclasses.replace(
+    _SAC,
+    suite="gymnasium",
+    env="HalfCheetah-v5",
+    num_updates=90_000,
+    prefill_steps=10_000,
+    capacity=1_000_000,
+)
+# Stable-Baselines3's PPO on the host, with the value loss not clipped, its default.
+_HOST_PPO = dataclasses.replace(
+    _PPO, suite="gymnasium", num_envs=8, num_updates=490, clip_value_loss=False
+)
+
+
+def _on(task: Task, env: str, **changes: object) -> Task:
+    return dataclasses.replace(task, env=env, **changes)  # type: ignore[arg-type]
+
+
+CELLS: dict[str, Cell] = {
+    "dqn-cartpole": Cell(task=_DQN, reference="purejaxrl", seeds=16),
+    "dqn-acrobot": Cell(task=_on(_DQN, "Acrobot-v1"), reference="purejaxrl"),
+    "dqn-cartpole-rejax": Cell(task=_DQN, reference="rejax"),
+    "ppo-cartpole": Cell(task=_PPO, reference="purejaxrl"),
+    "ppo-acrobot": Cell(task=_on(_PPO, "Acrobot-v1"), reference="purejaxrl"),
+    "ppo-mountaincar": Cell(task=_on(_PPO, "MountainCar-v0"), reference="purejaxrl"),
+    "ppo-cartpole-rejax": Cell(task=_PPO, reference="rejax"),
+    "ppo-acrobot-rejax": Cell(task=_on(_PPO, "Acrobot-v1"), reference="rejax"),
+    "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
+    "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
+    "ppo-spaceinvaders": Cell(task=_on(_MINATAR, "SpaceInvaders-MinAtar"), reference="purejaxrl"),
+    "sac-pendulum": Cell(task=_SAC, reference="rejax"),
+    "td3-pendulum": Cell(task=_TD3, reference="rejax"),
+    "ppo-cartpole-host": Cell(task=_HOST_PPO, reference="sb3", seeds=5),
+    "ppo-acrobot-host": Cell(task=_on(_HOST_PPO, "Acrobot-v1"), reference="sb3", seeds=5),
+    "dqn-cartpole-host": Cell(
+        task=dataclasses.replace(_DQN, suite="gymnasium"), reference="sb3", seeds=5
+    ),
+    "sac-halfcheetah": Cell(task=_MUJOCO, reference="sbx", seeds=5),
+    "sac-hopper": Cell(task=_on(_MUJOCO, "Hopper-v5"), reference="sbx", seeds=5),
+    "sac-walker2d": Cell(task=_on(_MUJOCO, "Walker2d-v5"), reference="sbx", seeds=5),
+    "td3-halfcheetah": Cell(
+        task=_on(_MUJOCO, "HalfCheetah-v5", algorithm="td3"), reference="sbx", seeds=5
+    ),
+    "td3-hopper": Cell(task=_on(_MUJOCO, "Hopper-v5", algorithm="td3"), reference="sbx", seeds=5),
+    "td3-walker2d": Cell(
+        task=_on(_MUJOCO, "Walker2d-v5", algorithm="td3"), reference="sbx", seeds=5
+    ),
+}

@@ -1,0 +1,54 @@
+"""Areas under learning curves, and how sure their difference is."""
+
+import dataclasses
+
+import numpy as np
+
+RESAMPLES = 20_000
+LEVEL = 0.95
+Curve = np.ndarray  # [PARTS], the mean training return of each tenth; NaN where no episode ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """What rlkit has more than the reference, and the interval that it lies in."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the interval excludes zero against rlkit."""
+        return self.high < 0.0
+
+    def __str__(self) -> str:
+        return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+
+def curve(return_sums: list[float], episodes: list[int]) -> Curve:
+    """The mean return of the episodes that ended in each tenth of a run."""
+    counts = np.asarray(episodes, float)
+    return np.divide(return_sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+
+
+def area(curve: Curve) -> float:
+    """The area under a curve: its mean over the tenths in which episodes ended."""
+    return float(np.nanmean(curve))
+
+
+def difference(ours: list[float], theirs: list[float]) -> Difference:
+    """Of two means over seeds, with a bootstrap interval of 95 % that is stratified by contender.
+
+    The seeds of each contender are drawn with replacement, apart from the other's; the interval is
+    between percentiles (Agarwal et al. 2021, section 4.1, for one task).
+    """
+    dice = np.random.default_rng(0)
+
+    def means(values: list[float]) -> np.ndarray:
+        drawn = dice.integers(len(values), size=(RESAMPLES, len(values)))
+        return np.asarray(values)[drawn].mean(axis=1)
+
+    tail = 100 * (1 - LEVEL) / 2
+    low, high = np.percentile(means(ours) - means(theirs), [tail, 100 - tail])
+    return Difference(float(np.mean(ours) - np.mean(theirs)), float(low), float(high))

@@ -1,0 +1,126 @@
+"""The table of docs/learning.md, between its two markers, and the picture beside it."""
+
+from typing import Any
+
+import curve_records
+import numpy as np
+from cells import CELLS, PARTS, Cell
+from curve_records import Row
+from intervals import Difference, area, curve, difference
+
+from records import HERE
+
+PAGE = HERE.parent / "docs" / "learning.md"
+PICTURE = HERE.parent / "docs" / "images" / "curves.png"
+BEGIN, END = "<!-- made by make curves -->", "<!-- end of what is made -->"
+HEADS = (
+    *("algorithm", "task", "steps", "reference", "seeds", "rlkit, by tenth"),
+    *("reference, by tenth", "difference of areas (95 %)", "rlkit's commit"),
+)
+SHOWN = (1, 3, 5, 7, 10)  # tenths
+
+
+def told(name: str, contender: str, row: dict[str, Any]) -> str:
+    """One line about a seed that was trained."""
+    values = curve(row["return_sums"], row["episodes"])
+    return (
+        f"{name} {contender} seed {row['seed']}: {' '.join(f'{x:.0f}' for x in values)}"
+        f" area {area(values):.1f} ({row['seconds']:.0f} s)"
+    )
+
+
+def write() -> None:
+    """Writes table and picture, from what is recorded."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
+    draw()
+
+
+def table() -> str:
+    """A row for each cell that both contenders were trained on."""
+    lines = [HEADS, ("---",) * 2 + ("---:",) * (len(HEADS) - 2)]
+    for name, cell in CELLS.items():
+        ours, theirs = _both(name)
+        if ours and theirs:
+            lines.append(_line(cell, ours, theirs))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _both(name: str) -> tuple[list[Row], list[Row]]:
+    rows = curve_records.read(name)
+    ours = [row for row in rows if row.contender == "rlkit"]
+    return ours, [row for row in rows if row.contender == CELLS[name].reference]
+
+
+def _line(cell: Cell, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
+    found = compared(ours, theirs)
+    commits = sorted({row.fields["revision"][:9] for row in ours})
+    version = theirs[0].fields["versions"].get(_PACKAGE[cell.reference], "")
+    return (
+        cell.task.kind[0].upper(),
+        f"{cell.task.suite}/{cell.task.env}",
+        f"{cell.task.total_steps:,}",
+        f"{_NAME[cell.reference]} {version}".strip(),
+        f"{len(ours)}, {len(theirs)}",
+        _shown(ours),
+        _shown(theirs),
+        f"**{found}**" if found.is_behind else str(found),
+        ", ".join(commits),
+    )
+
+
+_NAME = {
+    "purejaxrl": "PureJaxRL",
+    "rejax": "rejax",
+    "sb3": "Stable-Baselines3",
+    "sbx": "SBX",
+}
+_PACKAGE = {"purejaxrl": "", "rejax": "rejax", "sb3": "stable-baselines3", "sbx": "sbx-rl"}
+
+
+def compared(ours: list[Row], theirs: list[Row]) -> Difference:
+    """The difference between the areas under the curves of the seeds."""
+    return difference([area(row.curve) for row in ours], [area(row.curve) for row in theirs])
+
+
+def _shown(rows: list[Row]) -> str:
+    mean = np.nanmean([row.curve for row in rows], axis=0)
+    return " ".join(f"{mean[tenth - 1]:.0f}" for tenth in SHOWN)
+
+
+def draw() -> None:
+    """A panel for each cell: the mean over seeds, and all seeds behind it."""
+    from matplotlib.figure import Figure
+
+    found = {name: both for name in CELLS if all(both := _both(name))}
+    if not found:
+        return
+    columns = 4
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.4 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, (name, both) in zip(axes, found.items(), strict=False):
+        _draw_cell(panel, CELLS[name], *both)
+    for panel in axes[len(found) :]:
+        panel.set_axis_off()
+    figure.savefig(PICTURE, dpi=110)
+
+
+def _draw_cell(panel: Any, cell: Cell, ours: list[Row], theirs: list[Row]) -> None:
+    task = cell.task
+    prefill = task.total_steps - task.env_steps
+    steps = prefill + (np.arange(PARTS) + 0.5) * task.env_steps / PARTS
+    for rows, color, label in (
+        (theirs, "tab:orange", _NAME[cell.reference]),
+        (ours, "tab:blue", "rlkit"),
+    ):
+        for row in rows:
+            panel.plot(steps, row.curve, color=color, alpha=0.2, linewidth=0.8)
+        mean = np.nanmean([row.curve for row in rows], axis=0)
+        panel.plot(steps, mean, color=color, linewidth=1.8, label=f"{label}, n = {len(rows)}")
+    panel.set_title(f"{task.kind[0].upper()}, {task.suite}/{task.env}", fontsize=8)
+    panel.tick_params(labelsize=7)
+    panel.ticklabel_format(axis="x", style="sci", scilimits=(3, 4))
+    panel.xaxis.get_offset_text().set_fontsize(7)
+    panel.legend(fontsize=6, frameon=False)

@@ -1,0 +1,14 @@
+"""Stable-Baselines3's learning curves."""
+
+import stable_baselines3
+import torch
+from curve_stable_baselines import run
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.distributions.Distribution.set_default_validate_args(False)  # faster, and the same
+    run(
+        stable_baselines3,
+        {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU},
+        ("stable-baselines3", "torch", "gymnasium", "mujoco", "numpy"),
+    )
