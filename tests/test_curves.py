@@ -140,6 +140,36 @@ def test_records_of_other_settings_do_not_count(tmp_path, monkeypatch):
     assert curve_records.read(name, tmp_path) == []
 
 
+def test_tenths_behind_are_those_with_an_interval_below_zero():
+    import curve_records
+    import report
+
+    def rows(contender, middle):
+        return [
+            curve_records.Row(
+                contender,
+                seed,
+                {"return_sums": [1.0 + seed, middle + seed, 1.0] * 3 + [5.0], "episodes": [1] * 10},
+            )
+            for seed in range(4)
+        ]
+
+    ours, theirs = rows("rlkit", 1.0), rows("purejaxrl", 9.0)
+    assert report.tenths_behind(ours, theirs) == [2, 5, 8]
+    ours[0].fields["episodes"][1] = 0
+    assert report.tenths_behind(ours, theirs) == [5, 8]
+
+
+def test_variants_are_contenders_of_their_own():
+    from cells import CELLS
+
+    cell = CELLS["dqn-cartpole"]
+    assert cell.contenders[:2] == ("rlkit", "purejaxrl")
+    (variant,) = cell.contenders[2:]
+    assert cell.changes(variant) == {"time_limits_terminate": True}
+    assert cell.changes("rlkit") == {} and cell.changes("purejaxrl") is None
+
+
 def test_the_page_shows_the_records():
     import report
 

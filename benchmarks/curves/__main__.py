@@ -6,7 +6,7 @@
     python benchmarks/curves dqn-cartpole --only rlkit --again       # after a change of rlkit
     python benchmarks/curves dqn-cartpole --only rlkit --change '{"weight_init": "orthogonal"}'
 
-A cell is an algorithm on a task beside a reference. Both train at the same time, on one core each.
+A cell is an algorithm on a task beside a reference. Two contenders train at a time, on a core each.
 Every seed is recorded when it is done, with its commit, in results/curves/<cell>.jsonl, so the
 command may be stopped at any time and goes on where it stopped. README.md explains how to set up
 the references.
@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 import curve_records  # noqa: E402
 import report  # noqa: E402
-from cells import CELLS  # noqa: E402
+from cells import CELLS, OURS  # noqa: E402
 
 from records import HERE, revision  # noqa: E402
 
@@ -63,41 +63,47 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.cells if name not in CELLS]:
         parser.error(f"there is no cell {unknown[0]!r}; choose from {', '.join(CELLS)}")
-    if arguments.change and arguments.only != "rlkit":
+    if arguments.change and arguments.only != OURS:
         parser.error("--change is about rlkit alone; add --only rlkit")
     return arguments
 
 
 def _train(name: str, arguments: argparse.Namespace) -> list[str]:
-    """Trains both contenders of a cell on their missing seeds; returns what failed."""
-    contenders = {"rlkit": 0, CELLS[name].reference: 1}
+    """Trains the contenders of a cell on their missing seeds; returns what failed."""
+    cell = CELLS[name]
     wanted = {
-        contender: list(range(CELLS[name].seeds))
+        contender: list(range(cell.seeds))
         if arguments.again or arguments.change
         else curve_records.missing(name, contender)
-        for contender in contenders
+        for contender in cell.contenders
         if arguments.only in (None, contender)
     }
-    with concurrent.futures.ThreadPoolExecutor() as pool:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
         running = [
-            pool.submit(_run, name, contender, seeds, contenders[contender], arguments.change)
+            pool.submit(_run, name, contender, seeds, arguments.change)
             for contender, seeds in wanted.items()
             if seeds
         ]
         return [failure for run in running if (failure := run.result())]
 
 
-def _run(name: str, contender: str, seeds: list[int], core: int, change: dict) -> str:
-    """Trains a contender on one core, and records each seed; returns what went wrong, or ""."""
+def _run(name: str, contender: str, seeds: list[int], tried: dict[str, object]) -> str:
+    """Trains a contender on one core, and records each seed unless something is only `tried`.
+
+    Returns what went wrong, or "".
+    """
+    changes = CELLS[name].changes(contender)
+    library = CELLS[name].reference if changes is None else OURS
+    changes = (changes or {}) | tried
     python = sys.executable
-    if contender != "rlkit":
+    if library != OURS:
         peers = os.environ.get("RLKIT_PEERS", "/nonexistent")
-        python = f"{peers}/venv-{contender}/bin/python"
+        python = f"{peers}/venv-{library}/bin/python"
         if not Path(python).exists():
-            return f"{name}: {contender} is not installed; RLKIT_PEERS must name its directory"
-    driver = str(HERE / "drivers" / f"curve_{contender}.py")
+            return f"{name}: {library} is not installed; RLKIT_PEERS must name its directory"
+    driver = str(HERE / "drivers" / f"curve_{library}.py")
     command = [python, driver, name, *map(str, seeds)]
-    command += ["--change", json.dumps(change)] if change else []
+    command += ["--change", json.dumps(changes)] if changes else []
     paths = os.pathsep.join(map(str, (HERE, HERE / "curves", HERE.parent)))
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
@@ -107,13 +113,7 @@ def _run(name: str, contender: str, seeds: list[int], core: int, change: dict) -
         "PYTHONWARNINGS": "ignore",
     }
     told = {"revision": revision(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: _pin(core),
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             kind, _, value = line.partition(" ")
@@ -122,14 +122,9 @@ def _run(name: str, contender: str, seeds: list[int], core: int, change: dict) -
             elif kind == "CURVE":
                 row = json.loads(value) | told
                 print(report.told(name, contender, row), flush=True)
-                if not change:
+                if not tried:
                     curve_records.add(name, contender, row)
     return f"{name}: {contender} ended with code {process.returncode}" if process.returncode else ""
-
-
-def _pin(core: int) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import dataclasses
 
 from tasks import OffPolicyTask, PPOTask, Task
 
+OURS = "rlkit"
 PARTS = 10
 """A curve has so many points: the mean training return of each tenth of the run."""
 
@@ -19,6 +20,17 @@ class Cell:
     reference: str
     """The contender that rlkit is held against; its driver is `drivers/curve_<reference>.py`."""
     seeds: int = 8
+    variants: dict[str, dict[str, object]] = dataclasses.field(default_factory=dict)
+    """Other contenders, which are rlkit with changes, by what they show."""
+
+    def changes(self, contender: str) -> dict[str, object] | None:
+        """The settings that make rlkit this contender; None for the reference."""
+        return {} if contender == OURS else self.variants.get(contender)
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        """Those that are trained on all seeds."""
+        return (OURS, self.reference, *self.variants)
 
 
 def settings(cell: Cell) -> dict[str, object]:
@@ -83,8 +95,13 @@ def _on(task: Task, env: str, **changes: object) -> Task:
     return dataclasses.replace(task, env=env, **changes)  # type: ignore[arg-type]
 
 
+# What the reference does, and what we hold for wrong.
+_LIMITS: dict[str, dict[str, object]] = {
+    "rlkit, time limits terminate": {"time_limits_terminate": True}
+}
+
 CELLS: dict[str, Cell] = {
-    "dqn-cartpole": Cell(task=_DQN, reference="purejaxrl", seeds=16),
+    "dqn-cartpole": Cell(task=_DQN, reference="purejaxrl", seeds=16, variants=_LIMITS),
     "dqn-acrobot": Cell(task=_on(_DQN, "Acrobot-v1"), reference="purejaxrl"),
     "dqn-cartpole-rejax": Cell(task=_DQN, reference="rejax"),
     "ppo-cartpole": Cell(task=_PPO, reference="purejaxrl"),

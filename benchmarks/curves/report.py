@@ -4,7 +4,7 @@ from typing import Any
 
 import curve_records
 import numpy as np
-from cells import CELLS, PARTS, Cell
+from cells import CELLS, OURS, PARTS, Cell
 from curve_records import Row
 from intervals import Difference, area, curve, difference
 
@@ -15,7 +15,7 @@ PICTURE = HERE.parent / "docs" / "images" / "curves.png"
 BEGIN, END = "<!-- made by make curves -->", "<!-- end of what is made -->"
 HEADS = (
     *("algorithm", "task", "steps", "reference", "seeds", "rlkit, by tenth"),
-    *("reference, by tenth", "difference of areas (95 %)", "rlkit's commit"),
+    *("reference, by tenth", "difference of areas (95 %)", "tenths behind", "rlkit's commit"),
 )
 SHOWN = (1, 3, 5, 7, 10)  # tenths
 
@@ -38,27 +38,34 @@ def write() -> None:
 
 
 def table() -> str:
-    """A row for each cell that both contenders were trained on."""
+    """A row for each cell and each of our contenders in it."""
     lines = [HEADS, ("---",) * 2 + ("---:",) * (len(HEADS) - 2)]
     for name, cell in CELLS.items():
-        ours, theirs = _both(name)
-        if ours and theirs:
-            lines.append(_line(cell, ours, theirs))
+        rows = _by_contender(name)
+        theirs = rows.pop(cell.reference, [])
+        lines += [
+            _line(cell, contender, ours, theirs) for contender, ours in rows.items() if theirs
+        ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _both(name: str) -> tuple[list[Row], list[Row]]:
+def _by_contender(name: str) -> dict[str, list[Row]]:
+    """The rows of those that have any, rlkit first."""
     rows = curve_records.read(name)
-    ours = [row for row in rows if row.contender == "rlkit"]
-    return ours, [row for row in rows if row.contender == CELLS[name].reference]
+    found = {
+        contender: [row for row in rows if row.contender == contender]
+        for contender in CELLS[name].contenders
+    }
+    return {contender: rows for contender, rows in found.items() if rows}
 
 
-def _line(cell: Cell, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
+def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
     found = compared(ours, theirs)
     commits = sorted({row.fields["revision"][:9] for row in ours})
     version = theirs[0].fields["versions"].get(_PACKAGE[cell.reference], "")
+    algorithm = cell.task.kind[0].upper()
     return (
-        cell.task.kind[0].upper(),
+        algorithm if contender == OURS else f"{algorithm}, {contender.partition(', ')[2]}",
         f"{cell.task.suite}/{cell.task.env}",
         f"{cell.task.total_steps:,}",
         f"{_NAME[cell.reference]} {version}".strip(),
@@ -66,8 +73,23 @@ def _line(cell: Cell, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
         _shown(ours),
         _shown(theirs),
         f"**{found}**" if found.is_behind else str(found),
+        ", ".join(map(str, tenths_behind(ours, theirs))) or "none",
         ", ".join(commits),
     )
+
+
+def tenths_behind(ours: list[Row], theirs: list[Row]) -> list[int]:
+    """The tenths, from 1, in which the interval of the mean returns excludes zero against rlkit.
+
+    Those in which a seed ended no episode are left out.
+    """
+    one, other = (np.array([row.curve for row in rows]) for rows in (ours, theirs))
+    return [
+        part + 1
+        for part in range(PARTS)
+        if np.isfinite([*one[:, part], *other[:, part]]).all()
+        and difference(one[:, part].tolist(), other[:, part].tolist()).is_behind
+    ]
 
 
 _NAME = {
@@ -93,7 +115,12 @@ def draw() -> None:
     """A panel for each cell: the mean over seeds, and all seeds behind it."""
     from matplotlib.figure import Figure
 
-    found = {name: both for name in CELLS if all(both := _both(name))}
+    rows_of = {name: _by_contender(name) for name in CELLS}
+    found = {
+        name: (rows[OURS], rows[CELLS[name].reference])
+        for name, rows in rows_of.items()
+        if {OURS, CELLS[name].reference} <= rows.keys()
+    }
     if not found:
         return
     columns = 4
