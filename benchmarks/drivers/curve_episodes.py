@@ -29,6 +29,8 @@ class CountsEpisodes:
         self._steps = task.env_steps // task.num_envs
 
     def __getattr__(self, name):
+        if name == "_env":  # of a copy that is being made
+            raise AttributeError(name)
         return getattr(self._env, name)
 
     def reset(self, key, params=None):
