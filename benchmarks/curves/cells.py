@@ -95,6 +95,10 @@ def _on(task: Task, env: str, **changes: object) -> Task:
     return dataclasses.replace(task, env=env, **changes)  # type: ignore[arg-type]
 
 
+# What rejax's networks start from; actor-critics of rlkit start orthogonal, as most references do.
+_LECUN: dict[str, dict[str, object]] = {
+    "rlkit, LeCun-normal weights": {"weight_init": "lecun_normal"}
+}
 # What the reference does, and what we hold for wrong.
 _LIMITS: dict[str, dict[str, object]] = {
     "rlkit, time limits terminate": {"time_limits_terminate": True}
@@ -106,14 +110,13 @@ CELLS: dict[str, Cell] = {
     "dqn-cartpole-rejax": Cell(task=_DQN, reference="rejax"),
     "ppo-cartpole": Cell(task=_PPO, reference="purejaxrl"),
     "ppo-acrobot": Cell(task=_on(_PPO, "Acrobot-v1"), reference="purejaxrl"),
-    "ppo-mountaincar": Cell(task=_on(_PPO, "MountainCar-v0"), reference="purejaxrl"),
-    "ppo-cartpole-rejax": Cell(task=_PPO, reference="rejax"),
-    "ppo-acrobot-rejax": Cell(task=_on(_PPO, "Acrobot-v1"), reference="rejax"),
+    "ppo-cartpole-rejax": Cell(task=_PPO, reference="rejax", variants=_LECUN),
+    "ppo-acrobot-rejax": Cell(task=_on(_PPO, "Acrobot-v1"), reference="rejax", variants=_LECUN),
     "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
     "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
     "ppo-spaceinvaders": Cell(task=_on(_MINATAR, "SpaceInvaders-MinAtar"), reference="purejaxrl"),
-    "sac-pendulum": Cell(task=_SAC, reference="rejax"),
-    "td3-pendulum": Cell(task=_TD3, reference="rejax"),
+    "sac-pendulum": Cell(task=_SAC, reference="rejax", variants=_LECUN),
+    "td3-pendulum": Cell(task=_TD3, reference="rejax", variants=_LECUN),
     "ppo-cartpole-host": Cell(task=_HOST_PPO, reference="sb3", seeds=5),
     "ppo-acrobot-host": Cell(task=_on(_HOST_PPO, "Acrobot-v1"), reference="sb3", seeds=5),
     "dqn-cartpole-host": Cell(

@@ -131,6 +131,8 @@ def draw() -> None:
         _draw_cell(panel, CELLS[name], *both)
     for panel in axes[len(found) :]:
         panel.set_axis_off()
+    figure.supxlabel("environment steps", fontsize=9)
+    figure.supylabel("mean return of training episodes, by tenth of the run", fontsize=9)
     figure.savefig(PICTURE, dpi=110)
 
 
