@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attacked_runs import bits, leaves, run, train
 from damages import Place, damages
 from record import Record, Row, attack
-from runs import bits, leaves, run, train
 
 LAST = 4  # the newest checkpoint
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from attacked_runs import HARD_LIMIT, RLKIT, ROOT, logged, saved, session
 from record import Record, Row, attack
-from runs import HARD_LIMIT, RLKIT, ROOT, logged, saved, session
 
 STEP_TIMEOUT = 2.0
 MARGIN = 15.0  # seconds that tearing down may take on top, on a crowded machine

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from attacked_runs import ROOT  # noqa: F401  (first: it sets the path)
 from record import Record, Row, attack
-from runs import ROOT  # noqa: F401  (first: it sets the path)
 
 SAMPLE, FIGURE = 3, 31  # rounds
 STEPS = {"ppo": ("gymnax/CartPole-v1", 25_000), "sac": ("gymnax/Pendulum-v1", 1_000)}

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from attacked_runs import logged  # first: it sets the path
 from record import Record, Row, attack
-from runs import logged  # first: it sets the path
 
 from tests.support.tiny_runs import settings_of
 from tests.training.test_interrupted_calls import ctrl_c_after

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from record import Record, Row, attack
-from runs import (
+from attacked_runs import (
     ALGORITHMS,
     HARD_LIMIT,
     continue_or_train,
@@ -29,6 +28,7 @@ from runs import (
     session,
     train,
 )
+from record import Record, Row, attack
 
 KILLS_PER_RUN = 7  # at most, so that each algorithm has several runs
 SAMPLE, FIGURE = 2, 28  # kills for each algorithm

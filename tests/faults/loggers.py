@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from attacked_runs import HARD_LIMIT, continue_or_train, differences, run, saved, session, train
 from record import Record, Row, attack
-from runs import HARD_LIMIT, continue_or_train, differences, run, saved, session, train
 
 OUTER = 30
 FULL = 24  # KiB that a file may have where the disk is full

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from attacked_runs import HARD_LIMIT, RLKIT, continue_or_train, differences, run, session, train
 from record import Record, Row, attack
-from runs import HARD_LIMIT, RLKIT, continue_or_train, differences, run, session, train
 from signal_at import PHASES
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")

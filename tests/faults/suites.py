@@ -11,8 +11,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+from attacked_runs import ROOT
 from record import Record, Row, attack
-from runs import ROOT
 
 LIMIT = 1500.0  # seconds for one of them
 # By name in the record: files of tests, and what `pytest -k` selects in them.

@@ -16,8 +16,8 @@ import kills
 import loggers
 import stops
 import suites
+from attacked_runs import ROOT
 from record import RESULTS, Row, read
-from runs import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
 SOAK = ROOT / "benchmarks" / "results"
