@@ -2,12 +2,14 @@
 
 import ast
 import pathlib
+import random
 import sys
 
 import pytest
-from bad_inputs import ROWS, BadInput
+from bad_inputs import ROWS, BadInput, Drawing
 
 from rlkit.cli.main import main
+from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import RlkitError
 from rlkit.training.compile.aot_compile import Compiled
 
@@ -60,3 +62,8 @@ def test_the_tests_that_rows_name_exist():
             file, _, name = row.shown_by.partition("::")
             tree = ast.parse((ROOT / file).read_text())
             assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_generator_that_is_held_but_not_drawn_from_is_no_fault():
+    env = vectorize(Drawing(generator=random.Random(0), method="neither"), 2)  # pyright: ignore
+    assert env.num_envs == 2

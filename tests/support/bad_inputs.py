@@ -91,6 +91,32 @@ class Jittable:
         return tuple(value for value in step.values() if value is not LEFT_OUT)
 
 
+@dataclasses.dataclass(frozen=True)
+class Drawing(Jittable):
+    """Draws from a generator of its own, in one of its methods."""
+
+    generator: Any = None
+    method: str = "step"
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return state, obs + self._drawn("reset")
+
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return state, obs + self._drawn("step"), *rest
+
+    def _drawn(self, method):
+        return jnp.float32(self.generator.random()) if method == self.method else 0
+
+
+def own_generator(what: str, method: str, generator: Any) -> BadInput:
+    """A row: an environment that draws from a generator of its own."""
+    env: Any = Drawing(generator=generator, method=method)
+    said = f"Drawing.{method} draws from self.generator:"
+    return py(None, f"{what} of its own", lambda: vectorize(env, 2), said, "jax.random")
+
+
 def simulate(**change: Any) -> None:
     """Resets and steps a simulator in Python."""
     env = make_env(Box2, 2, **change)
@@ -612,6 +638,16 @@ ROWS = [
         "random",
         lambda: jittable(obs=draws(random.random)),
         "draws from random",
+        "jax.random",
+    ),
+    own_generator("a NumPy generator", "step", np.random.default_rng(0)),
+    own_generator("a NumPy RandomState", "step", np.random.RandomState(0)),
+    own_generator("a random.Random", "reset", random.Random(0)),
+    py(
+        None,
+        "a captured generator",
+        lambda: jittable(obs=draws(np.random.default_rng(0).random)),
+        "draws from self.change['obs'].generator",
         "jax.random",
     ),
     py(

@@ -4,7 +4,6 @@ Nothing here runs an environment: `reset` and `step` are traced once each.
 """
 
 import dataclasses
-import random
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.jittable.generators import generator_states
 from rlkit.errors import EnvContractError, RlkitError, SpaceError
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Obs, PyTree
@@ -226,11 +226,11 @@ def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
 def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Shapes and dtypes of what `function` returns, without running it.
 
-    Raises `TraceFailure`, which names the failing line, and also if `function` draws from NumPy's
-    or Python's global generator: compiled, it would return the same number for ever. A generator of
-    its own is not noticed here, but by `check_env`.
+    Raises `TraceFailure`, which names the failing line, and also if `function` draws from a
+    generator of NumPy or Python, see `generator_states`: compiled, it would return the same number
+    for ever. One that it makes itself is not noticed here, but by `check_env`.
     """
-    before = _global_generators()
+    before = generator_states(function)
     try:
         found = jax.eval_shape(
             lambda *args: function(*args), *arguments
@@ -253,16 +253,11 @@ def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
                 "error", what, "fix that line; reset and step may only return arrays and numbers"
             )
         ) from error
-    if drawn := [name for name, state in _global_generators().items() if state != before[name]]:
+    after = generator_states(function)
+    if drawn := [name for name, state in after.items() if state != before.get(name)]:
         what = f"{label} draws from {' and '.join(drawn)}: compiled, it repeats one number for ever"
         raise TraceFailure(Finding("error", what, "draw from the key, with jax.random"))
     return found
-
-
-def _global_generators() -> dict[str, object]:
-    """The states of the generators that all code shares, by name."""
-    state = np.random.get_state(legacy=True)
-    return {"np.random": (state[1].tobytes(), *state[2:]), "random": random.getstate()}  # pyright: ignore
 
 
 def where(error: BaseException) -> str:
