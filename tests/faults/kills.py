@@ -20,6 +20,7 @@ from typing import Any
 from attacked_runs import (
     ALGORITHMS,
     HARD_LIMIT,
+    OUTER,
     continue_or_train,
     differences,
     leaves,
@@ -32,37 +33,42 @@ from record import Record, Row, attack
 
 KILLS_PER_RUN = 7  # at most, so that each algorithm has several runs
 SAMPLE, FIGURE = 2, 28  # kills for each algorithm
+SAMPLE_OUTER = 30  # outer iterations, of which two kills see half
 
 
 def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any]:
     """The counts of all algorithms."""
     counts = {"kills": 0, "inside_a_save": 0, "runs": 0, "leaves_compared": 0}
+    outer = SAMPLE_OUTER if is_sample else OUTER
     failures = []
     for algorithm in ALGORITHMS:
         whole = directory / f"{algorithm}-whole"
-        run(train(algorithm, whole), directory)
+        run(train(algorithm, whole, outer), directory)
         left = SAMPLE if is_sample else FIGURE
         while left > 0:
             attacked = directory / f"{algorithm}-{left}"
-            found = list(_kills(algorithm, attacked, min(KILLS_PER_RUN, left), dice))
-            run(continue_or_train(algorithm, attacked), directory)
+            found = list(_kills(algorithm, attacked, outer, min(KILLS_PER_RUN, left), dice))
+            run(continue_or_train(algorithm, attacked, outer), directory)
             failures += [f"{algorithm}: {name} differs" for name in differences(attacked, whole)]
             left -= len(found)
             counts["kills"] += len(found)
             counts["inside_a_save"] += sum(found)
             counts["runs"] += 1
             counts["leaves_compared"] += len(leaves(whole))
-        print(f"  {algorithm}: {counts['kills']} kills so far", flush=True)
+        so_far = f"{counts['kills']} kills so far, {counts['inside_a_save']} inside a save"
+        print(f"  {algorithm}: {so_far}", flush=True)
     return counts | {"algorithms": list(ALGORITHMS), "failures": failures}
 
 
-def _kills(algorithm: str, run_dir: Path, wanted: int, dice: random.Random) -> Iterator[bool]:
+def _kills(
+    algorithm: str, run_dir: Path, outer: int, wanted: int, dice: random.Random
+) -> Iterator[bool]:
     """Kills a run `wanted` times, or until it is finished; yields whether each came inside a save.
 
     A run is trained from its beginning or, if it has one, continued.
     """
     for number in range(wanted):
-        command = continue_or_train(algorithm, run_dir)
+        command = continue_or_train(algorithm, run_dir, outer)
         log = run_dir.with_name("stderr")
         with session(command, cwd=run_dir.parent, log=log) as running:
             process = running.process
