@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
+from rlkit.algorithms.finite import count_non_finite
 from rlkit.algorithms.initial_state import (
     InitKeys,
     example_transition,
@@ -126,12 +127,18 @@ class Algorithm:
 
         `total_steps` is the horizon of schedules, in environment steps.
         """
+        return self.begin(agent, env, key, total_steps=total_steps)[0]
+
+    def begin(
+        self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float
+    ) -> tuple[TrainState, Metrics]:
+        """The same, and what `count_non_finite` found in the prefill."""
         keys = InitKeys.split(key)
         env_state, obs = env.reset(keys.reset)
         state = self.start(agent, env, keys, obs, env_state, total_steps=total_steps)
-        return (
-            self._prefill(agent, env, state, keys.prefill) if self.prefill_collects(env) else state
-        )
+        if self.prefill_collects(env) == 0:
+            return state, {}
+        return self._prefill(agent, env, state, keys.prefill)
 
     def start(
         self,
@@ -216,30 +223,37 @@ class Algorithm:
             memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
         )
 
-    def refill(self, agent: Agent, env: EnvAdapter, state: TrainState) -> TrainState:
+    def refill(
+        self, agent: Agent, env: EnvAdapter, state: TrainState
+    ) -> tuple[TrainState, Metrics]:
         """Refills the replay memory of a state that was saved without it.
 
         The state's own policy collects the rollouts, with exploration. They count as environment
-        steps; nothing is learned from them yet.
+        steps; nothing is learned from them yet. Returns what `count_non_finite` found as well.
         """
         memory = self.empty_memory(agent, env, state.learner.policy)
         state = state.replace(local=state.local.replace(memory=memory))
 
-        def one(state: TrainState, _: None) -> tuple[TrainState, None]:
+        def one(state: TrainState, _: None) -> tuple[TrainState, Metrics]:
             state, rollout = self.collect(agent, env, state)[:2]
-            return self._take_in(state, rollout), None
+            return self._take_in(state, rollout), count_non_finite(rollout)
 
-        return jax.lax.scan(one, state, length=self.refill_collects(env))[0]
+        state, counts = jax.lax.scan(one, state, length=self.refill_collects(env))
+        return state, _totals(counts)
 
-    def _prefill(self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key) -> TrainState:
+    def _prefill(
+        self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key
+    ) -> tuple[TrainState, Metrics]:
         explore = acting_randomly(agent, state.learner.policy, env.action_space, env.num_envs)
 
-        def one(state: TrainState, key: Key) -> tuple[TrainState, None]:
+        def one(state: TrainState, key: Key) -> tuple[TrainState, Metrics]:
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self.collect(agent, env, state, explore)
-            return self._take_in(state, rollout), None
+            return self._take_in(state, rollout), count_non_finite(rollout)
 
-        return jax.lax.scan(one, state, jax.random.split(key, self.prefill_collects(env)))[0]
+        keys = jax.random.split(key, self.prefill_collects(env))
+        state, counts = jax.lax.scan(one, state, keys)
+        return state, _totals(counts)
 
     def _take_in(self, state: TrainState, rollout: Rollout) -> TrainState:
         learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)
@@ -255,6 +269,11 @@ class Algorithm:
     def _transition(self, agent: Agent, env: EnvAdapter, policy: PolicyState) -> Transition:
         has_discounted_return = self.collector.reward_discount is not None
         return example_transition(agent, env, policy, has_discounted_return=has_discounted_return)
+
+
+def _totals(counts: Metrics) -> Metrics:
+    """Of all rollouts [P]."""
+    return {name: count.sum() for name, count in counts.items()}
 
 
 def _replace(part: Any, **settings: Any) -> Any:

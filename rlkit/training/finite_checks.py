@@ -6,49 +6,45 @@ from rlkit.algorithms.finite import non_finite_leaves
 from rlkit.algorithms.metrics import NON_FINITE, SKIPPED
 from rlkit.errors import EnvFailedError, NonFiniteError, require
 from rlkit.training.logs.metrics import HostMetrics
-from rlkit.training.run import Run
 from rlkit.types import PyTree, TrainState
 
 WHY = "a loss, gradient or new parameter was not finite"
 CURE = "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env"
 
 
-def last_saved(run: Run) -> str:
-    """The end of an error's sentence: from where to start again, if anything was saved."""
-    step = run.saved_iteration
+def last_saved(step: int, env_steps: int) -> str:
+    """The end of an error's sentence: from where to start again; "" if no `step` was saved (-1)."""
     if step < 0:
         return ""
-    return (
-        f"; the last checkpoint, step {step} ({run.steps_at(step):,} environment steps), is sound"
-    )
+    return f"; the last checkpoint, step {step} ({env_steps:,} environment steps), is sound"
 
 
-def check_metrics(iteration: int, metrics: HostMetrics, saved: str) -> None:
-    """Raises if an outer iteration met NaN or infinity that nothing else keeps out.
+def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
+    """Raises if NaN or infinity was met that nothing else keeps out.
 
     `EnvFailedError` for an environment that returned some; `NonFiniteError` for actions, and for
-    the loss of a module that does not count skipped updates. `saved` is the end of the sentence, on
-    what is left.
+    the loss of a module that does not count skipped updates. `where` is "outer iteration 3", for
+    instance; `saved` is the end of the sentence, on what is left.
     """
     actions, results = (
         np.sum(metrics.get(f"{NON_FINITE}{name}", 0.0)) for name in ("actions", "results")
     )
     require(
         actions == 0,
-        f"in outer iteration {iteration}, the policy chose NaN or infinity in {actions:,.0f} steps",
+        f"in {where}, the policy chose NaN or infinity in {actions:,.0f} steps",
         f"{CURE}{saved}",
         NonFiniteError,
     )
     require(
         results == 0,
-        f"in outer iteration {iteration}, the environment returned NaN or infinity in"
+        f"in {where}, the environment returned NaN or infinity in"
         f" {results:,.0f} steps, as a reward or in an observation",
         f"look for a division by zero, or a log or root of a negative number{saved}",
         EnvFailedError,
     )
     require(
         SKIPPED in metrics or bool(np.isfinite(metrics.get("loss", 0.0)).all()),
-        f"the loss of outer iteration {iteration} is not finite",
+        f"the loss of {where} is not finite",
         f"lower the step size, or look into the module's training_step{saved}",
         NonFiniteError,
     )

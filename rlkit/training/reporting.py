@@ -17,7 +17,6 @@ from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.finite_checks import (
     check_metrics,
     check_skipped,
-    last_saved,
     skipped_in,
     skipped_in_a_row,
 )
@@ -197,8 +196,8 @@ class Reporter:
 
     def _require_finite(self, iteration: int, metrics: HostMetrics, updates: int) -> None:
         """Warns of skipped updates, or raises; see `finite_checks`."""
-        run, saved = self.run, last_saved(self.run)
-        check_metrics(iteration, metrics, saved)
+        run, saved = self.run, self.run.last_saved
+        check_metrics(f"outer iteration {iteration}", metrics, saved)
         if SKIPPED not in metrics:
             return
         skipped = np.atleast_1d(metrics[SKIPPED])

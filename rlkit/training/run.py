@@ -19,6 +19,7 @@ from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_repla
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.memory_size import check_memory
 from rlkit.training.files.replay_size import check_replay, device_memory
+from rlkit.training.finite_checks import check_metrics, last_saved
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
@@ -113,6 +114,11 @@ class Run:
     # Status
 
     @property
+    def last_saved(self) -> str:
+        """The end of an error's sentence, see `finite_checks`."""
+        return last_saved(self.saved_iteration, self.steps_at(self.saved_iteration))
+
+    @property
     def state(self) -> PyTree:
         """The current state; None before there is one, and while a step has it."""
         return self._state
@@ -190,7 +196,9 @@ class Run:
     def init(self, keys: Key) -> None:
         """Makes the state before training, from the keys of all seeds."""
         with self._warming_up(self.plan.prefill_steps):
-            self.state = self.program.init(keys)
+            state = self.program.init(keys)
+            self._check_warm_up("the random steps before training")
+            self.state = state
 
     def outer_iteration(self) -> Results:
         """Runs an outer iteration; returns (metrics, counters)."""
@@ -214,9 +222,18 @@ class Run:
     def refill(self) -> None:
         """Fills the replay memory that a checkpoint left out, with steps of the policy."""
         with self._warming_up(self.refill_steps):
-            self._advance(lambda ts: (self.program.refill(ts), None))
+            self._advance(lambda ts: (self._refilled(ts), None))
         self.progress = self.progress.after_steps(self.refill_steps)
         self.set_horizon()
+
+    def _refilled(self, ts: PyTree) -> PyTree:
+        ts = self.program.refill(ts)
+        self._check_warm_up("the steps that fill the replay memory")
+        return ts
+
+    def _check_warm_up(self, where: str) -> None:
+        """Raises `EnvFailedError` or `NonFiniteError` if the warm-up met NaN or infinity."""
+        check_metrics(where, jax.device_get(self.program.warm_up_metrics), self.last_saved)
 
     @contextlib.contextmanager
     def _warming_up(self, total: int) -> Iterator[None]:

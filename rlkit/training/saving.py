@@ -9,7 +9,7 @@ from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint, versions
-from rlkit.training.finite_checks import last_saved, require_finite
+from rlkit.training.finite_checks import require_finite
 from rlkit.training.run import Run
 from rlkit.types import PyTree, TrainState
 from rlkit.validation import PlainData
@@ -33,7 +33,7 @@ def save(
     `callbacks` are the states of the run's callbacks. Returns why environments on the host are not
     saved, "" if they are. Raises `NonFiniteError` for a state with NaN.
     """
-    require_finite(state, iteration, last_saved(run))
+    require_finite(state, iteration, run.last_saved)
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
     environments, why_not = run.environments(state)
     learner = state.learner if isinstance(state, TrainState) else None

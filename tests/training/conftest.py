@@ -108,8 +108,8 @@ class Tiny:
         """Gives a trainer the functions that an equal one compiled before; `copied` is what its
         copies depend on beside.
         """
-        for name in ("init", "refill", "outer", "single", "copy"):
-            key = (name, *parts, {"init": trainer.plan.total_steps, "copy": copied}.get(name))
+        for name in ("_init", "_refill", "outer", "single", "copy"):
+            key = (name, *parts, {"_init": trainer.plan.total_steps, "copy": copied}.get(name))
             setattr(
                 trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name))
             )

@@ -20,6 +20,7 @@ from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.errors import ConfigError, EnvFailedError, NonFiniteError
 from rlkit.ops.running_stats import fold, init_stats
+from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
@@ -119,6 +120,51 @@ def test_a_jittable_environment_that_breaks_ends_the_run(tiny, tmp_path, broken)
         assert "the last checkpoint, step 1 (16 environment steps), is sound" in str(raised.value)
         assert not non_finite_leaves(trainer.state.learner)  # its statistics among it
     assert steps_in(run / "checkpoints") == [0, 1]
+
+
+@pytest.mark.parametrize("broken", [{"reward": jnp.inf}, {"observation": jnp.nan}])
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_a_jittable_environment_that_breaks_before_training_ends_the_run(
+    tiny, tmp_path, name, broken
+):
+    """In the rollout for the statistics, or the random steps for the memory; nothing is in the way
+    of a sound environment.
+    """
+    settings = {"run_dir": str(tmp_path / "run"), "enable_evaluation": False}
+    normalized = dataclasses.replace(SHORT, num_steps=16, normalize_observations=True)
+    algorithm = ppo(normalized) if name == "ppo" else algorithm_of("dqn")
+    if name == "dqn":
+        settings["warmup_steps"] = 32
+    with trainer_of(name, Breaking(**broken), algorithm, tiny.config(**settings)) as trainer:
+        problem = r"in the random steps before training, the environment returned NaN .* 1\d steps"
+        with pytest.raises(EnvFailedError, match=problem):
+            trainer.run(0)
+        assert trainer.state is None
+    with trainer_of(name, Breaking(), algorithm, tiny.config(**settings)) as trainer:
+        trainer.run(0)
+
+
+def test_a_jittable_environment_that_breaks_while_the_memory_is_refilled_ends_the_run(
+    tiny, tmp_path
+):
+    algorithm, run = algorithm_of("dqn"), tmp_path / "run"
+    keeping = CheckpointerConfig(save_replay=False)
+    config = tiny.config(
+        run_dir=str(run), warmup_steps=32, enable_evaluation=False, checkpointer_config=keeping
+    )
+    with trainer_of("dqn", Breaking(), algorithm, config) as trainer:
+        trainer.run(0)
+    other = dataclasses.replace(config, run_dir=None)
+    with trainer_of("dqn", Breaking(reward=jnp.inf), algorithm, other) as trainer:
+        trainer.load_checkpoint(run)
+        with pytest.raises(EnvFailedError, match="in the steps that fill the replay memory, the"):
+            trainer.train_epoch()
+        assert trainer.state is None
+
+
+def trainer_of(name, env, algorithm, config):
+    env = vectorize(env, 2)
+    return Trainer(env, None, agent_of(name, env), algorithm, config)
 
 
 @pytest.mark.fast

@@ -115,13 +115,17 @@ class RLModule:
 
     def init_train_state(self, key: Key) -> TrainState:
         """Fresh networks and environments, and the random prefill if the algorithm has one."""
+        return self.begin(key)[0]
+
+    def begin(self, key: Key) -> tuple[TrainState, Metrics]:
+        """The same, and in how many steps of the prefill something was not finite."""
         require(
             self.env.is_jittable,
             "this environment runs on the host and cannot be compiled into the training step",
             "use Trainer, which steps it from Python, or a jittable environment (gymnax/…, or"
             " `vectorize` of a JAX environment)",
         )
-        return self.algorithm.init(self.agent, self.env, key, total_steps=self.total_steps)
+        return self.algorithm.begin(self.agent, self.env, key, total_steps=self.total_steps)
 
     def get_batch(
         self, ts: TrainState, i: Array
@@ -160,7 +164,7 @@ class RLModule:
         """Evaluates the current policy (see `Evaluator`); {} without `eval_env`."""
         return {} if self.eval_env is None else self.evaluator()(ts.learner.policy)
 
-    def refill(self, ts: TrainState) -> TrainState:
+    def refill(self, ts: TrainState) -> tuple[TrainState, Metrics]:
         """Fills the memory of a state saved without its replay memory, see `Algorithm.refill`."""
         return self.algorithm.refill(self.agent, self.env, ts)
 

@@ -22,7 +22,7 @@ from rlkit.training.programs.schedules.base import HostParts, Schedule
 from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
 from rlkit.training.programs.schedules.overlapped import Overlapped
 from rlkit.training.programs.schedules.sequential import Sequential
-from rlkit.types import Key, TrainState
+from rlkit.types import Key, Metrics, TrainState
 
 
 class HostProgram:
@@ -54,6 +54,7 @@ class HostProgram:
         self._num_seeds = compiler.num_seeds
         self._num_iterations, self._keeps_each = num_iterations, keeps_each
         self.unfinished: tuple[TrainState, int] | None = None
+        self.warm_up_metrics: Metrics = {}
         self.on_warm_up: Callable[[int], None] = lambda rollouts: None
         self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
         self.collector = HostCollector(

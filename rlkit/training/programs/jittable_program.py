@@ -29,6 +29,7 @@ class DeviceProgram:
     ):
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
+        self.warm_up_metrics: Metrics = {}
         self.on_warm_up: Callable[[int], None] = lambda rollouts: (
             None
         )  # nor does it warm up in parts
@@ -43,16 +44,18 @@ class DeviceProgram:
 
             return with_counters
 
-        def refill(ts: PyTree) -> PyTree:
+        def refill(ts: PyTree) -> tuple[PyTree, Metrics]:
             assert isinstance(module, RLModule)  # only its states are saved in part
             return strong_types(module.refill(ts))
 
-        def start(key: Key) -> PyTree:
-            return strong_types(module.init_train_state(key))
+        def start(key: Key) -> tuple[PyTree, Metrics]:
+            if isinstance(module, RLModule):
+                return strong_types(module.begin(key))
+            return strong_types(module.init_train_state(key)), {}
 
-        self._start = compiler(start).function
-        self.init = compiler.of_seeds(start)
-        self.refill = compiler.of_seeds(refill, donate=True)
+        self._state_shape = compiler(lambda key: start(key)[0]).function
+        self._init = compiler.of_seeds(start)
+        self._refill = compiler.of_seeds(refill, donate=True)
         self.outer = compiler.parallel_seeds(
             step(lambda ts: outer_iteration(module, ts, num_iterations, keeps_each=keeps_each)),
             donate=True,
@@ -62,15 +65,25 @@ class DeviceProgram:
         )
         self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
 
+    def init(self, key: Key) -> PyTree:
+        """See `Program`."""
+        ts, self.warm_up_metrics = self._init(key)
+        return ts
+
     def state_shape(self, key: Key) -> PyTree:
         """See `Program`; computes nothing."""
-        return jax.eval_shape(self._start, key)
+        return jax.eval_shape(self._state_shape, key)
 
     def environments(self, ts: PyTree) -> None:
         """See `Program`."""
 
     def resume(self, ts: PyTree, environments: np.ndarray) -> PyTree:
         """The state unchanged."""
+        return ts
+
+    def refill(self, ts: PyTree) -> PyTree:
+        """See `Program`."""
+        ts, self.warm_up_metrics = self._refill(ts)
         return ts
 
     def restart(self, ts: PyTree) -> PyTree:

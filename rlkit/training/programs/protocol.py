@@ -22,6 +22,12 @@ class Program(Protocol):
     None if that state is lost.
     """
 
+    warm_up_metrics: Metrics
+    """In how many steps of the last `init` or `refill` something was not finite, on the device.
+
+    {} if the program raises at once where it meets that, as on the host.
+    """
+
     on_warm_up: Callable[[int], None]
     """Called with the rollouts so far while `init` or `refill` warms up on the host."""
 
