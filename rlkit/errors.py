@@ -44,6 +44,10 @@ class RunDirectoryError(RlkitError):
     """A run directory that cannot be written, is in use, or belongs to another run."""
 
 
+class DiskError(CheckpointError, RunDirectoryError):
+    """What a run writes was not written: the disk is full or broken."""
+
+
 class NonFiniteError(RlkitError):
     """Training produced NaN or infinity: losses, gradients, parameters or actions."""
 

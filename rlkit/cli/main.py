@@ -8,7 +8,7 @@ from importlib import import_module
 from rlkit import __version__
 from rlkit.cli.spelling import OTHER_COMMANDS
 from rlkit.envs.host.watchdog import end_hanging_process
-from rlkit.errors import EnvFailedError, NonFiniteError, RlkitError, did_you_mean
+from rlkit.errors import DiskError, EnvFailedError, NonFiniteError, RlkitError, did_you_mean
 from rlkit.xla_cpu.process import raise_gc_thresholds
 
 COMMANDS = {
@@ -47,8 +47,9 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command in `argv` (`None`: `sys.argv`) and returns its exit code.
 
-    0: success. 1: training diverged, an environment failed (printed with its traceback), or a bug.
-    2: invalid input; errors are reported in one line. 128 + n: stopped by signal n.
+    0: success. 1: training diverged, an environment failed (printed with its traceback), the disk
+    is full or broken, or a bug. 2: invalid input; errors are reported in one line. 128 + n: stopped
+    by signal n.
     """
     try:
         if argv is None:  # this process belongs to the command
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RlkitError as error:
         lines = isinstance(error, EnvFailedError)  # printed with the environment's traceback
         print("rlkit: error:", error if lines else " ".join(str(error).split()), file=sys.stderr)
-        return 1 if isinstance(error, (EnvFailedError, NonFiniteError)) else 2
+        return 1 if isinstance(error, (DiskError, EnvFailedError, NonFiniteError)) else 2
     except KeyboardInterrupt:
         print("rlkit: interrupted", file=sys.stderr)
         return 130

@@ -1,9 +1,10 @@
 """Directories that others may not write to, whatever the umask is."""
 
+import errno
 import os
 from pathlib import Path
 
-from rlkit.errors import did_you_mean
+from rlkit.errors import DiskError, RunDirectoryError, did_you_mean
 
 MODE = 0o755
 
@@ -26,3 +27,9 @@ def near_run(path: str | os.PathLike[str]) -> str:
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]
     hint = did_you_mean(str(wanted), runs, cutoff=0.6)
     return hint if hint.startswith("did you mean") else ""
+
+
+def write_error(error: OSError) -> type[RunDirectoryError]:
+    """What to raise for a failed write: a disk that is full or broken is no wrong setting."""
+    is_disk = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    return DiskError if is_disk else RunDirectoryError

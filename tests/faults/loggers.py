@@ -101,9 +101,7 @@ def _fill_disk(run_dir: Path) -> list[str]:
     ) as it:
         ended = it.wait(HARD_LIMIT)
     said = [line for line in ended.err.splitlines() if line.startswith("rlkit: error: ")]
-    problems = (
-        [] if ended.code in (1, 2) and len(said) == 1 else [f"{ended.code}: {ended.err[-500:]}"]
-    )
+    problems = [] if ended.code == 1 and len(said) == 1 else [f"{ended.code}: {ended.err[-500:]}"]
     run(continue_or_train("ppo", run_dir, OUTER), run_dir.parent)
     return problems
 

@@ -1,6 +1,7 @@
 """Calls of `run` that end early lose nothing: no row, no record of the history, no state."""
 
 import contextlib
+import errno
 import json
 import shutil
 import signal
@@ -248,6 +249,31 @@ def test_an_environment_that_exits_ends_the_run_with_an_error(tiny, tmp_path):
     with tiny.trainer(env=env) as trainer, pytest.raises(EnvFailedError, match="SystemExit: 0"):
         trainer.run(0)
     env.close()
+
+
+@pytest.mark.parametrize("what", ["the log", "a checkpoint"])
+def test_a_full_disk_is_no_bad_input(tmp_path, monkeypatch, capsys, what):
+    command = ["train", "ppo", "probe/Counter", "--num-envs", "2", "--num-steps", "8"]
+    command += ["--num-minibatches", "1", "--num-epochs", "1", "--hidden-sizes", "8", "--no-debug"]
+    command += ["--total-steps", "64", "--num-checkpoints", "4", "--run-dir", str(tmp_path / "run")]
+    if what == "the log":
+        append = AppendOnlyFile.append
+
+        def append_to_a_full_disk(file, data):
+            with file._explained():
+                if b'"train"' in data:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+            append(file, data)
+
+        monkeypatch.setattr(AppendOnlyFile, "append", append_to_a_full_disk)
+    else:
+        full = shutil.disk_usage(tmp_path)._replace(free=0)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    code, (_, said) = main(command), capsys.readouterr()
+    wanted = "metrics.jsonl: No space left" if what == "the log" else "has 0 MB free"
+    said = said[said.index("rlkit: error: ") :]
+    assert said.count("\n") == 1 and wanted in said
+    assert code == 1 and load_run(tmp_path / "run").status == "failed"
 
 
 @pytest.mark.fast

@@ -29,7 +29,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 
-from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.errors import CheckpointError, DiskError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
@@ -459,7 +459,7 @@ class Checkpointer:
                     manager.close()
         self._manager = self._open_manager()
 
-    def _write_error(self, step: int, error: Exception) -> CheckpointError:
+    def _write_error(self, step: int, error: Exception) -> DiskError:
         free = shutil.disk_usage(self.directory).free / 1e6
         full = next((mark for mark in _DISK_FULL if mark in str(error)), None)
         cure = (
@@ -468,7 +468,7 @@ class Checkpointer:
             else "older steps are intact, see the error above"
         )
         reason = full or _first_line(error)
-        return CheckpointError(f"step {step} was not saved to {self.directory}: {reason}; {cure}")
+        return DiskError(f"step {step} was not saved to {self.directory}: {reason}; {cure}")
 
     def _require_space(self, need: int) -> None:
         free = shutil.disk_usage(self.directory).free
@@ -476,7 +476,8 @@ class Checkpointer:
             f"{self.directory} has {free / 1e6:.0f} MB free, a checkpoint needs"
             f" {1.5 * need / 1e6:.0f} MB"
         )
-        _require(free >= 1.5 * need, problem, "free disk space or choose another directory")
+        cure = "free disk space or choose another directory"
+        require(free >= 1.5 * need, problem, cure, DiskError)
 
     def _require_step(self, step: int) -> None:
         steps = self.all_steps()

@@ -12,7 +12,7 @@ from typing import Self
 import yaml
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import make_directory
+from rlkit.training.directories import make_directory, write_error
 from rlkit.training.logs.loaded_run import CONFIG, LOCK, METRICS, STATUS, SUMMARY
 from rlkit.training.plain_yaml import parse_yaml
 
@@ -140,9 +140,8 @@ class RunDirectory:
         except OSError as error:
             if temporary is not None:
                 pathlib.Path(temporary).unlink(missing_ok=True)
-            raise RunDirectoryError(
-                f"cannot write {target}: {error.strerror}; check the disk"
-            ) from None
+            problem = f"cannot write {target}: {error.strerror}; check the disk"
+            raise write_error(error)(problem) from None
         return target
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlkit.errors import RunDirectoryError
-from rlkit.training.directories import make_directory
+from rlkit.training.directories import make_directory, write_error
 
 # Not `warnings.warn`: under `-W error`, a failing logger would end the training.
 _warn = logging.getLogger("rlkit").warning
@@ -109,7 +109,7 @@ class AppendOnlyFile:
         try:
             yield
         except OSError as error:
-            raise RunDirectoryError(
+            raise write_error(error)(
                 f"cannot write records to {self.path}: {error.strerror or error}; free disk space"
                 f" or make it writable; {self._cure}"
             ) from error
