@@ -17,7 +17,7 @@ PyTree = Any
 Obs = PyTree  # any pytree of arrays [N, ...]
 Action = Array  # [N, ...]
 Params = PyTree
-Carry = PyTree  # recurrent state of an agent, () for feedforward agents
+Carry = PyTree  # what an agent keeps over the steps of an episode: memory, a `NoiseState`, or ()
 EnvState = PyTree
 # memory of the replay buffer or batch builder, () for on-policy algorithms
 Memory = PyTree
@@ -25,6 +25,16 @@ Key = Array  # typed key (`jax.random.key`), consumed once
 Metrics = dict[str, Array]
 Measurements = dict[str, Any]  # by name: arrays [E] over episodes, or dicts of arrays
 Counters = tuple[StepCounter, StepCounter]  # (environment steps, updates)
+
+
+class NoiseState(struct.PyTreeNode, kw_only=True):
+    """The state of exploration noise, as a carry or in one; leaves [N, ...].
+
+    Whoever acts without exploring needs none of it, and losses do not learn to use it.
+    """
+
+    age: Array  # [N] int32, steps since the episode began; 0: `values` are yet to be drawn
+    values: Array
 
 
 class TimeStep(struct.PyTreeNode, kw_only=True):

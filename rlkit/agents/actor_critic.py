@@ -1,6 +1,7 @@
 """Actor-critic agent: a policy and a state value, in separate networks or on one torso."""
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 from flax import nnx
@@ -10,6 +11,7 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import Linear
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.state_dependent_noise import StateDependentNoise
 from rlkit.agents.torso import WithHead, torso_of
 from rlkit.spaces import Space, check_observation_space, is_image, leaves
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -31,14 +33,16 @@ class ActorCritic:
         return {"network": self.network.init(key), "head": self.head.init_params()}
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
-        return ()
+        """(), or the state of gSDE."""
+        return self.head.initial_carry(num_envs)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy; their log-probs are computed after collection, in one batch."""
-        return self.policy(params, obs).sample(key), carry, {}
+        out, _ = self.network.apply(params["network"], obs)
+        action, carry = self.head.explore(out, params["head"], carry, key)
+        return action, carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The most likely actions."""
@@ -74,14 +78,23 @@ def actor_critic(
     """
     config = settings(config, ActorCriticConfig)
     check_observation_space(observation_space)
-    head = policy_head(action_space, initial_std=config.initial_std)
     build, features = torso_of(config, observation_space, torso)
+    head = policy_head(
+        action_space,
+        initial_std=config.initial_std,
+        noise=_noise(config, action_space, features) if config.use_sde else None,
+    )
     convolves = config.image_encoder == "cnn" and any(
         is_image(leaf) for leaf in leaves(observation_space)
     )
     share = convolves if config.share_torso is None else config.share_torso
     kind = SharedActorCritic if share else SeparateActorCritic
-    network = make_network(lambda rngs: kind(build, features, head.num_outputs, rngs=rngs), config)
+    network = make_network(
+        lambda rngs: kind(
+            build, features, head.num_outputs, keep_features=config.use_sde, rngs=rngs
+        ),
+        config,
+    )
     return ActorCritic(
         network=network,
         head=head,
@@ -91,11 +104,33 @@ def actor_critic(
     )
 
 
-class SeparateActorCritic(nnx.Module):
-    """Two separate networks: obs [B, ...] -> (policy outputs [B, num_outputs], values [B])."""
+def _noise(config: ActorCriticConfig, space: Space, features: int) -> StateDependentNoise:
+    """gSDE as in Stable-Baselines3's actor-critic: the std does not train the features."""
+    return StateDependentNoise(
+        num_features=features,
+        num_outputs=math.prod(space.shape or ()),
+        sample_freq=config.sde_sample_freq,
+        log_std_init=config.log_std_init,
+        learn_features=False,
+    )
 
-    def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
-        self.actor = WithHead(build(rngs), features, num_outputs, 0.01)
+
+class SeparateActorCritic(nnx.Module):
+    """Two separate networks: obs [B, ...] -> (policy outputs [B, num_outputs], values [B]).
+
+    With `keep_features`, outputs are as those of `WithHead`.
+    """
+
+    def __init__(
+        self,
+        build: TorsoBuilder,
+        features: int,
+        num_outputs: int,
+        *,
+        keep_features: bool,
+        rngs: nnx.Rngs,
+    ):
+        self.actor = WithHead(build(rngs), features, num_outputs, 0.01, keep_features=keep_features)
         self.critic = WithHead(build(rngs), features, 1, 1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
@@ -103,13 +138,27 @@ class SeparateActorCritic(nnx.Module):
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (outputs [B, num_outputs], values [B])."""
+    """Two linear heads on one torso: obs [B, ...] -> (outputs [B, num_outputs], values [B]).
 
-    def __init__(self, build: TorsoBuilder, features: int, num_outputs: int, *, rngs: nnx.Rngs):
+    With `keep_features`, outputs are as those of `WithHead`.
+    """
+
+    def __init__(
+        self,
+        build: TorsoBuilder,
+        features: int,
+        num_outputs: int,
+        *,
+        keep_features: bool,
+        rngs: nnx.Rngs,
+    ):
+        self.keep_features = keep_features
         self.torso = build(rngs)
         self.actor_head = Linear(features, num_outputs, scale=0.01)
         self.critic_head = Linear(features, 1, scale=1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
         features = self.torso(obs)
-        return self.actor_head(features), jnp.squeeze(self.critic_head(features), -1)
+        out = self.actor_head(features)
+        out = jnp.concatenate([out, features], axis=-1) if self.keep_features else out
+        return out, jnp.squeeze(self.critic_head(features), -1)

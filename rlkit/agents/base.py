@@ -6,11 +6,12 @@ Agents know nothing of losses and environments.
 import inspect
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import jax
 from jax import Array
 
 from rlkit.errors import SpaceError
 from rlkit.spaces import Space
-from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.types import Action, Carry, Key, NoiseState, Obs, Params, PyTree
 
 if TYPE_CHECKING:  # importing distrax takes a second
     from rlkit.agents.heads import Distribution, TanhGaussian
@@ -20,7 +21,8 @@ if TYPE_CHECKING:  # importing distrax takes a second
 class Agent(Protocol):
     """Pure functions over explicit parameters.
 
-    Observations are already normalised; `carry` is () for feed-forward agents.
+    Observations are already normalised. `carry` is what the agent keeps over the steps of an
+    episode: its memory, the state of its exploration noise (a `NoiseState`), both, or ().
     """
 
     @property
@@ -33,7 +35,7 @@ class Agent(Protocol):
         ...
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """The recurrent state at the start of an episode, leaves [N, ...]."""
+        """The carry at the start of an episode, leaves [N, ...]."""
         ...
 
     def explore(
@@ -132,6 +134,12 @@ class DiscreteSoftActorCriticAgent(DiscreteAgent, Protocol):
     def q_values(self, critic_params: Params, obs: Obs) -> Array:
         """Both critics' values of every action, [2, B, A]."""
         ...
+
+
+def is_recurrent(carry: Carry) -> bool:
+    """Whether a carry holds memory, which is anything but the state of exploration noise."""
+    leaves = jax.tree.leaves(carry, is_leaf=lambda x: isinstance(x, NoiseState))
+    return any(not isinstance(x, NoiseState) for x in leaves)
 
 
 def methods_of(family: type) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from rlkit.validation import PositiveInt
 Activation = Literal["tanh", "relu", "elu", "gelu", "silu"]
 Precision = Literal["float32", "bfloat16"]
 WeightInit = Literal["orthogonal", "lecun_normal", "pytorch"]
+NoiseColor = Literal["white", "pink"]
+LogStd = Annotated[float, Ge(-20), Le(2)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,25 @@ class ActorCriticConfig(NetworkConfig):
     """Actor and critic share all but the last layer; None: only with a CNN, as is usual."""
     initial_std: Annotated[float, Gt(0)] = 1.0
     """Initial standard deviation of continuous actions; learned, and the same in every state."""
+    use_sde: bool = False
+    """Generalised state-dependent exploration (gSDE): smooth noise for continuous actions, a linear
+    function of the policy's features that is drawn once in a while.
+    """
+    sde_sample_freq: PositiveInt | None = None
+    """Steps of an episode after which gSDE draws a new function; None: once an episode."""
+    log_std_init: LogStd = -2.0
+    """Initial logarithm of gSDE's standard deviation, for each feature; takes the place of
+    initial_std.
+    """
+
+    def __post_init__(self) -> None:
+        _check_sde(self.use_sde, self.sde_sample_freq)
+        is_default = not isinstance(self.initial_std, float | int) or self.initial_std == 1.0
+        require(
+            is_default or not self.use_sde,
+            f"initial_std={self.initial_std} has no effect with use_sde=True",
+            "set log_std_init instead",
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +124,26 @@ class SoftActorCriticConfig(NetworkConfig):
     """Non-linearity between layers."""
     initial_temperature: Annotated[float, Gt(0)] = 1.0
     """Initial weight of the entropy, if it is learned."""
+    noise_color: NoiseColor = "white"
+    """Noise of the actions while collecting: independent from step to step, or pink (1/f), which
+    explores further.
+    """
+    use_sde: bool = False
+    """Generalised state-dependent exploration (gSDE): smooth noise, a linear function of the
+    policy's features that is drawn once in a while.
+    """
+    sde_sample_freq: PositiveInt | None = None
+    """Steps of an episode after which gSDE draws a new function; None: once an episode."""
+    log_std_init: LogStd = -3.0
+    """Initial logarithm of gSDE's standard deviation, for each feature."""
+
+    def __post_init__(self) -> None:
+        _check_sde(self.use_sde, self.sde_sample_freq)
+        require(
+            not (self.use_sde and self.noise_color == "pink"),
+            'use_sde=True and noise_color="pink" are two ways to correlate the same noise',
+            "leave one of them out",
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,3 +159,14 @@ class DeterministicActorCriticConfig(NetworkConfig):
     """Non-linearity between layers."""
     exploration_noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of the Gaussian noise added while collecting, for actions in [-1, 1]."""
+    noise_color: NoiseColor = "white"
+    """That noise is independent from step to step, or pink (1/f), which explores further."""
+
+
+def _check_sde(use_sde: bool, sde_sample_freq: int | None) -> None:
+    """Raises `ConfigError` for a frequency that nothing uses."""
+    require(
+        use_sde or sde_sample_freq is None,
+        f"sde_sample_freq={sde_sample_freq} has no effect without gSDE",
+        "set use_sde=True as well, or leave it out",
+    )

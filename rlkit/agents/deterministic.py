@@ -13,6 +13,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents import action_scaling
+from rlkit.agents.action_noise import ActionNoise, action_noise
 from rlkit.agents.configs import DeterministicActorCriticConfig
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
@@ -31,6 +32,7 @@ class DeterministicActorCritic:
 
     actor: Network[Array]
     critic: Network[Array]
+    noise: ActionNoise
     spec: tuple[str, DeterministicActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: spaces.Box = dataclasses.field(
@@ -43,8 +45,8 @@ class DeterministicActorCritic:
         return {"actor": self.actor.init(actor_key), "critic": self.critic.init(critic_key)}
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
-        return ()
+        """(), or the state of pink noise."""
+        return self.noise.initial_carry(num_envs)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
@@ -54,10 +56,9 @@ class DeterministicActorCritic:
         `exploration_noise` is its standard deviation, for unit actions.
         """
         unit_action = self.act(params["actor"], obs)
-        noise = self.spec[1].exploration_noise * jax.random.normal(
-            key, unit_action.shape, unit_action.dtype
-        )
-        return self.from_unit(jnp.clip(unit_action + noise, -1.0, 1.0)), carry, {}
+        noise, carry = self.noise.draw(carry, key, unit_action.shape[0])
+        noisy = unit_action + self.spec[1].exploration_noise * noise
+        return self.from_unit(jnp.clip(noisy, -1.0, 1.0)), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The actor's actions, within the environment's bounds."""
@@ -111,6 +112,7 @@ def deterministic_actor_critic(
     return DeterministicActorCritic(
         actor=make_network(actor, config),
         critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
+        noise=action_noise(config.noise_color, box.shape),
         spec=("deterministic_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,

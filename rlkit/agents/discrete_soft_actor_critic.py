@@ -12,6 +12,7 @@ from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import Twins, WithHead, custom_torsos, torso_of
+from rlkit.errors import require
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
@@ -96,6 +97,12 @@ def discrete_soft_actor_critic(
     check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
+    require(
+        config.noise_color == "white" and not config.use_sde,
+        "pink noise and gSDE are noise of continuous actions, and discrete_soft_actor_critic's are"
+        " discrete",
+        "leave noise_color and use_sde out: it explores by sampling",
+    )
     num_actions = int(action_space.n)
     actor_torso, actor_features = torso_of(config, observation_space, torso)
     build, features = torso_of(config, observation_space, critic_torso)

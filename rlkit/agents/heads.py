@@ -12,10 +12,11 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.errors import SpaceError
+from rlkit.agents.state_dependent_noise import StateDependentNoise
+from rlkit.errors import SpaceError, require
 from rlkit.ops.losses import at_index
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import Action, Key, Params
+from rlkit.types import Action, Carry, Key, Params
 
 
 class Distribution(Protocol):
@@ -42,22 +43,46 @@ class Distribution(Protocol):
 class PolicyHead:
     """Turns a network's output [B, num_outputs] into a `Distribution`.
 
-    `init_params` makes the head's own parameters, which are learned with the network's.
+    `init_params` makes the head's own parameters, which are learned with the network's. With
+    `noise` (gSDE), the output [B, num_outputs + features] ends with the policy's features.
     """
 
     num_outputs: int
     init_params: Callable[[], Params]
-    distribution: Callable[[Array, Params], Distribution]  # of outputs [B, num_outputs]
+    distribution: Callable[[Array, Params], Distribution]
+    noise: StateDependentNoise | None = None
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """The state of the noise at the start of an episode, () without."""
+        return () if self.noise is None else self.noise.initial_carry(num_envs)
+
+    def explore(self, out: Array, params: Params, carry: Carry, key: Key) -> tuple[Action, Carry]:
+        """Actions to collect with, and the new carry; the key is consumed."""
+        policy = self.distribution(out, params)
+        if self.noise is None:
+            return policy.sample(key), carry
+        mean = policy.mode()
+        noise, carry = self.noise.draw(carry, key, params, out[:, self.num_outputs :])
+        return mean + noise.reshape(mean.shape), carry
 
 
-def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
+def policy_head(
+    space: Space, *, initial_std: float = 1.0, noise: StateDependentNoise | None = None
+) -> PolicyHead:
     """The head for `space`: Discrete, MultiDiscrete or Box.
 
-    MultiDiscrete gets independent categoricals, Box a Gaussian with a state-independent std.
+    MultiDiscrete gets independent categoricals, Box a Gaussian with a state-independent std, or
+    that of `noise`.
     Gaussian samples are not clipped: log-probs belong to the unclipped sample, and environments
     clip to their bounds. Raises `SpaceError` for other spaces.
     """
     check_action_space(space)
+    require(
+        noise is None or isinstance(space, spaces.Box),
+        f"use_sde=True adds noise to continuous actions, got {space}",
+        "leave use_sde out: policies of discrete actions explore by sampling",
+        SpaceError,
+    )
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return PolicyHead(
@@ -87,7 +112,17 @@ def policy_head(space: Space, *, initial_std: float = 1.0) -> PolicyHead:
                 space.shape,
             )
 
-        return PolicyHead(size, init_params, gaussian)
+        if noise is None:
+            return PolicyHead(size, init_params, gaussian)
+        std = noise.std
+
+        def state_dependent(out: Array, params: Params) -> Distribution:
+            mean, features = jnp.split(out, [size], axis=-1)
+            return Gaussian(
+                distrax.MultivariateNormalDiag(mean, std(params, features)), space.shape
+            )
+
+        return PolicyHead(size, noise.init_params, state_dependent, noise)
     raise SpaceError(f"no policy head for {space}; use Discrete, MultiDiscrete or Box")
 
 

@@ -13,15 +13,16 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents import action_scaling
+from rlkit.agents.action_noise import action_noise
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.squashed_actors import GaussianActor, SquashedActor, StateDependentActor
+from rlkit.agents.state_dependent_noise import StateDependentNoise
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
-
-LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class SoftActorCritic:
     back.
     """
 
-    actor: Network[Array]
+    actor: SquashedActor
     critic: Network[Array]
     spec: tuple[str, SoftActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
@@ -51,28 +52,23 @@ class SoftActorCritic:
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
-        return ()
+        """(), or the state of pink noise or gSDE."""
+        return self.actor.initial_carry(num_envs)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy, within the environment's bounds."""
-        return self.from_unit(self.policy(params["actor"], obs).sample(key)), carry, {}
+        unit_action, carry = self.actor.explore(params["actor"], obs, carry, key)
+        return self.from_unit(unit_action), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The squashed means of the policy, within the environment's bounds."""
         return self.from_unit(self.policy(params["actor"], obs).mode()), carry
 
     def policy(self, actor_params: Params, obs: Obs) -> TanhGaussian:
-        """The distribution over unit actions for each observation.
-
-        The standard deviation depends on the state. Its logarithm is clipped, as in the paper's
-        code and Stable-Baselines3, but to CleanRL's range [-5, 2] (Stable-Baselines3: [-20, 2]).
-        """
-        mean, log_std = jnp.split(self.actor.apply(actor_params, obs), 2, axis=-1)
-        shape = (mean.shape[0], *self.action_space.shape)
-        return TanhGaussian(mean.reshape(shape), jnp.clip(log_std, *LOG_STD_RANGE).reshape(shape))
+        """The distribution over unit actions for each observation."""
+        return self.actor.policy(actor_params, obs)
 
     def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
         """Both critics' values [2, B] of unit actions [B, ...]."""
@@ -112,13 +108,32 @@ def soft_actor_critic(
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
     build, features = torso_of(config, observation_space, torso)
 
-    def actor(rngs: nnx.Rngs) -> WithHead:
-        return WithHead(build(rngs), features, 2 * math.prod(box.shape), 0.01)
+    size = math.prod(box.shape)
 
+    def actor(rngs: nnx.Rngs) -> WithHead:
+        num_outputs = size if config.use_sde else 2 * size
+        return WithHead(build(rngs), features, num_outputs, 0.01, keep_features=config.use_sde)
+
+    network = make_network(actor, config)
     return SoftActorCritic(
-        actor=make_network(actor, config),
+        actor=(
+            StateDependentActor(network, box.shape, _noise(config, size, features))
+            if config.use_sde
+            else GaussianActor(network, box.shape, action_noise(config.noise_color, box.shape))
+        ),
         critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
         spec=("soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,
+    )
+
+
+def _noise(config: SoftActorCriticConfig, size: int, features: int) -> StateDependentNoise:
+    """gSDE as in Stable-Baselines3's SAC: the std trains the features."""
+    return StateDependentNoise(
+        num_features=features,
+        num_outputs=size,
+        sample_freq=config.sde_sample_freq,
+        log_std_init=config.log_std_init,
+        learn_features=True,
     )

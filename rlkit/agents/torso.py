@@ -97,7 +97,10 @@ def torso_of(
 
 
 class WithHead(nnx.Module):
-    """A torso with a linear layer on top: obs [B, ...] -> [B, out_features]."""
+    """A torso with a linear layer on top: obs [B, ...] -> [B, out_features].
+
+    With `keep_features`, those of the torso follow: [B, out_features + in_features].
+    """
 
     def __init__(
         self,
@@ -105,12 +108,17 @@ class WithHead(nnx.Module):
         in_features: int,
         out_features: int,
         scale: float,
+        *,
+        keep_features: bool = False,
     ):
         self.torso = torso
         self.head = Linear(in_features, out_features, scale=scale)
+        self.keep_features = keep_features
 
     def __call__(self, obs: Obs) -> Array:
-        return self.head(self.torso(obs))
+        features = self.torso(obs)
+        out = self.head(features)
+        return jnp.concatenate([out, features], axis=-1) if self.keep_features else out
 
 
 def custom_torsos(torso: TorsoBuilder | None, critic_torso: TorsoBuilder | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array
 
 from rlkit import spaces
-from rlkit.agents.base import Agent, methods_of
+from rlkit.agents.base import Agent, is_recurrent, methods_of
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
@@ -32,10 +32,10 @@ def check_carry(algorithm: Algorithm, agent: Agent, num_envs: int) -> None:
     carry = jax.eval_shape(lambda: agent.initial_carry(num_envs))
     name = algorithm.spec[0] if algorithm.spec else "this algorithm"
     require(
-        algorithm.learns_through_carry or not jax.tree.leaves(carry),
+        algorithm.learns_through_carry or not is_recurrent(carry),
         f"{type(agent).__name__} is recurrent, but {name} does not learn through the carry"
         " (no algorithm of rlkit does yet)",
-        "use an agent whose initial_carry is (), and stack the last observations"
+        "use an agent whose initial_carry is () or a NoiseState, and stack the last observations"
         " (rlkit.envs.FrameStack, or Gymnasium's FrameStackObservation)",
     )
 

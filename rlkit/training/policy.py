@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit import spaces, validation
-from rlkit.agents.base import Agent
+from rlkit.agents.base import Agent, is_recurrent
 from rlkit.agents.registry import make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
@@ -137,7 +137,7 @@ class Policy:
     ) -> Action:
         carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
         require(
-            not jax.tree.leaves(carry),
+            not is_recurrent(carry),
             "this agent is recurrent",
             "use agent.exploit with its carry",
             CheckpointError,

@@ -36,7 +36,7 @@ class HostCollector:
         self.groups = [
             EnvGroup(env, num_seeds, self._num_steps) for env in self._own_envs or [module.env]
         ]
-        self._is_recurrent = bool(jax.tree.leaves(module.agent.initial_carry(1)))
+        self._has_carry = bool(jax.tree.leaves(module.agent.initial_carry(1)))
         self._is_ready = False  # whether the environments are where the last state says
         self._last_obs: Obs = ()  # the observations of that state
 
@@ -157,12 +157,12 @@ class HostCollector:
             raise EnvFailedError(
                 f'in the {which} half of the environments (overlap="acting"), {error}'
             ) from error
-        if self._is_recurrent:
+        if self._has_carry:
             done = split_seeds(done, self._num_seeds)
             group.carry = self._functions.restart_carry(group.carry, done)
 
     def _with_carry(self, ts: TrainState) -> TrainState:
-        if not self._is_recurrent:
+        if not self._has_carry:
             return ts
         carries = [group.carry for group in self.groups]
         return ts.replace(local=ts.local.replace(carry=join_envs(carries, self._num_seeds)))
