@@ -10,17 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import LEARNING, NAMES, NORMALIZED
-from tiers import representative
+from algorithm_rows import EXPLORING, LEARNING, NAMES, NORMALIZED
+from tiers import by_default, in_full, representative
 
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, fit, iteration
 
 pytestmark = pytest.mark.gpu
+EXPLORERS = by_default(["ppo+gsde"], EXPLORING)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=[*NAMES, *EXPLORERS])
 def module(request, make_env):
     name = request.param
     env = make_env(action_space=rows.law_space(name))
@@ -69,7 +70,10 @@ def compiled(module, quick_jit):
     return quick_jit(module.init_train_state), quick_jit(one_trace)
 
 
-@pytest.mark.parametrize("module", representative(NAMES), indirect=True)
+JIT_CASES = [*representative(NAMES), *map(in_full, EXPLORING)]
+
+
+@pytest.mark.parametrize("module", JIT_CASES, indirect=True)
 def test_jit_equals_eager(key, module, compiled):
     """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one
     update to rtol 1e-5.
@@ -119,7 +123,7 @@ def test_different_keys_give_different_results(fitted):
     )
 
 
-@pytest.mark.parametrize("module", representative(NAMES), indirect=True)
+@pytest.mark.parametrize("module", JIT_CASES, indirect=True)
 def test_evaluation_changes_nothing(module, fitted, quick_jit):
     """A function of the state alone: repeated it gives the same, and the state stays as it was, bit
     for bit.

@@ -15,12 +15,26 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.agents.registry import agent_entry, make_agent
-from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
+from rlkit.algorithms.registry import (
+    AlgorithmEntry,
+    algorithm_entry,
+    list_algorithms,
+    make_algorithm,
+)
 from rlkit.envs.probes import space_probes
 from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import SpaceError
 
 NAMES = tuple(list_algorithms())
+# Ways to explore whose noise has a state, as algorithms with settings of their agent. Every
+# function here takes these names as well.
+EXPLORING: dict[str, dict[str, Any]] = {
+    "ppo+gsde": {"use_sde": True, "sde_sample_freq": 3},
+    "a2c+gsde": {"use_sde": True},
+    "sac+gsde": {"use_sde": True, "sde_sample_freq": 3},
+    "sac+pink": {"noise_color": "pink"},
+    "td3+pink": {"noise_color": "pink", "exploration_noise": 0.5},
+}
 
 # Small, for the training loop: a ring that two environments soon fill, and batches of 8.
 SMALL = {
@@ -64,9 +78,19 @@ TRAINING_ENVS = {
 }
 
 
+def registered(name: str) -> str:
+    """The name in the registry, for one that says how the agent explores."""
+    return name.split("+")[0]
+
+
+def entry(name: str) -> AlgorithmEntry:
+    """The algorithm's row in the registry."""
+    return algorithm_entry(registered(name))
+
+
 def fields(name: str) -> set[str]:
     """Fields of the algorithm's config."""
-    return {field.name for field in dataclasses.fields(algorithm_entry(name).config)}
+    return {field.name for field in dataclasses.fields(entry(name).config)}
 
 
 def known(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,18 +101,23 @@ def known(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:
     """A config of the algorithm: `table` where it applies, and `settings` in any case."""
-    kind = algorithm_entry(name).config
+    kind = entry(name).config
     return kind(**(known(kind, table) | settings))
 
 
 def algorithm_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:
     """The algorithm with `config_of` the same arguments."""
-    return make_algorithm(name, config_of(name, table, **settings))
+    return make_algorithm(registered(name), config_of(name, table, **settings))
 
 
 def agent_kind(name: str) -> type:
     """The config of the agent that the algorithm learns by default."""
-    return agent_entry(algorithm_entry(name).agent).config
+    return agent_entry(entry(name).agent).config
+
+
+def network_of(name: str) -> Any:
+    """A small config of the agent that the algorithm learns by default."""
+    return small_agent(entry(name).agent, **EXPLORING.get(name, {}))
 
 
 def small_agent(agent: str, **settings: Any) -> Any:
@@ -101,7 +130,8 @@ def agent_of(name: str, env: Any, **settings: Any) -> Any:
     """The agent that the algorithm learns by default, small, for the spaces of `env`. Raises
     `SpaceError`.
     """
-    agent = algorithm_entry(name).agent
+    agent = entry(name).agent
+    settings = EXPLORING.get(name, {}) | settings
     return make_agent(
         agent, env.observation_space, env.action_space, small_agent(agent, **settings)
     )
@@ -109,7 +139,8 @@ def agent_of(name: str, env: Any, **settings: Any) -> Any:
 
 def acts_in(name: str, space: Any) -> bool:
     """Whether the algorithm's default agent takes `space` as its action space."""
-    return _takes(algorithm_entry(name).agent, _Spaces(space))
+    fits = name not in EXPLORING or isinstance(space, spaces.Box)
+    return fits and _takes(entry(name).agent, _Spaces(space))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +171,8 @@ def action_spaces(name: str) -> list[str]:
 
 def sharing(name: str) -> list[str]:
     """The algorithms with the same default agent, in the order of the registry."""
-    agent = algorithm_entry(name).agent
-    return [other for other in NAMES if algorithm_entry(other).agent == agent]
+    agent = entry(name).agent
+    return [other for other in NAMES if entry(other).agent == agent]
 
 
 def law_space(name: str) -> Any:
@@ -150,7 +181,7 @@ def law_space(name: str) -> Any:
     """
     fitting = action_spaces(name)
     assert fitting, f"{name}: its agent acts in none of {', '.join(ACTION_SPACES)}"
-    return ACTION_SPACES[fitting[sharing(name).index(name) % len(fitting)]]
+    return ACTION_SPACES[fitting[sharing(name).index(registered(name)) % len(fitting)]]
 
 
 def training_env(name: str) -> str:

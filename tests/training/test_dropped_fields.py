@@ -33,6 +33,9 @@ UNNEEDED_OFF_POLICY = {r"\.local\.discounted_return": "0 unless rewards are norm
 UNNEEDED_IN_PENDULUM = {r"\.local\.env_state\.envs\.last_u": "for pictures; each step writes it"}
 
 
+EXPLORING = {name: ("gymnax/Pendulum-v1", {}) for name in algorithm_rows.EXPLORING}
+
+
 class Metrics(Callback):
     """The training metrics of the last outer iteration, in which running episodes show."""
 
@@ -78,3 +81,32 @@ def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
     assert [path for path in unmissed if not unneeded.fullmatch(path)] == []
     assert [path for path in missed if unneeded.fullmatch(path)] == []
     assert len(missed) >= 24  # nothing was left out by mistake
+
+
+@pytest.mark.parametrize("algorithm", by_default(["sac+pink"], EXPLORING))
+def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
+    """A resumed run is the uninterrupted one with the state of its noise, and without a leaf of it,
+    as if new episodes had begun, it is not.
+    """
+    env, hyper = EXPLORING[algorithm]
+
+    def trainer(**files):
+        return tiny.trainer(algorithm, env=env, hyper=hyper, epochs_per_checkpoint=1, **files)
+
+    def finished(trainer):
+        trainer.run()
+        assert trainer.outer_iteration == 3
+        return tree_digest(trainer.state)
+
+    with trainer(checkpointer=tmp_path) as whole:
+        initial = jax.tree.map(jnp.copy, whole.init(SEED).local.carry)
+        uninterrupted = finished(whole)
+    with trainer() as resumed:
+        carry = jax.device_get(resumed.load_checkpoint(tmp_path, 2).local.carry)
+        assert (carry.age > 0).all()
+        assert finished(resumed) == uninterrupted
+        for name in ("age", "values"):
+            state = resumed.load_checkpoint(tmp_path, 2)
+            dropped = state.local.carry.replace(**{name: jnp.copy(getattr(initial, name))})
+            resumed.state = state.replace(local=state.local.replace(carry=dropped))
+            assert finished(resumed) != uninterrupted, name

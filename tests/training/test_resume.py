@@ -25,7 +25,6 @@ from tiers import by_default
 import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
-from rlkit.algorithms.registry import algorithm_entry
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.training import run_config
@@ -81,7 +80,8 @@ for job in json.loads(sys.argv[1]):
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6}
 OUTER = 4
-CASES = [(name, num_seeds) for name in algorithm_rows.NAMES for num_seeds in (1, 2)]
+NAMES = [*algorithm_rows.NAMES, *algorithm_rows.EXPLORING]
+CASES = [(name, num_seeds) for name in NAMES for num_seeds in (1, 2)]
 DEFAULT_CASES = [("ppo", 2), ("dqn", 1), ("sac", 2)]
 # A process takes seconds to start, so a few cases share one; not all, for the time that a test may
 # take is limited.
@@ -107,10 +107,15 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
         "max_evaluation_steps": 16,
     }
     config = RunConfig(
-        algorithm=algorithm,
+        algorithm=algorithm_rows.registered(algorithm),
         hyperparameters=hyper,
-        env=EnvConfig(id=algorithm_rows.training_env(algorithm), num_envs=2),
-        network=algorithm_rows.small_agent(algorithm_entry(algorithm).agent),
+        env=EnvConfig(
+            id="gymnax/Pendulum-v1"  # the episodes of the probe are a step long
+            if algorithm in algorithm_rows.EXPLORING
+            else algorithm_rows.training_env(algorithm),
+            num_envs=2,
+        ),
+        network=algorithm_rows.network_of(algorithm),
         trainer=TrainerConfig(**trainer),
         seed=3,
     )

@@ -15,13 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import NAMES, NORMALIZED, acts_in, known
+from algorithm_rows import EXPLORING, NAMES, NORMALIZED, acts_in, entry, known
 from gymnasium import spaces
 from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
 from jax.experimental import io_callback
 from tiers import by_default, in_full
 
-from rlkit.algorithms.registry import algorithm_entry
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError
@@ -96,7 +95,8 @@ def with_transitions(ts, num_seeds):
 
 
 CASES = [
-    *((name, "none", 1) for name in NAMES),
+    *((name, "none", 1) for name in (*NAMES, *EXPLORING)),
+    ("sac+pink", "update", 2),
     *(("ppo", overlap, 2) for overlap in OVERLAPS),
     *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers
     ("sac", "none", 2),
@@ -108,7 +108,7 @@ DEFAULT_CASES = [("dqn", "none", 1), ("ppo", "update", 2)]
 def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
     settings = known(
-        algorithm_entry(name).config, NORMALIZED | {"updates_per_step": 0.5, "learning_rate": 0.05}
+        entry(name).config, NORMALIZED | {"updates_per_step": 0.5, "learning_rate": 0.05}
     )
     seeds = Compiler(num_seeds).keys(1)
     ends = []

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import NAMES, NORMALIZED, acts_in, known
+from algorithm_rows import EXPLORING, NAMES, NORMALIZED, acts_in, entry, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
 from tiers import by_default, in_full, representative
 
-from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.observation_wrappers import CastObservation
 from rlkit.envs.jittable.vectorized import vectorize
@@ -33,6 +32,7 @@ SINGLE_STEPS = {
     "updates_per_step": 1 / 3,
     "learning_rate": 0.05,
 }  # of 3 environments, an update for each
+OVERLAPS = ("none", "acting")  # "update" collects by the same functions
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
 
 
@@ -83,7 +83,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", representative(NAMES))
+@pytest.mark.parametrize("name", [*representative(NAMES), *map(in_full, EXPLORING)])
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.
@@ -91,7 +91,7 @@ def test_host_equals_jitted(name, tiny):
     Rollouts are of 8 steps; for single ones see `test_single_steps_equal_jitted`.
     """
     key = jax.random.key(2)  # one with which episodes end in both ways
-    modules = twins(tiny, name, **known(algorithm_entry(name).config, NORMALIZED))
+    modules = twins(tiny, name, **known(entry(name).config, NORMALIZED))
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))
@@ -102,15 +102,13 @@ def test_host_equals_jitted(name, tiny):
         extras=rollout.extras
     )  # the host counts them later, in the compiled update
     before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
-    assert (
-        rollout.reward.shape == (8, 3)
-        and rollout.done.any()
-        and rollout.truncated.any()
-        and rollout.terminated.any()
-    )
+    assert rollout.reward.shape == (8, 3) and rollout.done.any()
+    ends = rollout.truncated.any() and rollout.terminated.any()
+    assert ends or name in EXPLORING  # which act differently
     assert_ulps(rollout.action, found.action)
     assert_equal(rollout.replace(action=()), found.replace(action=()))
     assert_equal(on_device.local.obs, on_host.local.obs)
+    assert_ulps(on_device.local.carry, on_host.local.carry)
 
     (on_device, metrics), (on_host, (found, counters)) = (
         jax.jit(modules[0].training_step)(jnp.int32(0), on_device, (rollout, _)),
@@ -293,6 +291,24 @@ def test_recurrent_carry_restarts_with_the_episode(tiny, key):
             np.testing.assert_array_equal(rollout.extras["age"], rollout.obs[..., 0])
             np.testing.assert_array_equal(ts.local.carry, ts.local.obs[..., 0])
         assert_equal(host.copy(ts), ts)  # what a checkpoint holds
+        host.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "overlap"),
+    by_default([("ppo+gsde", "acting")], itertools.product(["ppo+gsde", "a2c+gsde"], OVERLAPS)),
+)
+def test_noise_restarts_with_the_episode(tiny, key, name, overlap):
+    """Its age is the time that the environment counts, also across rollouts; and a second seed
+    beside the first changes nothing about that.
+    """
+    for num_seeds in (1, 2):
+        _, host = programs(twins(tiny, name, num_envs=4), num_seeds=num_seeds, overlap=overlap)
+        ts = host.init(Compiler(num_seeds).keys(1))
+        for _ in range(2):
+            ts, _ = collect(host, ts)
+            np.testing.assert_array_equal(ts.local.carry.age, ts.local.obs[..., 0])
+            assert len(np.unique(ts.local.carry.age)) > 1
         host.close()
 
 
