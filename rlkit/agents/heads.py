@@ -74,14 +74,14 @@ def policy_head(
     MultiDiscrete gets independent categoricals, Box a Gaussian with a state-independent std, or
     that of `noise`.
     Gaussian samples are not clipped: log-probs belong to the unclipped sample, and environments
-    clip to their bounds. Raises `SpaceError` for other spaces.
+    clip to their bounds. Raises `SpaceError` for other spaces, `ConfigError` for noise of discrete
+    actions.
     """
     check_action_space(space)
     require(
         noise is None or isinstance(space, spaces.Box),
         f"use_sde=True adds noise to continuous actions, got {space}",
         "leave use_sde out: policies of discrete actions explore by sampling",
-        SpaceError,
     )
     if isinstance(space, spaces.Discrete):
         start = int(space.start)

@@ -17,7 +17,7 @@ from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
 from rlkit.agents.heads import policy_head
 from rlkit.agents.soft_actor_critic import soft_actor_critic
 from rlkit.agents.state_dependent_noise import StateDependentNoise
-from rlkit.errors import ConfigError, SpaceError
+from rlkit.errors import ConfigError
 from rlkit.ops.rows import where_rows
 
 OBS = spaces.Box(-1.0, 1.0, (2,))
@@ -261,7 +261,7 @@ def test_soft_actor_critic_explores_with_its_features(key):
     "space", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3])], ids=["discrete", "multi"]
 )
 def test_discrete_actions_are_refused(space):
-    with pytest.raises(SpaceError, match=r"use_sde=True adds noise to continuous.*leave use_sde"):
+    with pytest.raises(ConfigError, match=r"use_sde=True adds noise to continuous.*leave use_sde"):
         actor_critic(OBS, space, SDE)
 
 
