@@ -1,6 +1,7 @@
 """The actor-critic agent on every kind of space."""
 
 import dataclasses
+import itertools
 import math
 from collections import OrderedDict
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from gymnasium import spaces
+from tiers import by_default
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.base import Agent
@@ -83,8 +85,13 @@ def test_acts_in_every_action_space(key, kind):
     np.testing.assert_array_equal(value_alone, value)
 
 
-@pytest.mark.parametrize("kind", OBSERVATIONS)
-@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    by_default(
+        [*((kind, False) for kind in OBSERVATIONS), ("image", True), ("dict", True)],
+        itertools.product(OBSERVATIONS, [True, False]),
+    ),
+)
 def test_reads_every_observation_space(key, kind, share):
     space = OBSERVATIONS[kind]
     agent = actor_critic(space, spaces.Discrete(2), dataclasses.replace(SMALL, share_torso=share))

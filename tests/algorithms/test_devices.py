@@ -12,6 +12,7 @@ from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.envs.registry import make_env
+from rlkit.ops.strong_types import strong_types
 
 NUM_DEVICES, NUM_ENVS, NUM_STEPS, NUM_ITERATIONS = 2, 2, 4, 3
 
@@ -44,13 +45,16 @@ def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
         keys = InitKeys(params=jax.random.key(7), reset=reset, prefill=prefill, local=local)
         env_state, obs = env.reset(keys.reset)
         ts = algorithm.start(agent, env, keys, obs, env_state, total_steps=1000)
-        for index in range(NUM_ITERATIONS):
+
+        def iteration(ts, index):
             ts, rollout, _ = algorithm.collect(agent, env, ts)
             update_key = jax.random.fold_in(own_key[0], index)
             learner, memory, metrics = algorithm.update(
                 agent, ts.learner, ts.local.memory, rollout, update_key, "devices"
             )
-            ts = ts.replace(learner=learner, local=ts.local.replace(memory=memory))
+            return ts.replace(learner=learner, local=ts.local.replace(memory=memory)), metrics
+
+        ts, metrics = jax.lax.scan(iteration, strong_types(ts), jnp.arange(NUM_ITERATIONS))
         return jax.tree.map(lambda x: x[None], (ts, metrics))
 
     mesh = jax.make_mesh((NUM_DEVICES,), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))

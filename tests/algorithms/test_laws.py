@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import EXPLORING, LEARNING, NAMES, NORMALIZED
-from tiers import by_default, in_full, representative
+from tiers import by_default, representative
 
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.strong_types import strong_types
@@ -70,10 +70,10 @@ def compiled(module, quick_jit):
     return quick_jit(module.init_train_state), quick_jit(one_trace)
 
 
-JIT_CASES = [*representative(NAMES), *map(in_full, EXPLORING)]
+EVERY = [*NAMES, *EXPLORING]
 
 
-@pytest.mark.parametrize("module", JIT_CASES, indirect=True)
+@pytest.mark.parametrize("module", by_default(["ppo", "sac"], EVERY), indirect=True)
 def test_jit_equals_eager(key, module, compiled):
     """Initial states to the last bits (XLA fuses the initialiser's sums differently), after one
     update to rtol 1e-5.
@@ -98,6 +98,10 @@ def fitted(module, quick_jit):
     return keys, one, [jax.device_get(one(k)) for k in keys], jax.device_get(many(keys))
 
 
+fitted_rows = pytest.mark.parametrize("module", representative(NAMES), indirect=True)
+
+
+@fitted_rows
 def test_seeds_side_by_side_equal_a_loop(fitted):
     keys, _, singles, together = fitted
     for i in range(len(keys)):
@@ -106,11 +110,13 @@ def test_seeds_side_by_side_equal_a_loop(fitted):
         )
 
 
+@fitted_rows
 def test_the_same_key_gives_the_same_result_bit_for_bit(fitted):
     keys, one, singles, _ = fitted
     chex.assert_trees_all_equal(one(keys[0]), singles[0])
 
 
+@fitted_rows
 def test_different_keys_give_different_results(fitted):
     _, _, singles, _ = fitted
     first, second = (jax.tree.leaves(ts.learner.params) for ts, _ in singles)
@@ -123,7 +129,7 @@ def test_different_keys_give_different_results(fitted):
     )
 
 
-@pytest.mark.parametrize("module", JIT_CASES, indirect=True)
+@pytest.mark.parametrize("module", by_default(["ppo"], EVERY), indirect=True)
 def test_evaluation_changes_nothing(module, fitted, quick_jit):
     """A function of the state alone: repeated it gives the same, and the state stays as it was, bit
     for bit.
@@ -140,6 +146,7 @@ def test_evaluation_changes_nothing(module, fitted, quick_jit):
     np.testing.assert_allclose(first["return"], metrics["eval"]["return"][-1], rtol=1e-4, atol=1e-4)
 
 
+@fitted_rows
 def test_training_with_and_without_evaluation_is_the_same(fitted):
     """`together` was trained without evaluation, `singles` with."""
     _, _, singles, together = fitted

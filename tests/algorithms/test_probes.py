@@ -23,12 +23,17 @@ HARD = {
         {"learning_rate": 0.001},
     )
 }
-# All agents read dicts by the same layers. An algorithm that passes the probe of time limits has
-# learned values and discounts too; the probes of these alone say what is broken when it fails.
+# Each algorithm has a probe of its actions; those of values run with the representatives. Whoever
+# passes the probe of time limits has learned values and discounts too; the probes of these alone
+# say what is broken when it fails. All agents read dicts by the same layers, which they test. Those
+# of SAC and of discrete SAC are learned in test_sac.py and test_discrete_sac.py.
 BY_DEFAULT = {
-    "dict_observation": ("ppo",),
-    "value_by_observation": REPRESENTATIVES,
-    "discounting": REPRESENTATIVES,
+    "dict_observation": (),
+    "value_by_observation": (),
+    "discounting": (),
+    "time_limit": REPRESENTATIVES,
+    "observation_dependent_action": tuple(name for name in NAMES if name != "discrete_sac"),
+    "continuous_action": ("ppo", "td3"),
 }
 
 

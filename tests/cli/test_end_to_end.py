@@ -150,6 +150,7 @@ def test_plot_a_schedule(trained, tmp_path, monkeypatch, capsys):
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 
+@pytest.mark.usefixtures("real_curves")
 def test_plot_replaces_files_only_with_overwrite(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run = str(trained[0] / "run")

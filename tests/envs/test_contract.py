@@ -51,7 +51,7 @@ WRAPPED = {
 SMALL = ("CartPole-v1", "Pendulum-v1", "Catch-bsuite", "DeepSea-bsuite", "FrozenLake-misc")
 # The other environments of Gymnax behind the same adapter, only in the full matrix; Breakout stands
 # for images.
-DEFAULT_GYMNAX = (*SMALL, "Acrobot-v1", "Breakout-MinAtar", "FourRooms-misc")
+DEFAULT_GYMNAX = (*SMALL, "Breakout-MinAtar", "FourRooms-misc")
 
 ROWS = {
     **{

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from blank_curves import blank_curves, real_curves  # noqa: F401 - fixtures
 
 
 @dataclasses.dataclass(frozen=True)

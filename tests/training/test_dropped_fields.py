@@ -2,6 +2,7 @@
 initial value, as if the checkpoint had left it out, is not the uninterrupted run.
 
 The leaves are those of the state itself, so that a new field is tested without a line here.
+`test_every_field_of_the_state_is_needed` of test_resume.py tests fields as a whole, by default.
 """
 
 import re
@@ -10,7 +11,7 @@ import algorithm_rows
 import jax
 import jax.numpy as jnp
 import pytest
-from tiers import by_default
+from tiers import by_default, in_full
 
 from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -43,7 +44,7 @@ class Metrics(Callback):
         self.last = {name: x for name, x in metrics.items() if name != "steps_per_second"}
 
 
-@pytest.mark.parametrize("algorithm", by_default(["ppo"], CASES))
+@pytest.mark.parametrize("algorithm", map(in_full, CASES))
 def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
     tiny, tmp_path, algorithm, record_property
 ):

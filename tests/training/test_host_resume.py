@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
+from shared_host_functions import share_compiled
 from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
@@ -95,17 +96,13 @@ def trainer_of(tiny, run_dir, algorithm="ppo", env=None, *, stop=None, hyper=Non
     env = env or ENVS[algorithm]
     adapter = GymnasiumAdapter(env, num_envs, vectorization=vectorization, max_episode_steps=13)
     learns = tiny.algorithm(algorithm, **(SETTINGS[algorithm] if hyper is None else hyper))
-    return Trainer(
-        adapter,
-        None,
-        agent_for(adapter, algorithm=algorithm),
-        learns,
-        tiny.config(
-            run_dir=str(run_dir),
-            **{"num_checkpoints": OUTER, "evaluation_episodes": 2} | settings,
-        ),
-        callbacks=[StopAt(stop)] if stop else [],
+    config = tiny.config(
+        run_dir=str(run_dir),
+        **{"num_checkpoints": OUTER, "evaluation_episodes": 2} | settings,
     )
+    agent, callbacks = agent_for(adapter, algorithm=algorithm), [StopAt(stop)] if stop else []
+    with share_compiled((env, vectorization, settings.get("overlap"))):
+        return Trainer(adapter, None, agent, learns, config, callbacks=callbacks)
 
 
 def finished(trainer):
@@ -286,7 +283,8 @@ def test_a_batch_of_ones_own_goes_on_too(tiny, tmp_path):
         env, agent = OwnBatch(), agent_for(OwnBatch())
         config = tiny.config(run_dir=str(tmp_path / name), num_checkpoints=OUTER, **settings)
         callbacks = [StopAt(2)] if name == "parts" and not settings else []
-        return Trainer(env, OwnBatch(), agent, tiny.algorithm(), config, callbacks=callbacks)
+        with share_compiled():
+            return Trainer(env, OwnBatch(), agent, tiny.algorithm(), config, callbacks=callbacks)
 
     whole = finished(made("whole"))
     finished(made("parts"))

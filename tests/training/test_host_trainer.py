@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
+from shared_host_functions import share_compiled
 from tiers import in_full
 
 from rlkit.algorithms.collectors import Collector
@@ -31,8 +31,6 @@ from rlkit.training.from_config import build
 from rlkit.training.logs.metrics import mean_of_known
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
-from rlkit.training.programs import host_program
-from rlkit.training.programs.host_functions import compile_host_functions
 from rlkit.training.run_config import EnvConfig, RunConfig
 from rlkit.training.trainer import Trainer
 
@@ -57,25 +55,6 @@ def trainer_of(
     algorithm = algorithm or tiny.algorithm(**(hyper or {}))
     with shared:
         return Trainer(env, eval_env, agent, algorithm, tiny.config(**settings), **own)
-
-
-@contextlib.contextmanager
-def share_compiled(overlap):
-    """Programs made in it get the functions that an equal one compiled before."""
-
-    def compile_once(module, compiler, *, num_groups):
-        env = module.env
-        parts = (module.algorithm.spec, module.agent.spec, env.observation_space, env.num_envs)
-        key = repr((parts, module.total_steps, compiler.num_seeds, num_groups, overlap))
-        if key not in COMPILED:
-            COMPILED[key] = compile_host_functions(module, compiler, num_groups=num_groups)
-        return COMPILED[key]
-
-    with mock.patch.object(host_program, "compile_host_functions", compile_once):
-        yield
-
-
-COMPILED = {}
 
 
 class Faulty(HostCounter):

@@ -106,7 +106,7 @@ def test_off_policy_optimizers_that_overflow_change_nothing(tiny):
         assert trainer.history.training[-1]["skipped_updates"] == 8
 
 
-@pytest.mark.parametrize("broken", [{"reward": jnp.inf}, {"observation": jnp.nan}])
+@pytest.mark.parametrize("broken", [in_full({"reward": jnp.inf}), {"observation": jnp.nan}])
 def test_a_jittable_environment_that_breaks_ends_the_run(tiny, tmp_path, broken):
     """In the second outer iteration; the first one's checkpoint stays the last."""
     run = tmp_path / "run"

@@ -49,7 +49,9 @@ def test_first_observations_far_outside_their_space_are_refused(tiny, num_seeds)
         assert trainer.outer_iteration == 0
 
 
-@pytest.mark.parametrize(("name", "num_seeds"), [("ppo", 1), ("dqn", 2), in_full(("ppo", 2))])
+@pytest.mark.parametrize(
+    ("name", "num_seeds"), [("ppo", 1), in_full(("dqn", 2)), in_full(("ppo", 2))]
+)
 def test_a_ready_state_goes_on_as_if_never_moved(tiny, name, num_seeds):
     settings = {"hyper": {"learning_rate_schedule": "constant"}, "num_seeds": num_seeds}
     with tiny.trainer(name, num_checkpoints=4, **settings) as whole:
@@ -73,7 +75,9 @@ def test_a_state_that_does_not_fit_is_refused(tiny):
         trainer.run(train_state=other.state)
 
 
-@pytest.mark.parametrize(("name", "num_seeds"), [("ppo", 1), ("dqn", 2), in_full(("ppo", 2))])
+@pytest.mark.parametrize(
+    ("name", "num_seeds"), [in_full(("ppo", 1)), ("dqn", 2), in_full(("ppo", 2))]
+)
 def test_a_warm_start_takes_the_parameters_alone(tiny, tmp_path, name, num_seeds):
     hyper, run = {"normalize_observations": True}, str(tmp_path / "run")
     with tiny.trainer(name, hyper=hyper, run_dir=run) as first:

@@ -818,6 +818,7 @@ def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
 # Files
 
 
+@pytest.mark.usefixtures("real_curves")
 def test_summary_and_config(tiny, tmp_path):
     run = tmp_path / "run"
     with tiny.trainer(run_dir=str(run)) as trainer:

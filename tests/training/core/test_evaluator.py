@@ -79,7 +79,7 @@ def first_lengths(num_envs, num_episodes, seed):
     return lengths[:num_episodes]
 
 
-@pytest.mark.parametrize("episodes", by_default([1, 6], [1, 3, 4, 6, 8]), ids=lambda n: f"{n}-of-4")
+@pytest.mark.parametrize("episodes", by_default([6], [1, 3, 4, 6, 8]), ids=lambda n: f"{n}-of-4")
 def test_exactly_the_first_episodes_by_index(episodes):
     evaluator = make_evaluator(vectorize(RandomLength(), 4), Recorder(), num_episodes=episodes)
     found = jax.jit(evaluator)(POLICY)

@@ -12,7 +12,7 @@ from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.plotting import _curve, _places, learning_curve
 from rlkit.training.logs.records import Record
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("real_curves")]
 
 
 def write_run(directory, *, seeds=(None,), points=5, value=lambda seed, point: 10.0 * point):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from algorithm_rows import EXPLORING, NAMES, NORMALIZED, acts_in, entry, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
-from tiers import by_default, in_full, representative
+from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.observation_wrappers import CastObservation
@@ -83,7 +83,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", [*representative(NAMES), *map(in_full, EXPLORING)])
+@pytest.mark.parametrize("name", by_default(["ppo", "sac"], [*NAMES, *EXPLORING]))
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.
