@@ -18,7 +18,7 @@ from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, fit, iteration
 
 pytestmark = pytest.mark.gpu
-EXPLORERS = by_default(["ppo+gsde"], EXPLORING)
+EXPLORERS = by_default(["ppo.gsde"], EXPLORING)
 
 
 @pytest.fixture(scope="module", params=[*NAMES, *EXPLORERS])

@@ -29,11 +29,11 @@ NAMES = tuple(list_algorithms())
 # Ways to explore whose noise has a state, as algorithms with settings of their agent. Every
 # function here takes these names as well.
 EXPLORING: dict[str, dict[str, Any]] = {
-    "ppo+gsde": {"use_sde": True, "sde_sample_freq": 3},
-    "a2c+gsde": {"use_sde": True},
-    "sac+gsde": {"use_sde": True, "sde_sample_freq": 3},
-    "sac+pink": {"noise_color": "pink"},
-    "td3+pink": {"noise_color": "pink", "exploration_noise": 0.5},
+    "ppo.gsde": {"use_sde": True, "sde_sample_freq": 3},
+    "a2c.gsde": {"use_sde": True},
+    "sac.gsde": {"use_sde": True, "sde_sample_freq": 3},
+    "sac.pink": {"noise_color": "pink"},
+    "td3.pink": {"noise_color": "pink", "exploration_noise": 0.5},
 }
 
 # Small, for the training loop: a ring that two environments soon fill, and batches of 8.
@@ -80,7 +80,7 @@ TRAINING_ENVS = {
 
 def registered(name: str) -> str:
     """The name in the registry, for one that says how the agent explores."""
-    return name.split("+")[0]
+    return name.split(".")[0]
 
 
 def entry(name: str) -> AlgorithmEntry:

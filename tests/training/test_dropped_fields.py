@@ -84,7 +84,7 @@ def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
     assert len(missed) >= 24  # nothing was left out by mistake
 
 
-@pytest.mark.parametrize("algorithm", by_default(["sac+pink"], EXPLORING))
+@pytest.mark.parametrize("algorithm", by_default(["sac.pink"], EXPLORING))
 def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
     """A resumed run is the uninterrupted one with the state of its noise, and without a leaf of it,
     as if new episodes had begun, it is not.
@@ -92,7 +92,8 @@ def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
     env, hyper = EXPLORING[algorithm]
 
     def trainer(**files):
-        return tiny.trainer(algorithm, env=env, hyper=hyper, epochs_per_checkpoint=1, **files)
+        settings = {"epochs_per_checkpoint": 1, "enable_evaluation": False}
+        return tiny.trainer(algorithm, env=env, hyper=hyper, **settings, **files)
 
     def finished(trainer):
         trainer.run()

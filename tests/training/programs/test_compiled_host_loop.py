@@ -96,7 +96,7 @@ def with_transitions(ts, num_seeds):
 
 CASES = [
     *((name, "none", 1) for name in (*NAMES, *EXPLORING)),
-    ("sac+pink", "update", 2),
+    ("sac.pink", "update", 2),
     *(("ppo", overlap, 2) for overlap in OVERLAPS),
     *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers
     ("sac", "none", 2),

@@ -296,7 +296,7 @@ def test_recurrent_carry_restarts_with_the_episode(tiny, key):
 
 @pytest.mark.parametrize(
     ("name", "overlap"),
-    by_default([("ppo+gsde", "acting")], itertools.product(["ppo+gsde", "a2c+gsde"], OVERLAPS)),
+    by_default([("ppo.gsde", "acting")], itertools.product(["ppo.gsde", "a2c.gsde"], OVERLAPS)),
 )
 def test_noise_restarts_with_the_episode(tiny, key, name, overlap):
     """Its age is the time that the environment counts, also across rollouts; and a second seed
