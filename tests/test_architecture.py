@@ -37,7 +37,16 @@ ROOMS = {
     ),
     "training": (
         {"config", "compile", "directories", "interrupts", "plain_yaml"},
-        {"core", "logs", "run_config", "run_progress", "run_clock", "fingerprint", "history"},
+        {
+            "core",
+            "fingerprint",
+            "health",
+            "history",
+            "logs",
+            "run_clock",
+            "run_config",
+            "run_progress",
+        },
         {"programs", "files"},
         {"policy", "run_parts", "callbacks", "finite_checks"},
         {"evaluations", "run", "best_model"},

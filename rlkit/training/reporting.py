@@ -20,6 +20,7 @@ from rlkit.training.finite_checks import (
     skipped_in,
     skipped_in_a_row,
 )
+from rlkit.training.health import examine
 from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
@@ -192,6 +193,10 @@ class Reporter:
         updates = moment.updates - run.progress.updates
         run.progress = dataclasses.replace(run.progress, updates=moment.updates)
         self._require_finite(iteration, metrics, updates)
+        if isinstance(run.parts.module, RLModule):
+            run.health, warnings = examine(run.health, metrics, run.setting)
+            for text in warnings:
+                self._log_text("event", text, moment)
         self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
 
     def _require_finite(self, iteration: int, metrics: HostMetrics, updates: int) -> None:

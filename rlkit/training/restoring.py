@@ -144,6 +144,7 @@ def restore(
     run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
     run.begin(progress)
     run.metrics = dict(restored.metadata.metrics)
+    run.health = restored.metadata.health
     run.state, why_new = _with_environments(run, restored, may_restart=may_restart)
     restored = dataclasses.replace(restored, why_new_episodes=why_new)
     if run.plan.total_steps != before.total_steps:

@@ -20,6 +20,7 @@ from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.memory_size import check_memory
 from rlkit.training.files.replay_size import check_replay, device_memory
 from rlkit.training.finite_checks import check_metrics, last_saved
+from rlkit.training.health import Health, Setting
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
@@ -84,6 +85,7 @@ class Run:
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
         self.skipped_in_a_row = np.zeros(1)  # updates of each seed, see `finite_checks`
+        self.health = Health()
         self.why_new_episodes = ""  # on resuming, as the log said last
         self.reported: Moment | None = None  # of the outer iteration that is being reported
 
@@ -137,6 +139,31 @@ class Run:
     def wall_seconds(self) -> float:
         """Seconds spent in `Trainer.run`, including those before a resume."""
         return self.progress.wall_seconds + self.clock.seconds
+
+    @property
+    def setting(self) -> Setting:
+        """What the checks of its health know of it."""
+        module = self.parts.module
+        known: dict[str, Any] = {
+            "num_envs": 1,
+            "action_space": None,
+            "max_episode_steps": None,
+            "hyperparameters": None,
+        }
+        if isinstance(module, RLModule):
+            env, spec = module.env, module.algorithm.spec
+            known = {
+                "num_envs": env.num_envs,
+                "action_space": env.action_space,
+                "max_episode_steps": env.max_episode_steps,
+                "hyperparameters": None if spec is None else spec[1],
+            }
+        return Setting(
+            **known,
+            num_seeds=self.config.num_seeds,
+            steps_per_checkpoint=self.plan.steps_per_checkpoint,
+            total_steps=self.plan.total_steps,
+        )
 
     def steps_at(self, iteration: int) -> int:
         """Environment steps of one seed after `iteration` outer iterations."""

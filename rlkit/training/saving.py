@@ -57,6 +57,7 @@ def save(
         environments=None if environments is None else len(environments),
         replay=run.has_replay(state),
         has_started=run.has_started,
+        health=run.health,
         metrics={name: x for name, x in run.metrics.items() if math.isfinite(x)},
     )
     checkpointer.save(

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from rlkit.errors import CheckpointError
 from rlkit.training.config import ENVIRONMENTS_LIMIT, Plan
+from rlkit.training.health import Health
 from rlkit.training.run_progress import RunProgress
 from rlkit.validation import PlainData
 
@@ -32,6 +33,8 @@ class CheckpointMetadata:
     callbacks: PlainData = dataclasses.field(default_factory=dict)  # see `callback_states`
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """The latest of training and evaluation by then, averaged over seeds; finite ones alone."""
+    health: Health = dataclasses.field(default_factory=Health)
+    """What the checks of its health have seen by then."""
     has_started: bool = True  # whether the state before the first outer iteration was reported
     environments: Annotated[int, Field(ge=0, le=ENVIRONMENTS_LIMIT)] | None = None
     """Bytes of the environments on the host; None: they are not saved, or part of the state."""

@@ -9,6 +9,7 @@ from rlkit.errors import CheckpointError
 from rlkit.training.config import Plan
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
+from rlkit.training.health import Health
 from rlkit.training.policy import load_policy
 from rlkit.training.run_progress import Parent, RunProgress
 
@@ -39,11 +40,13 @@ METADATA = CheckpointMetadata(
     replay=False,
     metrics={"train/loss": 0.5},
     environments=1200,
+    health=Health(told=("endless_episodes",), in_a_row={"x": (1, 0)}, first_return=(1.5, 2.5)),
 )
 OPTIONAL = {
     "callbacks",
     "environments",
     "has_started",
+    "health",
     "metrics",
     "replay",
     "seed_peaks",

@@ -1,0 +1,253 @@
+"""Signs that a run does not learn, from metrics that are on the host already.
+
+Each check warns once in a run, in plain words and with a cure. All of them are conservative: what
+they look for must last, and returns must not have risen.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.spaces import Space
+
+IN_A_ROW = 3  # outer iterations: one may be an accident
+SHARE = 0.2  # of the run, in a row: some presets learn nothing in their first tenth
+LEAST_STEPS = 10_000  # of a seed, in a row: shorter trials say nothing about learning
+UNEXPLAINED = 0.05  # a critic that learns is beyond this share of the variance early
+RISE = 0.25  # of the first return: random policies vary by less between outer iterations
+COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.3 % of the actions are others, of two
+LEAST_STD = 0.01  # of an action, relative to half the width of its bounds
+LONG_EPISODE = 1000  # steps; most time limits are shorter
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Health:
+    """What the checks have seen so far, for each seed [S]; a part of checkpoints."""
+
+    told: tuple[str, ...] = ()
+    """Names of the checks that have warned."""
+    in_a_row: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """Outer iterations in a row in which a check found something."""
+    first_return: tuple[float, ...] = ()
+    """Mean return of the first outer iteration in which episodes ended; NaN: none has ended."""
+    best_return: tuple[float, ...] = ()
+    """The highest of an outer iteration; NaN: none."""
+    first_entropy: tuple[float, ...] = ()
+    """Entropy in the first outer iteration; NaN: not measured."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the checks know of a run."""
+
+    num_seeds: int
+    num_envs: int
+    action_space: Space | None  # None: unknown
+    max_episode_steps: int | None  # None: none is declared
+    hyperparameters: object  # config of the algorithm; None: unknown
+    steps_per_checkpoint: int  # environment steps of one seed in an outer iteration
+    total_steps: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Signs:
+    """What an outer iteration showed, for each seed [S]; NaN: not measured."""
+
+    explained_variance: np.ndarray
+    entropy: np.ndarray
+    episodes: np.ndarray  # that ended
+    avg_return: np.ndarray  # of those; NaN: none ended
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check:
+    """Something that can be wrong with a run."""
+
+    name: str
+    is_found: Callable[[Signs, Health, Setting], np.ndarray]  # [S] bool; of one outer iteration
+    least_steps: Callable[[Setting], float]  # of one seed, in a row
+    tell: Callable[[str, int, Setting], str]  # (whose, steps in a row) -> what is wrong; its cure
+
+
+def examine(
+    health: Health, metrics: Mapping[str, np.ndarray], setting: Setting
+) -> tuple[Health, tuple[str, ...]]:
+    """(health after an outer iteration with these metrics, what to warn of now)."""
+    count = setting.num_seeds
+    if len(health.first_return) != count:
+        unknown = (math.nan,) * count
+        health = Health(first_return=unknown, best_return=unknown, first_entropy=unknown)
+    signs = _signs(metrics, count)
+    first = _known(health.first_return, signs.avg_return)
+    best = np.fmax(health.best_return, signs.avg_return)
+    entropy = _known(health.first_entropy, signs.entropy)
+    health = dataclasses.replace(
+        health,
+        first_return=tuple(first.tolist()),
+        best_return=tuple(best.tolist()),
+        first_entropy=tuple(entropy.tolist()),
+    )
+    texts = []
+    for check in CHECKS:
+        if check.name not in health.told:
+            health, text = _check(check, signs, health, setting)
+            texts += [text] if text else []
+    return health, tuple(texts)
+
+
+def _check(
+    check: Check, signs: Signs, health: Health, setting: Setting
+) -> tuple[Health, str | None]:
+    found = check.is_found(signs, health, setting)
+    before = np.array(health.in_a_row.get(check.name, (0,) * setting.num_seeds))
+    rows = np.where(found, before + 1, 0)
+    least = max(SHARE * setting.total_steps, check.least_steps(setting))
+    is_long = (rows >= IN_A_ROW) & (rows * setting.steps_per_checkpoint >= least)
+    in_a_row = health.in_a_row | {check.name: tuple(rows.tolist())}
+    if not is_long.any():
+        return dataclasses.replace(health, in_a_row=in_a_row), None
+    del in_a_row[check.name]
+    seeds = ", ".join(map(str, np.flatnonzero(is_long)))
+    whose = f"seed {seeds}: " if is_long.sum() == 1 else f"seeds {seeds}: "
+    steps = int(rows.max()) * setting.steps_per_checkpoint
+    text = check.tell(whose if setting.num_seeds > 1 else "", steps, setting)
+    return dataclasses.replace(health, told=(*health.told, check.name), in_a_row=in_a_row), text
+
+
+def _signs(metrics: Mapping[str, np.ndarray], num_seeds: int) -> Signs:
+    def of(name: str) -> np.ndarray:
+        value = np.asarray(metrics.get(name, math.nan), np.float64)
+        return np.broadcast_to(value, (num_seeds,))
+
+    episodes = of("sum/episodes")
+    return Signs(
+        explained_variance=of("explained_variance"),
+        entropy=of("entropy"),
+        episodes=episodes,
+        avg_return=of("sum/episode_return") / np.where(episodes > 0, episodes, math.nan),
+    )
+
+
+def _known(before: tuple[float, ...], now: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(before), now, before)
+
+
+def _has_risen(health: Health) -> np.ndarray:
+    first, best = np.array(health.first_return), np.array(health.best_return)
+    return best > first + RISE * np.abs(first)  # False where no episode has ended
+
+
+# (a) a critic that explains nothing
+
+
+def _is_unexplained(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
+    return (signs.explained_variance < UNEXPLAINED) & ~_has_risen(health)
+
+
+def _tell_unexplained(whose: str, steps: int, setting: Setting) -> str:
+    untried = [
+        f"{name}=True (--{name.replace('_', '-')})"
+        for name in ("normalize_rewards", "normalize_observations")
+        if getattr(setting.hyperparameters, name, None) is False
+    ]
+    cures = ["look whether observations show what rewards depend on (rlkit check-env)"]
+    cures += [f"try {' and '.join(untried)}"] if untried else []
+    return (
+        f"{whose}the values explain almost nothing of the returns (explained_variance below"
+        f" {UNEXPLAINED} for {steps:,} environment steps), and returns have not risen;"
+        f" {', or '.join(reversed(cures))}"
+    )
+
+
+# (b) a policy that does not explore any more
+
+
+def entropy_range(space: Space | None) -> tuple[float, float] | None:
+    """Entropies in nats of a collapsed policy and of one that explores; None: unknown.
+
+    For actions of a Box, of a normal distribution with the standard deviation `LEAST_STD` or 1.
+    Both are times half the width of the bounds, if that is less than 1: agents scale their actions,
+    or begin with a standard deviation of 1.
+    """
+    if isinstance(space, spaces.Discrete):
+        whole = math.log(space.n)
+        return COLLAPSED * whole, whole
+    if isinstance(space, spaces.MultiDiscrete):
+        whole = float(np.log(space.nvec).sum())
+        return COLLAPSED * whole, whole
+    if isinstance(space, spaces.Box):
+        half = np.minimum((space.high.astype(np.float64) - space.low) / 2, 1.0)
+        whole = float((0.5 * math.log(2 * math.pi * math.e) + np.log(half)).sum())
+        return whole + half.size * math.log(LEAST_STD), whole
+    return None
+
+
+def _is_collapsed(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
+    """Only if it explored at first: a policy that was loaded may be done with that."""
+    known = entropy_range(setting.action_space)
+    if known is None:
+        return np.zeros(setting.num_seeds, bool)
+    least, whole = known
+    explored = np.array(health.first_entropy) > (least + whole) / 2
+    return explored & (signs.entropy < least) & ~_has_risen(health)
+
+
+def _tell_collapsed(whose: str, steps: int, setting: Setting) -> str:
+    raised = next(
+        (
+            f"raise {name} (--{name.replace('_', '-')})"
+            for name in ("entropy_coef", "target_entropy", "target_entropy_ratio")
+            if hasattr(setting.hyperparameters, name)
+        ),
+        "let it explore more",
+    )
+    return (
+        f"{whose}the policy hardly varies its actions any more (their entropy has been almost that"
+        f" of a single action for {steps:,} environment steps), and returns have not risen;"
+        f" {raised}, or lower learning_rate (--learning-rate)"
+    )
+
+
+# (c) no end of an episode
+
+
+def _is_endless(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
+    return (signs.episodes == 0) & np.isnan(health.first_return)
+
+
+def _longest_episode(setting: Setting) -> float:
+    """Environment steps of a seed after which an episode must have ended."""
+    return setting.num_envs * ((setting.max_episode_steps or LONG_EPISODE) + 1)
+
+
+def _tell_endless(whose: str, steps: int, setting: Setting) -> str:
+    return (
+        f"{whose}no episode has ended in {steps:,} environment steps ({steps // setting.num_envs:,}"
+        " of each environment), so there are no returns of training to learn of; set a time limit"
+        " (max_episode_steps), or look why the task never ends (rlkit check-env)"
+    )
+
+
+CHECKS = (
+    Check(
+        name="unexplained_returns",
+        is_found=_is_unexplained,
+        least_steps=lambda setting: LEAST_STEPS,
+        tell=_tell_unexplained,
+    ),
+    Check(
+        name="collapsed_policy",
+        is_found=_is_collapsed,
+        least_steps=lambda setting: LEAST_STEPS,
+        tell=_tell_collapsed,
+    ),
+    Check(
+        name="endless_episodes",
+        is_found=_is_endless,
+        least_steps=lambda setting: max(LEAST_STEPS, _longest_episode(setting)),
+        tell=_tell_endless,
+    ),
+)

@@ -1,0 +1,206 @@
+"""Warnings of runs that do not learn: when they come, what they say, and that they come once."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from host_twins import HostCounter
+from pydantic import TypeAdapter
+from tiers import in_full
+
+from rlkit.algorithms.configs import PPOConfig, SACConfig
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.training import health
+from rlkit.training.callbacks import Callback
+from rlkit.training.health import Health, Setting, entropy_range, examine
+from rlkit.training.logs.records import read_records
+
+SETTING = Setting(
+    num_seeds=1,
+    num_envs=4,
+    action_space=spaces.Discrete(2),
+    max_episode_steps=200,
+    hyperparameters=PPOConfig(),
+    steps_per_checkpoint=10_000,
+    total_steps=100_000,
+)
+STUCK = {  # constant returns of -30
+    "explained_variance": 0.01,
+    "entropy": 0.5,
+    "sum/episodes": 10.0,
+    "sum/episode_return": -300.0,
+}
+
+
+def rows(**changes):
+    """Metrics of outer iterations: lists differ between these, numbers stay."""
+    length = max([len(x) for x in changes.values() if isinstance(x, list)], default=10)
+    names = {"episodes": "sum/episodes", "returns": "sum/episode_return"}
+    table = STUCK | {names.get(name, name): x for name, x in changes.items()}
+    return [
+        {name: np.asarray(x[i] if isinstance(x, list) else x) for name, x in table.items()}
+        for i in range(length)
+    ]
+
+
+def told(table, setting=SETTING, start=None):
+    """[(number of the outer iteration, text)] of all warnings."""
+    now, found = start or Health(), []
+    for number, metrics in enumerate(table, 1):
+        now, texts = examine(now, metrics, setting)
+        found += [(number, text) for text in texts]
+    return found
+
+
+def when(table, setting=SETTING):
+    """The outer iterations with a warning."""
+    return [number for number, _ in told(table, setting)]
+
+
+@pytest.mark.fast
+def test_a_critic_that_explains_nothing_is_told_once_with_a_cure():
+    ((number, text),) = told(rows())
+    assert number == 3  # in a row, 30 % of the run
+    assert "almost nothing of the returns" in text and "30,000 environment steps" in text
+    assert "normalize_rewards=True (--normalize-rewards) and normalize_observations=True" in text
+    tried = PPOConfig(normalize_rewards=True, normalize_observations=True)
+    ((_, text),) = told(rows(), dataclasses.replace(SETTING, hyperparameters=tried))
+    assert "normalize" not in text and "; look whether observations" in text
+
+
+@pytest.mark.fast
+def test_no_warning_where_the_critic_or_the_policy_learns():
+    assert when(rows(explained_variance=0.06)) == []
+    assert when(rows(explained_variance=math.nan)) == []
+    assert when(rows(explained_variance=[0.0, 0.0, 0.3] * 4)) == []  # never three in a row
+    # from -30 by a quarter to -22.5, and a little more or less
+    assert when(rows(returns=[-300.0, -224.0, *[-300.0] * 8])) == []
+    assert when(rows(returns=[-300.0, -226.0, *[-300.0] * 8])) == [3]
+    assert when(rows(returns=[0.0, 1.0, *[0.0] * 8])) == []  # a first success
+
+
+@pytest.mark.fast
+def test_short_trials_and_small_shares_of_a_run_say_nothing():
+    small = dataclasses.replace(SETTING, steps_per_checkpoint=3000, total_steps=30_000)
+    assert when(rows(), small) == [4]  # 12,000 steps; three would be 9,000
+    long = dataclasses.replace(SETTING, total_steps=1_000_000)
+    assert when(rows(explained_variance=[0.0] * 25), long) == [20]  # a fifth of the run
+
+
+@pytest.mark.fast
+def test_the_entropy_of_a_collapsed_policy_by_hand():
+    assert entropy_range(spaces.Discrete(2)) == pytest.approx((0.0138629, 0.6931472), rel=1e-5)
+    assert entropy_range(spaces.MultiDiscrete([2, 4])) == pytest.approx(
+        (0.0415888, 2.0794415), rel=1e-5
+    )
+    # one normal variable: 1.4189385 + log(std); log(0.01) = -4.6051702
+    wide, narrow = spaces.Box(-2.0, 2.0, (1,)), spaces.Box(-0.5, 0.5, (2,))
+    assert entropy_range(wide) == pytest.approx((-3.1862317, 1.4189385), rel=1e-5)
+    assert entropy_range(narrow) == pytest.approx((-7.7587577, 1.4515827), rel=1e-5)
+    unbounded = spaces.Box(-np.inf, np.inf, (1,))
+    assert entropy_range(unbounded) == entropy_range(wide)
+    assert entropy_range(None) is None
+
+
+@pytest.mark.fast
+def test_a_policy_that_collapses_while_returns_do_not_rise():
+    falls = [0.69, 0.3, *[0.001] * 8]
+    ((number, text),) = told(rows(entropy=falls, explained_variance=0.9))
+    assert number == 5 and "hardly varies its actions" in text
+    assert "raise entropy_coef (--entropy-coef), or lower learning_rate" in text
+    assert when(rows(entropy=falls, explained_variance=0.9, returns=[-300.0, *[300.0] * 9])) == []
+    assert when(rows(entropy=0.001, explained_variance=0.9)) == []  # it was loaded like that
+    sac = dataclasses.replace(
+        SETTING, action_space=spaces.Box(-1, 1, (1,)), hyperparameters=SACConfig()
+    )
+    table = rows(entropy=[0.5, *[-3.3] * 9], explained_variance=math.nan)
+    ((number, text),) = told(table, sac)
+    assert number == 4 and "raise target_entropy (--target-entropy)" in text
+    usual = rows(entropy=[0.5, *[-1.0] * 9], explained_variance=math.nan)  # SAC's own target
+    assert when(usual, sac) == []
+
+
+@pytest.mark.fast
+def test_episodes_that_never_end():
+    endless = {"episodes": 0.0, "returns": 0.0, "explained_variance": 0.9}
+    ((number, text),) = told(rows(**endless))
+    assert number == 3 and "7,500 of each environment" in text and "max_episode_steps" in text
+    assert when(rows(**endless | {"episodes": [0.0, 0.0, 1.0, *[0.0] * 7]})) == []
+    limit = dataclasses.replace(SETTING, max_episode_steps=10_000)
+    assert when(rows(**endless), limit) == [5]  # 4 x 10,001 steps
+    unknown = dataclasses.replace(SETTING, num_envs=64, max_episode_steps=None, total_steps=10**5)
+    assert when(rows(**endless), unknown) == [7]  # 64 x 1,001 steps
+
+
+@pytest.mark.fast
+def test_warnings_name_the_seeds():
+    seeds = dataclasses.replace(SETTING, num_seeds=3)
+    ((number, text),) = told(rows(explained_variance=[[0.0, 0.9, 0.02]] * 6), seeds)
+    assert number == 3 and text.startswith("seeds 0, 2: the values")
+    late = [[0.9, 0.9, 0.0]] * 3 + [[0.9, 0.0, 0.0]] * 5  # others that follow are not told
+    ((number, text),) = told(rows(explained_variance=late), seeds)
+    assert number == 3 and text.startswith("seed 2: the values")
+
+
+@pytest.mark.fast
+def test_health_is_kept_as_json_between_any_two_outer_iterations():
+    table = rows(entropy=[0.69, *[0.001] * 9])
+    for cut in range(len(table)):
+        now = Health()
+        for metrics in table[:cut]:
+            now, _ = examine(now, metrics, SETTING)
+        text = json.dumps(dataclasses.asdict(now))
+        read = TypeAdapter(Health).validate_json(text, strict=True)
+        rest = [(number + cut, text) for number, text in told(table[cut:], start=read)]
+        assert rest == [each for each in told(table) if each[0] > cut]
+
+
+@pytest.mark.fast
+def test_modules_without_such_metrics_are_left_alone():
+    known = dataclasses.replace(SETTING, action_space=None, hyperparameters=None)
+    table = [{"loss": np.asarray(1.0), "sum/episodes": np.asarray(1.0)}] * 10
+    assert when(table, known) == []
+
+
+class StopAfter(Callback):
+    def __init__(self, iteration):
+        self.iteration = iteration
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        if iteration == self.iteration:
+            trainer.request_stop("enough")
+
+
+@pytest.mark.parametrize(
+    ("on_host", "stops"), [(False, (2, 4)), in_full((True, (2, 4))), in_full((False, (3,)))]
+)
+def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_host, stops):
+    """Every critic explains too little here; after the third of five outer iterations."""
+    monkeypatch.setattr(health, "UNEXPLAINED", 2.0)
+    monkeypatch.setattr(health, "RISE", 1e9)
+    monkeypatch.setattr(health, "LEAST_STEPS", 0)
+    run = tmp_path / "run"
+    settings = {"num_checkpoints": 5, "epochs_per_checkpoint": 1, "num_seeds": 2, "max_queued": 1}
+    for stop in (*stops, 5):
+        env = GymnasiumAdapter(HostCounter, 2) if on_host else tiny.env()
+        callbacks = [StopAfter(stop)]
+        with tiny.trainer(
+            env=env,
+            share=False,
+            run_dir=str(run),
+            restore_checkpoint="auto",
+            enable_evaluation=False,
+            callbacks=callbacks,
+            **settings,
+        ) as trainer:
+            trainer.run(0)
+        env.close()
+    warned = [
+        (record.kind, record.env_steps)
+        for record in read_records(run / "metrics.jsonl")
+        if record.text and record.text.startswith("seeds 0, 1: the values explain")
+    ]
+    assert warned == [("event", 48)]
