@@ -64,7 +64,7 @@ BY_NAME = COMMON | {
     "target_period": POSITIVE_INT,
     "tau": [*POSITIVE, 1.01],
     "hidden_sizes": [(), (0,), (8, -1), (8.0,), (True,), 8, [8], None],
-    "activation": ["tahn", 1, None],
+    "activation": ["tahn", 1],
     "image_encoder": ["cn", 1, None],
     "share_torso": [1, "yes"],
     "initial_std": POSITIVE,

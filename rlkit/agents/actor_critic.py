@@ -13,7 +13,7 @@ from rlkit.agents.layers import Linear
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.state_dependent_noise import StateDependentNoise
 from rlkit.agents.torso import WithHead, torso_of
-from rlkit.spaces import Space, check_observation_space, is_image, leaves
+from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
 
@@ -84,11 +84,7 @@ def actor_critic(
         initial_std=config.initial_std,
         noise=_noise(config, action_space, features) if config.use_sde else None,
     )
-    convolves = config.image_encoder == "cnn" and any(
-        is_image(leaf) for leaf in leaves(observation_space)
-    )
-    share = convolves if config.share_torso is None else config.share_torso
-    kind = SharedActorCritic if share else SeparateActorCritic
+    kind = SharedActorCritic if config.share_torso else SeparateActorCritic
     network = make_network(
         lambda rngs: kind(
             build, features, head.num_outputs, keep_features=config.use_sde, rngs=rngs

@@ -21,6 +21,10 @@ class NetworkConfig:
 
     image_encoder: Literal["cnn", "flatten"] = "cnn"
     """How images are encoded: CNN, or flattened (as good and faster on 10x10 MinAtar frames)."""
+    embedding_threshold: PositiveInt = 1024
+    """Integers (Discrete, each of MultiDiscrete) of more values are read from a learned table."""
+    embedding_size: PositiveInt = 64
+    """Width of such a table; integers of fewer values become one-hot vectors."""
     precision: Precision = "float32"
     """Numbers that the networks compute with. bfloat16 is faster on GPUs and TPUs, and slower on
     CPUs; parameters, losses and the optimiser stay float32.
@@ -37,10 +41,12 @@ class ActorCriticConfig(NetworkConfig):
 
     hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (64, 64)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
-    activation: Activation = "tanh"
-    """Non-linearity between layers."""
+    activation: Activation | None = None
+    """Non-linearity between layers; None: relu where images are convolved, otherwise tanh."""
     share_torso: bool | None = None
-    """Actor and critic share all but the last layer; None: only with a CNN, as is usual."""
+    """Actor and critic share all but the last layer, which halves the work. None: they do not: with
+    large returns, the critic's gradient would drown the policy's.
+    """
     initial_std: Annotated[float, Gt(0)] = 1.0
     """Initial standard deviation of continuous actions; learned, and the same in every state."""
     use_sde: bool = False

@@ -24,6 +24,7 @@ Name = TypeVar("Name", bound=Hashable)
 Path = tuple[Any, ...]  # of a parameter, which ends in its name in its layer
 Shape = tuple[int, ...]
 Distribution = Literal["orthogonal", "constant", "truncated_normal", "uniform"]
+ROWS = "rows"  # name of a parameter of which each value reads one row
 # standard deviation of a standard normal variable that is drawn again outside of ±2
 TRUNCATED_STD = 0.87962566
 
@@ -101,8 +102,9 @@ def redescribed(
     """The same parameters, with their kernels, and for "pytorch" their biases, as `weight_init`.
 
     "lecun_normal" is LeCun et al. 1998 as in `jax.nn.initializers`, "pytorch" what PyTorch's linear
-    and convolutional layers do by default. Both go by the number of a layer's inputs alone: scales
-    that layers declare, such as 0.01 of a policy's last one, do not count.
+    and convolutional layers do by default. Both go by the number of a layer's inputs alone, which
+    is 1 for a table of rows: scales that layers declare, such as 0.01 of a policy's last one, do
+    not count.
     """
     if weight_init == "orthogonal":
         return dict(wanted)
@@ -118,7 +120,7 @@ def _other(
         kernel = wanted.get((*path[:-1], "kernel"), wanted[path])[0]
     if kernel.distribution == "constant" or (kernel is not first and weight_init != "pytorch"):
         return first
-    bound = 1.0 / math.sqrt(math.prod(kernel.shape[:-1]))
+    bound = 1.0 if path[-1] == ROWS else 1.0 / math.sqrt(math.prod(kernel.shape[:-1]))
     distribution = "uniform" if weight_init == "pytorch" else "truncated_normal"
     return dataclasses.replace(first, distribution=distribution, scale=bound)
 

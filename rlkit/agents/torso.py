@@ -1,23 +1,21 @@
 """The default torso, which encodes observations of any space, and networks built on a torso."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from gymnasium import spaces
 from jax import Array
 
+from rlkit.agents.encoding import Encoder, EncodingConfig
 from rlkit.agents.layers import CNN, MLP, Linear
 from rlkit.agents.networks import TorsoBuilder, out_features
-from rlkit.errors import SpaceError
 from rlkit.spaces import Space, abstract, is_image, leaves
 from rlkit.types import Obs
 
 
-class TorsoConfig(Protocol):
+class TorsoConfig(EncodingConfig, Protocol):
     """What the configs of agents say about their torso."""
 
     @property
@@ -26,8 +24,8 @@ class TorsoConfig(Protocol):
         ...
 
     @property
-    def activation(self) -> str:
-        """Non-linearity between layers."""
+    def activation(self) -> str | None:
+        """Non-linearity between layers; None: relu with convolutions, otherwise tanh."""
         ...
 
     @property
@@ -39,41 +37,42 @@ class TorsoConfig(Protocol):
 class Torso(nnx.Module):
     """The default torso: encodes observations [B, ...] as [B, hidden_sizes[-1]].
 
-    Each leaf of the observation has its own encoder; their outputs are joined and pass through an
-    MLP. Images are encoded by a CNN (unless `image_encoder` is "flatten"; uint8 is scaled to
-    [0, 1]), Discrete values become one-hot vectors, everything else is flattened. With
+    Each leaf of the observation has its own `Encoder`, and images a CNN on top of it (unless
+    `image_encoder` is "flatten"); what they return is joined and passes through an MLP. With
     `layer_norm`, all layers are normalised before their activation.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        hidden_sizes: Sequence[int],
-        activation: str,
-        *,
-        image_encoder: str = "cnn",
-        layer_norm: bool = False,
-    ):
-        self.leaves = tuple(leaves(space))
-        convolved = [image_encoder == "cnn" and is_image(leaf) for leaf in self.leaves]
-        self.cnns = nnx.List(
-            [
-                (CNN(leaf.shape or (), activation, layer_norm=layer_norm) if conv else None)
-                for leaf, conv in zip(self.leaves, convolved, strict=True)
-            ]
-        )
+    def __init__(self, space: Space, config: TorsoConfig, *, layer_norm: bool = False):
+        encoders = [Encoder(leaf, config) for leaf in leaves(space)]
+        activation = config.activation or ("relu" if convolves(space, config) else "tanh")
+        cnns = [
+            CNN(leaf.shape or (), activation, layer_norm=layer_norm)
+            if _is_convolved(leaf, config)
+            else None
+            for leaf in leaves(space)
+        ]
         features = sum(
-            cnn.out_features if cnn else _flat_size(leaf)
-            for leaf, cnn in zip(self.leaves, self.cnns, strict=True)
+            cnn.out_features if cnn else encoder.out_features
+            for encoder, cnn in zip(encoders, cnns, strict=True)
         )
-        self.mlp = MLP(features, hidden_sizes, activation, layer_norm=layer_norm)
+        self.encoders, self.cnns = nnx.List(encoders), nnx.List(cnns)
+        self.mlp = MLP(features, config.hidden_sizes, activation, layer_norm=layer_norm)
 
     def __call__(self, obs: Obs) -> Array:
         parts = []
-        for space, cnn, x in zip(self.leaves, self.cnns, jax.tree.leaves(obs), strict=True):
-            x = encode(space, x)
+        for encoder, cnn, x in zip(self.encoders, self.cnns, jax.tree.leaves(obs), strict=True):
+            x = encoder(x)
             parts.append(cnn(x) if cnn else x.reshape(x.shape[0], -1))
         return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
+
+
+def convolves(space: Space, config: TorsoConfig) -> bool:
+    """Whether the default torso has convolutions."""
+    return any(_is_convolved(leaf, config) for leaf in leaves(space))
+
+
+def _is_convolved(leaf: Space, config: TorsoConfig) -> bool:
+    return config.image_encoder == "cnn" and is_image(leaf)
 
 
 def torso_of(
@@ -85,13 +84,7 @@ def torso_of(
     """
 
     def default(_: nnx.Rngs) -> Torso:
-        return Torso(
-            space,
-            config.hidden_sizes,
-            config.activation,
-            image_encoder=config.image_encoder,
-            layer_norm=layer_norm,
-        )
+        return Torso(space, config, layer_norm=layer_norm)
 
     return (own or default), out_features(own or default, abstract(space, (2,)))
 
@@ -138,38 +131,3 @@ class Twins(nnx.Module):
 
     def __call__(self, obs: Obs) -> Array:
         return jnp.stack([self.first(obs), self.second(obs)])
-
-
-def encode(space: Space, x: Array) -> Array:
-    """One leaf of a batch of observations, as floats.
-
-    Images keep their shape [B, H, W, C], everything else becomes [B, features].
-    """
-    if isinstance(space, spaces.Discrete):
-        return jax.nn.one_hot(x - int(space.start), int(space.n))
-    if isinstance(space, spaces.MultiDiscrete):
-        flat, start = x.reshape(x.shape[0], -1), space.start.ravel()
-        return jnp.concatenate(
-            [
-                jax.nn.one_hot(flat[:, i] - int(start[i]), int(n))
-                for i, n in enumerate(space.nvec.ravel())
-            ],
-            axis=-1,
-        )
-    if x.dtype == jnp.uint8:
-        x = x.astype(jnp.float32) / 255.0
-    x = x.astype(jnp.float32)
-    return x if is_image(space) else x.reshape(x.shape[0], -1)
-
-
-def _flat_size(space: Space) -> int:
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    if space.shape is None:
-        raise SpaceError(
-            f"observations of {space} have no fixed size; use Box, Discrete, MultiDiscrete,"
-            " MultiBinary, Dict or Tuple"
-        )
-    return math.prod(space.shape)

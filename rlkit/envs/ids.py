@@ -42,13 +42,14 @@ INSTALL = {
     "render": 'pip install "gymnasium[classic-control]"',
 }
 
-# Class names in rlkit.envs.probes.value_probes.
+# Class names in the modules of rlkit.envs.probes.
 PROBE_IDS = (
     "ActionChoice",
     "ContinuousAction",
     "Counter",
     "DictObservation",
     "Discounting",
+    "ImageGoal",
     "MultiDiscreteAction",
     "ObservationDependentAction",
     "TimeLimitProbe",

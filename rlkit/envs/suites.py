@@ -82,7 +82,7 @@ def is_probe(env_id: str) -> bool:
 
 
 def _probe(name: str) -> "Callable[..., JaxEnv]":
-    for module in ("value_probes", "space_probes"):
+    for module in ("value_probes", "space_probes", "image_probes"):
         factory = getattr(importlib.import_module(f"rlkit.envs.probes.{module}"), name, None)
         if factory is not None:
             return factory

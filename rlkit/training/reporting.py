@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
+from rlkit.agents.configs import NetworkConfig
+from rlkit.agents.encoding import encoding_note
 from rlkit.algorithms.metrics import SKIPPED, split_each
 from rlkit.errors import RlkitError, require
 from rlkit.training.core.module import RLModule
@@ -282,6 +284,18 @@ def memory_announcements(run: Run) -> list[str]:
         return []
     capacity, num_seeds = module.algorithm.replay_buffer.capacity, run.config.num_seeds
     return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
+
+
+def encoding_announcements(run: Run) -> list[str]:
+    """Which integers the agent reads from tables, if any."""
+    module = run.parts.module
+    if not isinstance(module, RLModule) or "torso" in getattr(module.agent, "custom", ()):
+        return []
+    _, config = module.agent.spec or ("", None)
+    if not isinstance(config, NetworkConfig):
+        return []
+    note = encoding_note(module.env.observation_space, config)
+    return [] if note is None else [note]
 
 
 def _is_real(value: object) -> bool:

@@ -47,6 +47,7 @@ from rlkit.training.reporting import (
     Pending,
     Reporter,
     announcements,
+    encoding_announcements,
     memory_announcements,
     summary,
 )
@@ -217,7 +218,7 @@ class Trainer:
             )
             states = {} if restored is None else restored.metadata.callbacks
             restore_callbacks(self._callbacks, states)
-            self._log(*memory_announcements(self._run))
+            self._log(*memory_announcements(self._run), *encoding_announcements(self._run))
             if restored is not None:
                 self._log(*caveats(self._run, restored, files.stop_reason()))
             else:

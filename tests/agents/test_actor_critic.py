@@ -128,16 +128,44 @@ def test_frames_are_scaled_to_one(key):
     )
 
 
-def test_images_share_the_torso_by_default(key):
-    images = actor_critic(OBSERVATIONS["image"], spaces.Discrete(2), SMALL)
-    assert "torso" in jax.eval_shape(images.init, key)["network"]
-    vectors = actor_critic(BOX, spaces.Discrete(2), SMALL)
-    assert set(jax.eval_shape(vectors.init, key)["network"]) == {"actor", "critic"}
+@pytest.mark.parametrize("space", [OBSERVATIONS["image"], BOX])
+def test_actor_and_critic_share_the_torso_on_request(key, space):
+    apart = actor_critic(space, spaces.Discrete(2), SMALL)
+    assert set(jax.eval_shape(apart.init, key)["network"]) == {"actor", "critic"}
+    shared = actor_critic(space, spaces.Discrete(2), dataclasses.replace(SMALL, share_torso=True))
+    assert "torso" in jax.eval_shape(shared.init, key)["network"]
+
+
+def test_relu_where_images_are_convolved_unless_another_is_chosen(key):
+    """The critic's value, computed by hand from its parameters, with each activation."""
+    image = spaces.Box(0.0, 1.0, (3, 3, 1))  # one patch of the convolution
+    obs = np.linspace(0.0, 1.0, 2 * 9, dtype=np.float32).reshape(2, 3, 3, 1)
+    relu = lambda x: np.maximum(x, 0.0)  # noqa: E731
+    for space, settings, f in (
+        (image, {}, relu),
+        (image, {"activation": "tanh"}, np.tanh),
+        (image, {"image_encoder": "flatten"}, np.tanh),
+        (image, {"image_encoder": "flatten", "activation": "relu"}, relu),
+        (spaces.Box(0.0, 1.0, (3, 3)), {}, np.tanh),
+        (spaces.Dict({"a": image}), {}, relu),
+    ):
+        agent = actor_critic(
+            space, spaces.Discrete(2), ActorCriticConfig(hidden_sizes=(8,), **settings)
+        )
+        params = jax.device_get(jax.jit(agent.init)(key))
+        seen = {"a": obs} if isinstance(space, spaces.Dict) else obs.reshape(2, *space.shape)
+        critic = params["network"]["critic"]
+        x = obs.reshape(2, 9)
+        if "cnns" in critic["torso"]:
+            x = f(x @ critic["torso"]["cnns"][0]["layers"][0]["kernel"].reshape(9, 16))
+        x = f(x @ critic["torso"]["mlp"]["layers"][0]["kernel"])
+        wanted = (x @ critic["head"]["kernel"])[:, 0]
+        np.testing.assert_allclose(jax.jit(agent.value)(params, seen), wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_large_images_use_the_dqn_network(key):
     agent = actor_critic(spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Discrete(2), SMALL)
-    torso = jax.eval_shape(agent.init, key)["network"]["torso"]
+    torso = jax.eval_shape(agent.init, key)["network"]["critic"]["torso"]
     kernels = [
         x.shape
         for path, x in jax.tree.leaves_with_path(torso)

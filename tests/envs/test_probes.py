@@ -7,7 +7,7 @@ import pytest
 
 from rlkit.envs import make_env, registry
 from rlkit.envs.ids import PROBE_IDS
-from rlkit.envs.probes import space_probes
+from rlkit.envs.probes import image_probes, space_probes
 from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import ConfigError
 
@@ -16,7 +16,8 @@ ANSWERED = [name for name in PROBE_IDS if name != "Counter"]
 
 
 def probe(name):
-    return getattr(probes, name, None) or getattr(space_probes, name)
+    modules = (probes, space_probes, image_probes)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def defined_in(module):
@@ -29,7 +30,9 @@ def defined_in(module):
 
 
 def test_the_table_lists_every_probe():
-    assert sorted(defined_in(probes) + defined_in(space_probes)) == sorted(PROBE_IDS)
+    assert sorted(
+        defined_in(probes) + defined_in(space_probes) + defined_in(image_probes)
+    ) == sorted(PROBE_IDS)
     assert all(f"probe/{name}" in registry.list_envs() for name in PROBE_IDS)
 
 
@@ -66,11 +69,14 @@ def test_documented_values_and_actions_are_right(name):
         return jnp.int32(0) if actions is None else jnp.asarray(actions[index(obs)])
 
     returns = {}
+    if len(values) > 8:  # not each is met, so the mean is that of the table
+        assert env.expected_value(1.0).mean() == pytest.approx(env.best_return)
     for seed in range(8 if len(values) > 1 else 1):
         first, total, plain = discounted(env, jax.random.key(seed), best)
         np.testing.assert_allclose(total, values[index(first)], rtol=1e-5, atol=1e-6)
         returns[index(first)] = plain
-    assert np.mean(list(returns.values())) == pytest.approx(env.best_return)
+    if len(values) <= 8:
+        assert np.mean(list(returns.values())) == pytest.approx(env.best_return)
 
 
 def test_a_learner_that_takes_the_limit_for_death_is_off_by_a_factor():

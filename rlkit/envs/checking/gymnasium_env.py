@@ -21,6 +21,7 @@ from rlkit.envs.checking.gymnasium_seeding import (
     seeding_findings,
 )
 from rlkit.envs.checking.gymnasium_state import state_findings
+from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.host.gymnasium import time_limit
 from rlkit.envs.jittable.contract import Finding, check_spaces, finding_of
 from rlkit.errors import RlkitError
@@ -237,6 +238,8 @@ def _action_hints(env: gymnasium.Env, name: str) -> Iterator[Finding]:
 def _observation_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:
     wide, doubles = [], []
     for path, (space, low, high) in rollout.ranges.items():
+        label = f"{name} observation{path}"
+        yield from code_findings(label, space, np.min(low, initial=0), np.max(high, initial=0))
         if not isinstance(space, spaces.Box):
             continue
         doubles += [path] if space.dtype == np.float64 else []

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.jittable.contract import Finding
 from rlkit.envs.jittable.vectorized import cast_like
 from rlkit.ops.strong_types import strong_types
@@ -134,9 +135,12 @@ def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Fin
         jax.tree.leaves(rollout.obs),
         strict=True,
     ):
-        yield from _leaf_findings(
-            f"{name} observation{jax.tree_util.keystr(path)}", leaf, np.concatenate([first, after])
+        label, values = (
+            f"{name} observation{jax.tree_util.keystr(path)}",
+            np.concatenate([first, after]),
         )
+        yield from _leaf_findings(label, leaf, values)
+        yield from code_findings(label, leaf, values.min(), values.max())
 
 
 def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import jax
 
 from rlkit import spaces
+from rlkit.agents.first_weights import ROWS
 from rlkit.algorithms.agent_checks import abstract_key
 from rlkit.errors import ConfigError
 from rlkit.training.config import Plan
@@ -74,6 +75,8 @@ def _needs(module: RLModule, plan: Plan) -> Iterator[Need]:
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     networks = _bytes((params, beside))
     lower_widths = "lower hidden_sizes (--hidden-sizes)"
+    if 2 * _in_tables(params) > count:
+        lower_widths = "lower embedding_size (--embedding-size), or observe fewer values"
     yield Need(networks, f"networks of {count:,} parameters and their optimiser take", lower_widths)
     buffer = algorithm.replay_buffer
     samples = steps * num_envs if buffer is None else buffer.batch_size
@@ -118,6 +121,15 @@ def _env_bytes(module: RLModule) -> int:
 def _outputs(params: PyTree) -> int:
     """How many numbers the layers return for one sample: the columns of their matrices."""
     return sum(leaf.shape[-1] for leaf in jax.tree.leaves(params) if len(leaf.shape) > 1)
+
+
+def _in_tables(params: PyTree) -> int:
+    """How many of the parameters are in the tables of integers."""
+    return sum(
+        math.prod(leaf.shape)
+        for path, leaf in jax.tree.leaves_with_path(params)
+        if getattr(path[-1], "key", None) == ROWS
+    )
 
 
 def _bytes(tree: PyTree) -> int:
