@@ -7,6 +7,18 @@ from collections.abc import Iterator
 from types import FrameType
 
 
+class _Deferring:
+    """The handler of SIGINT within `deferred_interrupts`."""
+
+    def __init__(self) -> None:
+        self.has_received = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.has_received:
+            signal.default_int_handler(number, frame)
+        self.has_received = True
+
+
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
     """Lets a Ctrl-C in the block raise `KeyboardInterrupt` at its end; a second one at once.
@@ -18,18 +30,31 @@ def deferred_interrupts() -> Iterator[None]:
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    received = False
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        nonlocal received
-        if received:
-            signal.default_int_handler(number, frame)
-        received = True
-
-    signal.signal(signal.SIGINT, remember)
+    deferring = _Deferring()
+    signal.signal(signal.SIGINT, deferring)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if received:
+    if deferring.has_received:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def allowed_interrupts() -> Iterator[None]:
+    """Within `deferred_interrupts`: lets a Ctrl-C in this block raise at once, and one before it
+    at its beginning.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    deferring = signal.getsignal(signal.SIGINT) if is_main else None
+    if not isinstance(deferring, _Deferring):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if deferring.has_received:
+            deferring.has_received = False
+            raise KeyboardInterrupt
+        yield
+    finally:
+        signal.signal(signal.SIGINT, deferring)

@@ -296,20 +296,21 @@ class Run:
         """Calls `step`, which donates the state; returns its results.
 
         After an error or interruption, the state is that of the last finished update, if the
-        program kept it.
+        program kept it. Ctrl-C interrupts only where a program allows it.
         """
-        state, self.state = self.state, None
-        try:
-            self.state, results = step(state)
-        except BaseException:
-            if self.program.unfinished is None:
-                self.is_lost = True
+        with deferred_interrupts():
+            state, self.state = self.state, None
+            try:
+                self.state, results = step(state)
+            except BaseException:
+                if self.program.unfinished is None:
+                    self.is_lost = True
+                    raise
+                self.state, iterations = self.program.unfinished
+                steps = iterations * self.plan.env_steps_per_iteration
+                self.progress = self.progress.after_steps(steps)
                 raise
-            self.state, iterations = self.program.unfinished
-            steps = iterations * self.plan.env_steps_per_iteration
-            self.progress = self.progress.after_steps(steps)
-            raise
-        return results
+            return results
 
     def _make_program(self) -> Program:
         return make_program(

@@ -206,28 +206,29 @@ class Trainer:
         opened_here, start = self._files is None, self._run.start_from(key)
         description = self._description(start.progress.seed)
         try:
-            files = self._open(description)
-            require(
-                files.run_directory is None or files.description == description,
-                "the run directory was opened for another seed, or for none",
-                "pass the seed of its config.yaml, or use another run_dir",
-                RunDirectoryError,
-            )
-            restored = begin_or_restore(
-                self._run, files, start, needs_key=needs_key, accept_differences=self._accepts
-            )
-            states = {} if restored is None else restored.metadata.callbacks
-            restore_callbacks(self._callbacks, states)
-            self._log(*memory_announcements(self._run), *encoding_announcements(self._run))
-            if restored is not None:
-                self._log(*caveats(self._run, restored, files.stop_reason()))
-            else:
-                source = source or read_source()
-                begin_from(self._run, source, start)
-                self._log(*source.told(self.env_steps))
-                is_passed = train_state is not None or warm_start is not None
-                if is_passed and files.checkpointer is not None:  # no setting tells of it
-                    self._save(files.checkpointer, 0, self.state)
+            with deferred_interrupts():  # a run has begun, or it has not
+                files = self._open(description)
+                require(
+                    files.run_directory is None or files.description == description,
+                    "the run directory was opened for another seed, or for none",
+                    "pass the seed of its config.yaml, or use another run_dir",
+                    RunDirectoryError,
+                )
+                restored = begin_or_restore(
+                    self._run, files, start, needs_key=needs_key, accept_differences=self._accepts
+                )
+                states = {} if restored is None else restored.metadata.callbacks
+                restore_callbacks(self._callbacks, states)
+                self._log(*memory_announcements(self._run), *encoding_announcements(self._run))
+                if restored is not None:
+                    self._log(*caveats(self._run, restored, files.stop_reason()))
+                else:
+                    source = source or read_source()
+                    begin_from(self._run, source, start)
+                    self._log(*source.told(self.env_steps))
+                    is_passed = train_state is not None or warm_start is not None
+                    if is_passed and files.checkpointer is not None:  # no setting tells of it
+                        self._save(files.checkpointer, 0, self.state)
         except RlkitError:
             if opened_here:  # so that the directory is free for another try
                 self.close()
@@ -272,9 +273,10 @@ class Trainer:
             self._loop(files.checkpointer)
             files.write_summary(self.summary(), replace=self._run.clock.env_steps > 0)
         except BaseException as error:
-            self._save_what_is_sound(files.checkpointer, error)
-            self._log_crash(error)
-            self._wind_down(files, error)
+            with deferred_interrupts():
+                self._save_what_is_sound(files.checkpointer, error)
+                self._log_crash(error)
+                self._wind_down(files, error)
             raise
         self._wind_down(files, None)
         return self.history.since(before)
@@ -517,8 +519,11 @@ class Trainer:
             report()
         run.clock.start_laps()
         while not run.is_complete and self.stop_reason is None:
-            with self._whole_iterations():
-                pending.append(queue(run.outer_iteration(), evaluate, checkpointer))
+            with deferred_interrupts():
+                results = run.outer_iteration()
+                self._half_reported = self.outer_iteration
+                pending.append(queue(results, evaluate, checkpointer))
+                self._half_reported = None
             while len(pending) >= self.max_in_progress:
                 report()
         while pending:
@@ -530,14 +535,6 @@ class Trainer:
             self._log(skipped_in_all(skipped, run.progress.updates))
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
-
-    def _whole_iterations(self) -> contextlib.AbstractContextManager[None]:
-        """Keeps Ctrl-C out of compiled outer iterations, which only start here.
-
-        On the host they may be interrupted: they run for as long as they take.
-        """
-        is_compiled = self._run.parts.is_compiled
-        return deferred_interrupts() if is_compiled else contextlib.nullcontext()
 
     def _report_next(self, checkpointer: Checkpointer | None) -> None:
         """Waits for the oldest pending outer iteration, then logs and saves it, uninterrupted."""
@@ -687,16 +684,18 @@ class Trainer:
             yield checkpointer
 
     def _open(self, description: PlainData | None = None) -> RunFiles:
-        if self._files is None:
-            self._files = self._open_files(self.config, description or self.description())
-        return self._files
+        with deferred_interrupts():  # what was opened but is not known could not be closed
+            if self._files is None:
+                self._files = self._open_files(self.config, description or self.description())
+            return self._files
 
     @property
     def _logging_files(self) -> RunFiles:
         """The files of the run, with a logger that knows its settings."""
-        files = self._open()
-        files.start_logging(lambda: self.hparams() | hparams_to_dict({"versions": versions()}))
-        return files
+        with deferred_interrupts():
+            files = self._open()
+            files.start_logging(lambda: self.hparams() | hparams_to_dict({"versions": versions()}))
+            return files
 
     @property
     def _reporter(self) -> Reporter:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import random
 import shutil
 import signal
 import subprocess
@@ -16,8 +17,9 @@ from tiers import in_full
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, EnvFailedError, RlkitError, RunDirectoryError
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.files import checkpointer, run_files
 from rlkit.training.files.checkpointer import steps_in
-from rlkit.training.interrupts import deferred_interrupts
+from rlkit.training.interrupts import allowed_interrupts, deferred_interrupts
 from rlkit.training.logs.append_only_file import AppendOnlyFile
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import read_records
@@ -87,6 +89,109 @@ def test_interrupted_calls_lose_no_row(tiny, tmp_path, env):
     assert len(evaluations) == len(set(evaluations)) == 1 + 14
 
 
+@contextlib.contextmanager
+def ctrl_c_at_line(number):
+    """Ctrl-C once so many lines of rlkit have run in the block."""
+    import rlkit
+
+    inside, count = str(Path(rlkit.__file__).parent), 0
+
+    def in_function(frame, event, argument):
+        nonlocal count
+        count += event == "line"
+        if count == number:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGINT)
+        return in_function
+
+    def trace(frame, event, argument):
+        is_ours = frame.f_code.co_filename.startswith((inside, contextlib.__file__))
+        return in_function if is_ours else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
+@pytest.mark.parametrize("env", [None, in_full("host")])
+def test_ctrl_c_at_any_line_loses_no_row(tiny, tmp_path, env):
+    """As above, but at lines instead of times, so that short moments are hit as well."""
+    from host_twins import HostCounter
+
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
+
+    dice, made = random.Random(2), GymnasiumAdapter(HostCounter, 2) if env else None
+    settings = {"num_checkpoints": 8, "epochs_per_checkpoint": 1}
+    for number in range(2):
+        run, interruptions = tmp_path / f"run-{number}", 0
+        with tiny.trainer(env=made, run_dir=str(run), checkpoint_every=5, **settings) as trainer:
+            while trainer.outer_iteration < 8:
+                lines = dice.randint(1, 2000) if interruptions < 60 else 10**9
+                with contextlib.suppress(KeyboardInterrupt), ctrl_c_at_line(lines):
+                    trainer.run(0 if trainer.state is None else None)
+                interruptions += trainer.outer_iteration < 8
+            history = [row["env_steps"] for row in trainer.history.training]
+        rows = rows_of(run)
+        steps = [env_steps for kind, env_steps, _ in rows if kind == "train"]
+        assert interruptions > 2 and len(steps) == 8 and steps == sorted(set(steps)) == history
+        evaluations = [env_steps for kind, env_steps, _ in rows if kind == "eval"]
+        assert len(evaluations) == len(set(evaluations)) == 1 + 8
+    if made is not None:
+        made.close()
+
+
+@pytest.mark.parametrize("env", [None, "host"])
+def test_ctrl_c_waits_for_an_evaluation(tiny, tmp_path, monkeypatch, env):
+    """Otherwise the outer iteration before it, which is over, would have no row."""
+    from host_twins import HostCounter
+
+    from rlkit.envs.host.gymnasium import GymnasiumAdapter
+
+    run, made = tmp_path / "run", GymnasiumAdapter(HostCounter, 2) if env else None
+    with tiny.trainer(env=made, run_dir=str(run)) as trainer:
+        planned, calls = trainer._evaluations.planned, []
+
+        def interrupted(state):
+            calls.append(state)
+            if len(calls) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return planned(state)
+
+        monkeypatch.setattr(trainer._evaluations, "planned", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(0)
+        monkeypatch.setattr(trainer._evaluations, "planned", planned)
+        trainer.run()
+    if made is not None:
+        made.close()
+    kinds = [kind for kind, _, _ in rows_of(run)]
+    assert (kinds.count("train"), kinds.count("eval")) == (3, 4)
+
+
+@pytest.mark.parametrize("name", ["take_lock", "make_logger"])
+def test_ctrl_c_waits_for_files_that_are_being_opened(tiny, tmp_path, monkeypatch, name):
+    """Otherwise nobody could close them, and the next call would find them in use."""
+    module = {"take_lock": checkpointer, "make_logger": run_files}[name]
+    function = getattr(module, name)
+
+    def interrupted(*arguments):
+        opened = function(*arguments)
+        signal.raise_signal(signal.SIGINT)
+        return opened
+
+    with tiny.trainer(run_dir=str(tmp_path / "run")) as trainer:
+        monkeypatch.setattr(module, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(0)
+        monkeypatch.setattr(module, name, function)
+        trainer.run(None if trainer.state is not None else 0)
+    assert len([kind for kind, _, _ in rows_of(tmp_path / "run") if kind == "train"]) == 3
+
+
 def test_ctrl_c_waits_for_what_jax_imports_with_its_first_program(tiny, monkeypatch):
     """Cut short, that import fails in this process for ever: "Dialect namespace is registered"."""
     finished, keys = [], Compiler.keys
@@ -119,6 +224,28 @@ def test_an_error_saves_the_last_sound_state(tiny, tmp_path):
     with trainer, pytest.raises(ValueError, match="mistake"):
         trainer.run(0)
     assert steps_in(run / "checkpoints")[-1] >= 7
+
+
+@pytest.mark.fast
+def test_interrupts_may_be_allowed_within():
+    done = []
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts(), allowed_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        done.append("never")
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        done.append("deferred")
+        with allowed_interrupts():
+            done.append("never")
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
+        with allowed_interrupts():
+            done.append("allowed")
+        signal.raise_signal(signal.SIGINT)
+        done.append("deferred again")
+    assert done == ["deferred", "allowed", "deferred again"]
+    with pytest.raises(KeyboardInterrupt), allowed_interrupts():  # of its own it changes nothing
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.fast

@@ -10,6 +10,7 @@ from rlkit.errors import EnvFailedError, EnvStateError
 from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.config import ENVIRONMENTS_LIMIT
 from rlkit.training.core.module import RLModule
+from rlkit.training.interrupts import allowed_interrupts
 from rlkit.training.programs.env_groups import EnvGroup, remake
 from rlkit.training.programs.host_functions import HostFunctions, bare
 from rlkit.training.programs.seed_axis import join_envs, merge_seeds, split_envs, split_seeds
@@ -109,15 +110,16 @@ class HostCollector:
         """A rollout [T, (S,) N, ...] by `policy`, and the state after it.
 
         The returned state has the observations and carry after the rollout. After a failure, new
-        episodes are started first.
+        episodes are started first. Ctrl-C interrupts it at any time.
         """
-        if not self._is_ready:
-            ts = self.restart(ts)
-        packed = self._functions.pack(policy)
-        carries = split_envs(ts.local.carry, len(self.groups), self._num_seeds)
-        for group, keys, carry in zip(self.groups, group_keys, carries, strict=True):
-            group.start_rollout(packed, carry, keys)
-        self._take_steps(act)
+        with allowed_interrupts():
+            if not self._is_ready:
+                ts = self.restart(ts)
+            packed = self._functions.pack(policy)
+            carries = split_envs(ts.local.carry, len(self.groups), self._num_seeds)
+            for group, keys, carry in zip(self.groups, group_keys, carries, strict=True):
+                group.start_rollout(packed, carry, keys)
+            self._take_steps(act)
         fields = join_envs([g.rollout() for g in self.groups], self._num_seeds, axis=1)
         return self._with_carry(self.with_obs(ts)), Rollout(**fields)
 

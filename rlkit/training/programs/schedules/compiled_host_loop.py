@@ -11,6 +11,7 @@ from jax import Array
 
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.core.module import require_same_types
+from rlkit.training.interrupts import allowed_interrupts
 from rlkit.training.programs.host_functions import Learned, bare
 from rlkit.training.programs.schedules.base import HostParts, IterationResult, LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout, update_while_collecting
@@ -89,7 +90,8 @@ class CompiledLoop:
         error: BaseException | None = None
         try:
             thread.start()
-            self._take_steps(step_format)
+            with allowed_interrupts():
+                self._take_steps(step_format)
         except BaseException as raised:
             error = raised
         finally:  # whatever happened, the program must not wait forever
