@@ -170,9 +170,10 @@ class DeterministicActorCriticConfig(NetworkConfig):
 
 
 def _check_sde(use_sde: bool, sde_sample_freq: int | None) -> None:
-    """Raises `ConfigError` for a frequency that nothing uses."""
+    """Raises `ConfigError` for a frequency that nothing uses; `validate` says if it is none."""
+    is_one = type(sde_sample_freq) is int and 1 <= sde_sample_freq < 2**31
     require(
-        use_sde or sde_sample_freq is None,
+        use_sde or not is_one,
         f"sde_sample_freq={sde_sample_freq} has no effect without gSDE",
         "set use_sde=True as well, or leave it out",
     )

@@ -123,6 +123,8 @@ def test_every_agent_reads_tables(key, name):
     def values(agent, params):
         if hasattr(agent, "policy_and_value"):
             return agent.policy_and_value(params, obs)[1]
+        if hasattr(agent, "policy"):
+            return agent.policy(params["actor"], obs).mean[:, 0]
         if hasattr(agent, "actor"):
             return agent.actor.apply(params["actor"], obs)[:, 0]
         return agent.q_values(params, obs)[:, 0]

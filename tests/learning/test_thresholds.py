@@ -20,8 +20,6 @@ THRESHOLDS = [
     ("ppo", "gymnax/Breakout-MinAtar", 25.0, 5),
     ("ppo", "gymnax/MountainCarContinuous-v0", 90.0, 5),
     ("ppo", "gymnasium/MountainCarContinuous-v0", 90.0, 5),
-    ("sac", "gymnax/MountainCarContinuous-v0", 90.0, 5),
-    ("sac", "gymnasium/MountainCarContinuous-v0", 90.0, 5),
     ("sac", "gymnax/Pendulum-v1", -200.0, 5),
     ("td3", "gymnax/Pendulum-v1", -200.0, 5),
     ("dqn", "gymnax/CartPole-v1", 475.0, 5),

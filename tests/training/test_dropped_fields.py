@@ -44,7 +44,7 @@ class Metrics(Callback):
         self.last = {name: x for name, x in metrics.items() if name != "steps_per_second"}
 
 
-@pytest.mark.parametrize("algorithm", map(in_full, CASES))
+@pytest.mark.parametrize("algorithm", [in_full(case) for case in CASES])
 def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
     tiny, tmp_path, algorithm, record_property
 ):

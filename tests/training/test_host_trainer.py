@@ -277,10 +277,10 @@ def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
         )
 
     with made() as trainer:
-        trainer.run(2)  # with some seeds the last step ends every episode anyway
+        trainer.run(5)  # with some seeds the last step ends every episode anyway
         before = jax.device_get(trainer.state.local.memory)
     with made(restore_checkpoint="latest") as trainer:
-        after = jax.device_get(trainer.init(2).local.memory)
+        after = jax.device_get(trainer.init(5).local.memory)
     newest = (int(before.head) - 1) % before.num_rows
     old, new = jax.tree.map(jnp.asarray, (before.transitions, after.transitions))
     assert not old.truncated[newest].all() and new.truncated[newest].all()
