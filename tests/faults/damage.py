@@ -83,11 +83,16 @@ def _policy(run_dir: Path) -> Any:
 
 
 def _outcome(run_dir: Path, known: Known) -> str:
-    """What comes of reading a damaged run: the first thing that is wrong, or one of `HARMLESS`."""
+    """What comes of reading a damaged run: the first thing that is wrong, or one of `HARMLESS`;
+    "unharmed" if both the policy and the state are.
+    """
     policies = {step: found[1] for step, found in known.items()}
     states = {step: found[0] for step, found in known.items()}
     outcome = _read(_policy, run_dir, policies)  # first, because a run sets damaged steps aside
-    return outcome if outcome.startswith("wrong") else _read(_state, run_dir, states)
+    if outcome.startswith("wrong"):
+        return outcome
+    of_state = _read(_state, run_dir, states)
+    return outcome if of_state == "unharmed" else of_state
 
 
 def _read(read: Callable[[Path], Any], run_dir: Path, known: dict[int, Any]) -> str:
