@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import OffPolicyTask, PPOTask, Task
+from tasks import TASKS, Task
 
 OURS = "rlkit"
 PARTS = 10
@@ -38,43 +38,10 @@ def settings(cell: Cell) -> dict[str, object]:
     return dataclasses.asdict(cell.task)
 
 
-# PureJaxRL's own settings of ppo.py and dqn.py; its networks have 2 x 64 tanh units and 120, 84.
-_PPO = PPOTask(
-    env="CartPole-v1",
-    num_envs=4,
-    num_steps=128,
-    num_updates=970,
-    num_minibatches=4,
-    learning_rate=2.5e-4,
-)
-_DQN = OffPolicyTask(
-    algorithm="dqn",
-    env="CartPole-v1",
-    num_envs=10,
-    num_updates=49_000,
-    prefill_steps=10_000,
-    capacity=10_000,
-    batch_size=128,
-    learning_rate=2.5e-4,
-    hidden=(120, 84),
-)
-# PureJaxRL's settings for MinAtar, images flattened for an MLP of 2 x 64 units.
-_MINATAR = PPOTask(
-    env="Breakout-MinAtar",
-    num_envs=64,
-    num_steps=128,
-    num_updates=1220,
-    num_minibatches=8,
-    learning_rate=5e-3,
-    activation="relu",
-)
-_SAC = OffPolicyTask(
-    algorithm="sac",
-    env="Pendulum-v1",
-    num_updates=20_000,
-    prefill_steps=1000,
-    capacity=21_000,
-)
+# PureJaxRL's own settings of ppo.py and dqn.py.
+_PPO, _DQN = TASKS["cartpole-4x128"], TASKS["dqn-cartpole"]
+_MINATAR = dataclasses.replace(TASKS["breakout-64x128"], num_updates=1220)
+_SAC = dataclasses.replace(TASKS["sac-pendulum"], num_updates=20_000, capacity=21_000)
 _TD3 = dataclasses.replace(_SAC, algorithm="td3", learning_rate=1e-3)
 # rl-baselines3-zoo's for MuJoCo.
 _MUJOCO = dataclasses.replace(
