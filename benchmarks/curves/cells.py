@@ -74,7 +74,7 @@ _LIMITS: dict[str, dict[str, object]] = {
 CELLS: dict[str, Cell] = {
     "dqn-cartpole": Cell(task=_DQN, reference="purejaxrl", seeds=16, variants=_LIMITS),
     "dqn-acrobot": Cell(task=_on(_DQN, "Acrobot-v1"), reference="purejaxrl"),
-    "dqn-cartpole-rejax": Cell(task=_DQN, reference="rejax"),
+    "dqn-cartpole-rejax": Cell(task=_DQN, reference="rejax", variants=_LIMITS),
     "ppo-cartpole": Cell(task=_PPO, reference="purejaxrl"),
     "ppo-acrobot": Cell(task=_on(_PPO, "Acrobot-v1"), reference="purejaxrl"),
     "ppo-cartpole-rejax": Cell(task=_PPO, reference="rejax", variants=_LECUN),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from intervals import Curve, curve
 from records import HERE
 
 DIRECTORY = HERE / "results" / "curves"
+_LOCK = threading.Lock()  # contenders of a cell are recorded by threads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +41,19 @@ def read(name: str, directory: Path = DIRECTORY) -> list[Row]:
 
 def add(name: str, contender: str, row: dict[str, Any], directory: Path = DIRECTORY) -> None:
     """Adds a row, which replaces that of the same contender and seed."""
-    new = (contender, row["seed"])
-    kept = [r for r in read(name, directory) if (r.contender, r.seed) != new]
-    lines = [{"contender": r.contender, **r.fields} for r in kept]
-    lines.append({"contender": contender, **row})
-    lines.sort(key=lambda line: (line["contender"], line["seed"]))
-    told = settings(CELLS[name])
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.jsonl"
-    path.with_suffix(".new").write_text(
-        "".join(json.dumps({**line, "settings": told}) + "\n" for line in lines)
-    )
-    path.with_suffix(".new").replace(path)
+    with _LOCK:
+        new = (contender, row["seed"])
+        kept = [r for r in read(name, directory) if (r.contender, r.seed) != new]
+        lines = [{"contender": r.contender, **r.fields} for r in kept]
+        lines.append({"contender": contender, **row})
+        lines.sort(key=lambda line: (line["contender"], line["seed"]))
+        told = settings(CELLS[name])
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{name}.jsonl"
+        path.with_suffix(".new").write_text(
+            "".join(json.dumps({**line, "settings": told}) + "\n" for line in lines)
+        )
+        path.with_suffix(".new").replace(path)
 
 
 def missing(name: str, contender: str, directory: Path = DIRECTORY) -> list[int]:

@@ -30,7 +30,7 @@ class NetworkConfig:
     CPUs; parameters, losses and the optimiser stay float32.
     """
     weight_init: WeightInit = "orthogonal"
-    """How kernels are drawn. orthogonal: by layers, √2 below an activation; lecun_normal: variance
+    """How kernels are drawn. orthogonal: by layers, √2 before an activation; lecun_normal: variance
     1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
     """
 
@@ -75,7 +75,7 @@ class QNetworkConfig(NetworkConfig):
     """An ε-greedy Q-network for discrete actions. Defaults are CleanRL's `dqn_jax.py`."""
 
     weight_init: WeightInit = "lecun_normal"
-    """How kernels are drawn. orthogonal: by layers, √2 below an activation; lecun_normal: variance
+    """How kernels are drawn. orthogonal: by layers, √2 before an activation; lecun_normal: variance
     1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
     """
     hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (120, 84)
@@ -107,6 +107,10 @@ class NormalizedQNetworkConfig(QNetworkConfig):
 
     layer_norm: bool = True
     """Normalise each hidden layer before its activation (for images, each pixel's channels)."""
+    weight_init: WeightInit = "orthogonal"
+    """How kernels are drawn. orthogonal: by layers, √2 before an activation; lecun_normal: variance
+    1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

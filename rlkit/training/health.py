@@ -18,7 +18,7 @@ SHARE = 0.2  # of the run, in a row: some presets learn nothing in their first t
 LEAST_STEPS = 10_000  # of a seed, in a row: shorter trials say nothing about learning
 UNEXPLAINED = 0.05  # a critic that learns is beyond this share of the variance early
 RISE = 0.25  # of the first return: random policies vary by less between outer iterations
-COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.3 % of the actions are others, of two
+COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.2 % of the actions are others, of two
 LEAST_STD = 0.01  # of an action, relative to half the width of its bounds
 LONG_EPISODE = 1000  # steps; most time limits are shorter
 

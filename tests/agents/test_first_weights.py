@@ -145,6 +145,15 @@ def test_first_weights_are_those_of_the_reference(agent, key):
         assert abs(kernel.std() / math.sqrt(variance) - 1) < within(kernel.size)
 
 
+DEFAULTS = {"q_network": "lecun_normal", "quantile_network": "lecun_normal"}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_all_others_start_orthogonal(agent):
+    """Among them PQN's, as in CleanRL's pqn.py."""
+    assert AGENTS[agent].config().weight_init == DEFAULTS.get(agent, "orthogonal")
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("weight_init", ["orthogonal", "lecun_normal", "pytorch"])
 def test_every_agent_takes_every_way(agent, weight_init, key):

@@ -254,7 +254,7 @@ def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
             )
         ) from error
     after = generator_states(function)
-    if drawn := [name for name, state in after.items() if state != before.get(name)]:
+    if drawn := [name for name, state in after.items() if name in before and state != before[name]]:
         what = f"{label} draws from {' and '.join(drawn)}: compiled, it repeats one number for ever"
         raise TraceFailure(Finding("error", what, "draw from the key, with jax.random"))
     return found

@@ -28,12 +28,12 @@ def generator_states(function: Callable[..., Any]) -> dict[str, object]:
     states = {name: _state(generator) for name, generator in shared.items()}
     owner = getattr(function, "__self__", None)
     waiting = [("self", owner), ("", getattr(function, "__func__", function))]
-    seen = {id(generator) for generator in shared.values()}
+    seen = {id(generator): generator for generator in shared.values()}  # kept, so that ids last
     while waiting and len(seen) < MAX_OBJECTS:
         name, found = waiting.pop()
         if id(found) in seen or isinstance(found, _OPAQUE):
             continue
-        seen.add(id(found))
+        seen[id(found)] = found
         if isinstance(found, Generator):
             states[name.lstrip(".")] = _state(found)
         else:
