@@ -570,6 +570,11 @@ ERRORS = {
     "arguments": (NeedsSize, r"NeedsSize\(\) raises TypeError: .*'size'", r"NeedsSize\(...\)"),
 }
 WARNINGS = {
+    "codes": (
+        looking(lambda o, e: np.uint8([0, 3]), spaces.Box(0, 3, (2,), np.uint8)),
+        "observation holds integers from 0 to 3",
+        "MultiDiscrete",
+    ),
     "0-d reward": (
         changed(1, lambda r, _: np.array(r)),
         r"reward is of type ndarray and shape \(\), not a number",
