@@ -5,7 +5,6 @@ before JAX is imported.
 import collections
 import gc
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from shell_signals import hear_signals
 
 
 def _private_cache_dir() -> str:
@@ -62,11 +62,7 @@ os.environ["XLA_FLAGS"] = _xla_flags()
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", _private_cache_dir())
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 
-# A shell has what it starts in the background ignore Ctrl-C; some tests send it.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under `nohup`
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+hear_signals()  # some tests send them
 
 # What JAX and its programs leave are millions of objects that stay; to look at them again and again
 # takes a tenth of the time.

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from shell_signals import hear_signals  # noqa: E402
+
 RESULTS = ROOT / "tests" / "faults" / "results"
 # Of this process, before it uses JAX, and of the commands that it starts.
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "NPROC": "1", "PYTHONPATH": str(ROOT)}
@@ -33,6 +38,7 @@ def attack(name: str, run: Callable[[random.Random, Path, bool], dict[str, Any]]
     parser.add_argument("--output", type=Path, default=Path("runs/faults"), help="of the record")
     given = parser.parse_args()
     os.environ |= ENVIRONMENT
+    hear_signals()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rlkit-faults-") as directory:
         counts = run(random.Random(given.seed), Path(directory), not given.all)
