@@ -48,13 +48,20 @@ def ctrl_c_after(seconds):
             if is_over.wait(10.0):
                 return
 
-    main, thread = threading.main_thread().ident, threading.Thread(target=send)
+    def end():
+        is_over.set()
+        thread.join()
+
+    main, thread = threading.main_thread().ident, threading.Thread(target=send, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        is_over.set()
-        thread.join()
+        try:
+            end()
+        except KeyboardInterrupt:  # before `set`, so that a later block would get more of them
+            end()
+            raise
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
