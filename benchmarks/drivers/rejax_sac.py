@@ -7,20 +7,27 @@ def make(task):
     import rejax
 
     return rejax.get_algo("sac").create(
-        env=task.env,
         agent_kwargs={"activation": task.activation},
         hidden_layer_sizes=task.hidden,
-        num_envs=task.num_envs,
-        buffer_size=task.capacity,
-        fill_buffer=task.prefill_steps,
-        batch_size=task.batch_size,
-        learning_rate=task.learning_rate,
-        num_epochs=1,
-        total_timesteps=task.total_steps,
-        eval_freq=task.total_steps,
-        gamma=task.gamma,
-        polyak=1 - task.tau,
+        **replay_settings(task),
     )
+
+
+def replay_settings(task):
+    """Keyword arguments that rejax's SAC and TD3 share."""
+    return {
+        "env": task.env,
+        "num_envs": task.num_envs,
+        "buffer_size": task.capacity,
+        "fill_buffer": task.prefill_steps,
+        "batch_size": task.batch_size,
+        "learning_rate": task.learning_rate,
+        "num_epochs": 1,
+        "total_timesteps": task.total_steps,
+        "eval_freq": task.total_steps,
+        "gamma": task.gamma,
+        "polyak": 1 - task.tau,
+    }
 
 
 def gradient_steps(output):

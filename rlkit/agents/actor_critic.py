@@ -1,7 +1,6 @@
 """Actor-critic agent: a policy and a state value, in separate networks or on one torso."""
 
 import dataclasses
-import math
 
 import jax.numpy as jnp
 from flax import nnx
@@ -11,8 +10,8 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import Linear
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
-from rlkit.agents.state_dependent_noise import StateDependentNoise
-from rlkit.agents.torso import WithHead, torso_of
+from rlkit.agents.state_dependent_noise import state_dependent_noise
+from rlkit.agents.torso import WithHead, outputs, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
@@ -82,15 +81,15 @@ def actor_critic(
     head = policy_head(
         action_space,
         initial_std=config.initial_std,
-        noise=_noise(config, action_space, features) if config.use_sde else None,
+        noise=(
+            # as in Stable-Baselines3's actor-critic, the std does not train the features
+            state_dependent_noise(config, features, action_space, learn_features=False)
+            if config.use_sde
+            else None
+        ),
     )
     kind = SharedActorCritic if config.share_torso else SeparateActorCritic
-    network = make_network(
-        lambda rngs: kind(
-            build, features, head.num_outputs, keep_features=config.use_sde, rngs=rngs
-        ),
-        config,
-    )
+    network = make_network(lambda rngs: kind(build, features, head, rngs=rngs), config)
     return ActorCritic(
         network=network,
         head=head,
@@ -100,33 +99,16 @@ def actor_critic(
     )
 
 
-def _noise(config: ActorCriticConfig, space: Space, features: int) -> StateDependentNoise:
-    """gSDE as in Stable-Baselines3's actor-critic: the std does not train the features."""
-    return StateDependentNoise(
-        num_features=features,
-        num_outputs=math.prod(space.shape or ()),
-        sample_freq=config.sde_sample_freq,
-        log_std_init=config.log_std_init,
-        learn_features=False,
-    )
-
-
 class SeparateActorCritic(nnx.Module):
-    """Two separate networks: obs [B, ...] -> (policy outputs [B, num_outputs], values [B]).
+    """Two separate networks: obs [B, ...] -> (policy outputs, values [B]).
 
-    With `keep_features`, outputs are as those of `WithHead`.
+    The outputs are those that `head` takes, of a `WithHead`.
     """
 
-    def __init__(
-        self,
-        build: TorsoBuilder,
-        features: int,
-        num_outputs: int,
-        *,
-        keep_features: bool,
-        rngs: nnx.Rngs,
-    ):
-        self.actor = WithHead(build(rngs), features, num_outputs, 0.01, keep_features=keep_features)
+    def __init__(self, build: TorsoBuilder, features: int, head: PolicyHead, *, rngs: nnx.Rngs):
+        self.actor = WithHead(
+            build(rngs), features, head.num_outputs, 0.01, keep_features=head.reads_features
+        )
         self.critic = WithHead(build(rngs), features, 1, 1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
@@ -134,27 +116,18 @@ class SeparateActorCritic(nnx.Module):
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (outputs [B, num_outputs], values [B]).
+    """Two linear heads on one torso: obs [B, ...] -> (policy outputs, values [B]).
 
-    With `keep_features`, outputs are as those of `WithHead`.
+    The outputs are those that `head` takes.
     """
 
-    def __init__(
-        self,
-        build: TorsoBuilder,
-        features: int,
-        num_outputs: int,
-        *,
-        keep_features: bool,
-        rngs: nnx.Rngs,
-    ):
-        self.keep_features = keep_features
+    def __init__(self, build: TorsoBuilder, features: int, head: PolicyHead, *, rngs: nnx.Rngs):
+        self.keep_features = head.reads_features
         self.torso = build(rngs)
-        self.actor_head = Linear(features, num_outputs, scale=0.01)
+        self.actor_head = Linear(features, head.num_outputs, scale=0.01)
         self.critic_head = Linear(features, 1, scale=1.0)
 
     def __call__(self, obs: Obs) -> tuple[Array, Array]:
         features = self.torso(obs)
-        out = self.actor_head(features)
-        out = jnp.concatenate([out, features], axis=-1) if self.keep_features else out
+        out = outputs(self.actor_head, features, keep_features=self.keep_features)
         return out, jnp.squeeze(self.critic_head(features), -1)

@@ -52,6 +52,11 @@ class PolicyHead:
     distribution: Callable[[Array, Params], Distribution]
     noise: StateDependentNoise | None = None
 
+    @property
+    def reads_features(self) -> bool:
+        """Whether outputs end with the policy's features."""
+        return self.noise is not None
+
     def initial_carry(self, num_envs: int) -> Carry:
         """The state of the noise at the start of an episode, () without."""
         return () if self.noise is None else self.noise.initial_carry(num_envs)

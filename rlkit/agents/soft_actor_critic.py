@@ -18,7 +18,7 @@ from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.squashed_actors import GaussianActor, SquashedActor, StateDependentActor
-from rlkit.agents.state_dependent_noise import StateDependentNoise
+from rlkit.agents.state_dependent_noise import state_dependent_noise
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
@@ -117,7 +117,12 @@ def soft_actor_critic(
     network = make_network(actor, config)
     return SoftActorCritic(
         actor=(
-            StateDependentActor(network, box.shape, _noise(config, size, features))
+            # as in Stable-Baselines3's SAC, the std trains the features
+            StateDependentActor(
+                network,
+                box.shape,
+                state_dependent_noise(config, features, box, learn_features=True),
+            )
             if config.use_sde
             else GaussianActor(network, box.shape, action_noise(config.noise_color, box.shape))
         ),
@@ -125,15 +130,4 @@ def soft_actor_critic(
         spec=("soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,
-    )
-
-
-def _noise(config: SoftActorCriticConfig, size: int, features: int) -> StateDependentNoise:
-    """gSDE as in Stable-Baselines3's SAC: the std trains the features."""
-    return StateDependentNoise(
-        num_features=features,
-        num_outputs=size,
-        sample_freq=config.sde_sample_freq,
-        log_std_init=config.log_std_init,
-        learn_features=True,
     )

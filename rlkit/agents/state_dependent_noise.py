@@ -4,12 +4,15 @@ Raffin et al. 2021, "Smooth Exploration for Robotic Reinforcement Learning".
 """
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from rlkit.agents.configs import ActorCriticConfig, SoftActorCriticConfig
 from rlkit.ops.rows import where_rows
+from rlkit.spaces import Space
 from rlkit.types import Key, NoiseState, Params
 from rlkit.xla_cpu.matmul import matmul
 
@@ -75,3 +78,20 @@ class StateDependentNoise:
 
     def _log_std(self, params: Params) -> Array:
         return params["log_std"].reshape(self.num_features, self.num_outputs)
+
+
+def state_dependent_noise(
+    config: ActorCriticConfig | SoftActorCriticConfig,
+    num_features: int,
+    space: Space,
+    *,
+    learn_features: bool,
+) -> StateDependentNoise:
+    """gSDE as an agent's config describes it, for actions of `space`."""
+    return StateDependentNoise(
+        num_features=num_features,
+        num_outputs=math.prod(space.shape or ()),
+        sample_freq=config.sde_sample_freq,
+        log_std_init=config.log_std_init,
+        learn_features=learn_features,
+    )

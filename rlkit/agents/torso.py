@@ -109,9 +109,13 @@ class WithHead(nnx.Module):
         self.keep_features = keep_features
 
     def __call__(self, obs: Obs) -> Array:
-        features = self.torso(obs)
-        out = self.head(features)
-        return jnp.concatenate([out, features], axis=-1) if self.keep_features else out
+        return outputs(self.head, self.torso(obs), keep_features=self.keep_features)
+
+
+def outputs(head: Linear, features: Array, *, keep_features: bool) -> Array:
+    """Those of a head for features [B, F], which follow them if they are kept."""
+    out = head(features)
+    return jnp.concatenate([out, features], axis=-1) if keep_features else out
 
 
 def custom_torsos(torso: TorsoBuilder | None, critic_torso: TorsoBuilder | None) -> tuple[str, ...]:
