@@ -119,6 +119,10 @@ class QuantileNetworkConfig(QNetworkConfig):
 
     num_quantiles: PositiveInt = 200
     """Number of quantiles learned for each action; 200 in the paper."""
+    weight_init: WeightInit = "orthogonal"
+    """How kernels are drawn. orthogonal: by layers, √2 before an activation; lecun_normal: variance
+    1 / inputs, Flax's default; pytorch: uniform within ±1 / √inputs, biases too, PyTorch's default.
+    """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -145,12 +145,12 @@ def test_first_weights_are_those_of_the_reference(agent, key):
         assert abs(kernel.std() / math.sqrt(variance) - 1) < within(kernel.size)
 
 
-DEFAULTS = {"q_network": "lecun_normal", "quantile_network": "lecun_normal"}
+DEFAULTS = {"q_network": "lecun_normal"}
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_all_others_start_orthogonal(agent):
-    """Among them PQN's, as in CleanRL's pqn.py."""
+    """Among them PQN's, as in CleanRL's pqn.py, and QR-DQN's, which learns slower otherwise."""
     assert AGENTS[agent].config().weight_init == DEFAULTS.get(agent, "orthogonal")
 
 
