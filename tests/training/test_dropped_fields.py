@@ -16,7 +16,7 @@ from tiers import by_default, in_full
 from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
 
-SEED = 1  # of which episodes are in progress when it is resumed and when it ends
+SEED = 2  # of which episodes are in progress when it is resumed and when it ends
 OFF_POLICY = {"capacity": 200, "n_step": 3}
 CASES = {  # environment, and settings
     "ppo": ("gymnax/CartPole-v1", {"num_epochs": 2} | algorithm_rows.NORMALIZED),

@@ -2,6 +2,7 @@
 the same state, environments included, and the same rows.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -101,7 +102,9 @@ def trainer_of(tiny, run_dir, algorithm="ppo", env=None, *, stop=None, hyper=Non
         **{"num_checkpoints": OUTER, "evaluation_episodes": 2} | settings,
     )
     agent, callbacks = agent_for(adapter, algorithm=algorithm), [StopAt(stop)] if stop else []
-    with share_compiled((env, vectorization, settings.get("overlap"))):
+    is_here = vectorization == "sync"  # what is shared keeps its environments, and their processes
+    shared = share_compiled((env, settings.get("overlap"))) if is_here else contextlib.nullcontext()
+    with shared:
         return Trainer(adapter, None, agent, learns, config, callbacks=callbacks)
 
 
