@@ -28,7 +28,7 @@ help:
 	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
 	@echo "make faults     kills, damages and disturbs runs, a sample of each kind, in less than ten minutes"
 	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
-	@echo "make learning   the presets against published returns, several seeds each; how long depends on the machine"
+	@echo "make learning   the presets against published returns, several seeds each; what is missing, about two days"
 	@echo "make curves     learning curves beside the libraries named by RLKIT_PEERS (benchmarks/README.md); what is missing, about a day"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
@@ -58,7 +58,7 @@ test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-all: $(STAMP)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "not slow" $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)
@@ -87,7 +87,7 @@ faults-all: $(STAMP)
 	$(BIN)/python tests/faults --all $(ARGS)
 
 learning: $(STAMP)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest -m slow tests/learning $(ARGS)
+	$(BIN)/python benchmarks/learning $(ARGS)
 
 curves: $(STAMP)
 	$(BIN)/python benchmarks/curves $(ARGS)

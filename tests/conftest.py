@@ -43,8 +43,8 @@ def _known(flags: list[str]) -> list[str]:
 
 
 # Compiling dominates: without most of XLA's optimisations the suite takes a third less, and with
-# its older way of generating fused loops, in one piece each, another quarter. `make test-all` and
-# `make learning` compile as users do. jaxlib 0.11 dropped the first of these flags.
+# its older way of generating fused loops, in one piece each, another quarter. `make test-all`
+# compiles as users do. jaxlib 0.11 dropped the first of these flags.
 QUICK = ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 
 

@@ -82,8 +82,8 @@ CELLS: dict[str, Cell] = {
     "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
     "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
     "ppo-spaceinvaders": Cell(task=_on(_MINATAR, "SpaceInvaders-MinAtar"), reference="purejaxrl"),
-    "sac-pendulum": Cell(task=_SAC, reference="rejax", variants=_LECUN),
-    "td3-pendulum": Cell(task=_TD3, reference="rejax", variants=_LECUN),
+    "sac-pendulum": Cell(task=_SAC, reference="rejax"),
+    "td3-pendulum": Cell(task=_TD3, reference="rejax"),
     "ppo-cartpole-host": Cell(task=_HOST_PPO, reference="sb3", seeds=5),
     "ppo-acrobot-host": Cell(task=_on(_HOST_PPO, "Acrobot-v1"), reference="sb3", seeds=5),
     "dqn-cartpole-host": Cell(

@@ -6,13 +6,12 @@ import curve_records
 import numpy as np
 from cells import CELLS, OURS, PARTS, Cell
 from curve_records import Row
+
+import page
 from intervals import Difference, area, curve, difference
 
-from records import HERE
-
-PAGE = HERE.parent / "docs" / "learning.md"
-PICTURE = HERE.parent / "docs" / "images" / "curves.png"
-BEGIN, END = "<!-- made by make curves -->", "<!-- end of what is made -->"
+COMMAND = "make curves"
+PICTURE = page.IMAGES / "curves.png"
 HEADS = (
     *("algorithm", "task", "steps", "reference", "seeds", "rlkit, by tenth"),
     *("reference, by tenth", "difference of areas (95 %)", "tenths behind", "rlkit's commit"),
@@ -31,22 +30,20 @@ def told(name: str, contender: str, row: dict[str, Any]) -> str:
 
 def write() -> None:
     """Writes table and picture, from what is recorded."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
+    page.show(COMMAND, table())
     draw()
 
 
 def table() -> str:
     """A row for each cell and each of our contenders in it."""
-    lines = [HEADS, ("---",) * 2 + ("---:",) * (len(HEADS) - 2)]
+    lines = []
     for name, cell in CELLS.items():
         rows = _by_contender(name)
         theirs = rows.pop(cell.reference, [])
         lines += [
             _line(cell, contender, ours, theirs) for contender, ours in rows.items() if theirs
         ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return page.lines(HEADS, 2, lines)
 
 
 def _by_contender(name: str) -> dict[str, list[Row]]:

@@ -1,26 +1,11 @@
 """The arithmetic of `make curves`: areas, intervals, records and tenths."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.fast
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """The modules of benchmarks/, which are scripts beside each other and no package."""
-    before = set(sys.modules)
-    for part in ("", "curves", "drivers"):
-        monkeypatch.syspath_prepend(str(BENCHMARKS / part))
-    yield
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(BENCHMARKS)):
-            del sys.modules[name]
 
 
 def test_a_curve_has_no_point_where_no_episode_ended():
@@ -173,6 +158,6 @@ def test_variants_are_contenders_of_their_own():
 def test_the_page_shows_the_records():
     import report
 
-    page = report.PAGE.read_text()
-    shown = page.partition(report.BEGIN)[2].partition(report.END)[0]
-    assert shown.strip() == report.table()
+    import page
+
+    assert page.shown(report.COMMAND) == report.table()

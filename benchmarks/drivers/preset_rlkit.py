@@ -1,0 +1,97 @@
+"""Trains a preset as `rlkit train` does, and prints what each seed reached.
+
+    PYTHONPATH=benchmarks:benchmarks/learning python benchmarks/drivers/preset_rlkit.py \\
+        ppo/gymnax/CartPole-v1 0 1 2 3 4
+
+Seeds that follow each other are one program on a jittable environment; on the host, they are
+trained one after the other. Seed n of several is what `--seed n` alone would be, up to rounding.
+"""
+
+import argparse
+import dataclasses
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from goals import GOALS
+
+import rlkit
+from common import versions
+from rlkit_parts import PACKAGES
+
+EPISODES = 64  # of each evaluation, for each seed
+LAST = 0.1  # of the steps of a run: the measure "training" is over its episodes
+
+
+def main() -> None:
+    """Runs the driver."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("preset", choices=GOALS)
+    parser.add_argument("seeds", nargs="+", type=int)
+    arguments = parser.parse_args()
+    print("VERSIONS", json.dumps(versions(*PACKAGES, "gymnasium", "mujoco")), flush=True)
+    jittable = arguments.preset.split("/")[1] == "gymnax"
+    for first, count in groups(arguments.seeds, jittable):
+        for row in train(arguments.preset, first, count):
+            print("ROW", json.dumps(row), flush=True)
+
+
+def groups(seeds: list[int], jittable: bool) -> list[tuple[int, int]]:
+    """(first, how many) of the seeds that are trained together."""
+    found: list[tuple[int, int]] = []
+    for seed in sorted(seeds):
+        if jittable and found and seed == sum(found[-1]):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((seed, 1))
+    return found
+
+
+def train(name: str, first: int, count: int) -> list[dict[str, Any]]:
+    """A row for each of `count` seeds from `first`."""
+    algorithm, _, env_id = name.partition("/")
+    preset = rlkit.preset(algorithm, env_id)
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory:
+        settings = dataclasses.replace(
+            preset.trainer,
+            num_seeds=count,
+            evaluation_episodes=EPISODES,
+            run_dir=str(Path(directory, "run")),
+            debug=False,
+        )
+        with rlkit.build(dataclasses.replace(preset, trainer=settings, seed=first)) as trainer:
+            trainer.run(first)
+        run = rlkit.load_run(settings.run_dir)
+        steps, returns = run.arrays("eval/avg_return")  # [K], [S, K]
+        trained_at, trained = run.arrays("train/avg_return")
+        counted_at, episodes = run.arrays("train/episodes")
+    episodes = episodes[:, np.isin(counted_at, trained_at)]  # where any seed ended one
+    late = trained_at > (1 - LAST) * steps[-1]
+    seconds = (time.perf_counter() - begun) / count
+    return [
+        {
+            "seed": first + i,
+            "env_steps": int(steps[-1]),
+            "evaluation": round(float(returns[i, -1]), 3),
+            "training": round(_weighted(trained[i, late], episodes[i, late]), 3),
+            "steps": steps.astype(int).tolist(),
+            "returns": np.round(returns[i], 3).tolist(),
+            "seconds": round(seconds, 1),
+        }
+        for i in range(count)
+    ]
+
+
+def _weighted(returns: np.ndarray, episodes: np.ndarray) -> float:
+    """The mean over episodes of means over some of them; NaN where none ended."""
+    known = np.isfinite(returns)
+    return float(np.average(returns[known], weights=episodes[known])) if known.any() else np.nan
+
+
+if __name__ == "__main__":
+    rlkit.xla_cpu.enable()
+    main()

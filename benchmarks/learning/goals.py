@@ -1,0 +1,105 @@
+"""The presets, and what each is held against. Imports no JAX."""
+
+import dataclasses
+from typing import Literal
+
+from rlkit.training.run_config import preset_names, preset_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What a preset should reach."""
+
+    published: str = ""
+    """Published returns as the table shows them, each with its steps and seeds."""
+    bar: float | None = None
+    """The mean return over seeds below which `make learning` fails."""
+    measure: Literal["evaluation", "training"] = "evaluation"
+    """evaluation: deterministic episodes at the end of training; training: the training episodes,
+    with sampled actions, of the last tenth, as CleanRL's tables.
+    """
+    seeds: int = 5
+
+
+def settings(name: str) -> dict[str, object]:
+    """What a preset's file sets, by which a record tells whether it belongs to it."""
+    algorithm, _, env_id = name.partition("/")
+    return preset_values(algorithm, env_id)
+
+
+_ZOO = "rl-baselines3-zoo"
+_SAC_PENDULUM = f"{_ZOO} -157 ± 89 (20k, 1 run)"
+_TD3_PENDULUM = f"{_ZOO} -152 ± 90 (20k, 1 run)"
+_CAR = f"{_ZOO} 94.7 with SAC (50k, 1 run)"
+
+GOALS: dict[str, Goal] = {
+    "ppo/gymnax/CartPole-v1": Goal(
+        bar=475, published=f"CleanRL 490 (training return, 500k, 3 seeds); {_ZOO} 500 (100k, 1 run)"
+    ),
+    "ppo/gymnax/Acrobot-v1": Goal(
+        bar=-90,
+        published="CleanRL -86.4 (training return, 500k, 3 seeds); gymnax -80 (500k, 1 run)",
+    ),
+    "ppo/gymnax/Pendulum-v1": Goal(
+        bar=-180, published=f"{_ZOO} -172 ± 104 (100k, 1 run); gymnax -130 (1M, 1 run)"
+    ),
+    "ppo/gymnax/Breakout-MinAtar": Goal(
+        bar=25, published="gymnax 28 (10M, 1 run, an older gymnax)"
+    ),
+    "ppo/gymnax/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
+    "ppo/gymnasium/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
+    "ppo/gymnasium/HalfCheetah-v5": Goal(
+        bar=1298, measure="training", seeds=3, published="CleanRL 1443 ± 46 (v4, 1M, 3 seeds)"
+    ),
+    "ppo/gymnasium/Hopper-v5": Goal(
+        bar=2145, measure="training", seeds=3, published="CleanRL 2383 ± 272 (v4, 1M, 3 seeds)"
+    ),
+    "ppo/gymnasium/Hopper-v4": Goal(
+        bar=2145, measure="training", seeds=3, published="CleanRL 2383 ± 272 (1M, 3 seeds)"
+    ),
+    "dqn/gymnax/CartPole-v1": Goal(
+        bar=475, published="CleanRL 488.7 ± 16.1 (training return, 500k, 3 seeds)"
+    ),
+    "dqn/gymnax/Acrobot-v1": Goal(
+        bar=-100, published="CleanRL -91.5 ± 7.2 (training return, 500k, 3 seeds)"
+    ),
+    "dqn/gymnasium/CartPole-v1": Goal(
+        bar=475, published="CleanRL 488.7 ± 16.1 (training return, 500k, 3 seeds)"
+    ),
+    "dqn/gymnasium/Acrobot-v1": Goal(
+        bar=-100, published="CleanRL -91.5 ± 7.2 (training return, 500k, 3 seeds)"
+    ),
+    "qr_dqn/gymnax/CartPole-v1": Goal(bar=475),
+    "pqn/gymnax/CartPole-v1": Goal(
+        bar=475, published="CleanRL 495.1 ± 6.9 (training return, 500k, 3 seeds)"
+    ),
+    "pqn/gymnax/Acrobot-v1": Goal(
+        bar=-100, published="CleanRL -95.6 ± 5.7 (training return, 500k, 3 seeds)"
+    ),
+    "pqn/gymnasium/CartPole-v1": Goal(
+        bar=475, published="CleanRL 495.1 ± 6.9 (training return, 500k, 3 seeds)"
+    ),
+    "pqn/gymnasium/Acrobot-v1": Goal(
+        bar=-100, published="CleanRL -95.6 ± 5.7 (training return, 500k, 3 seeds)"
+    ),
+    "sac/gymnax/Pendulum-v1": Goal(bar=-200, published=_SAC_PENDULUM),
+    "sac/gymnasium/Pendulum-v1": Goal(bar=-200, published=_SAC_PENDULUM),
+    "sac/gymnax/MountainCarContinuous-v0": Goal(published=_CAR),
+    "sac/gymnasium/MountainCarContinuous-v0": Goal(published=_CAR),
+    "sac/gymnasium/HalfCheetah-v5": Goal(
+        seeds=3, published="CleanRL 9635 ± 1424 (training return, v4, 1M, 3 seeds)"
+    ),
+    "sac/gymnasium/Hopper-v5": Goal(
+        seeds=3, published="CleanRL 2310 ± 343 (training return, v4, 1M, 3 seeds)"
+    ),
+    "td3/gymnax/Pendulum-v1": Goal(bar=-200, published=_TD3_PENDULUM),
+    "td3/gymnasium/Pendulum-v1": Goal(bar=-200, published=_TD3_PENDULUM),
+    "td3/gymnasium/HalfCheetah-v5": Goal(
+        seeds=3, published="CleanRL 9583 ± 126 (training return, v4, 1M, 3 seeds)"
+    ),
+    "td3/gymnasium/Hopper-v5": Goal(
+        seeds=3, published="CleanRL 3135 ± 360 (training return, v4, 1M, 3 seeds)"
+    ),
+    "discrete_sac/gymnax/CartPole-v1": Goal(bar=475),
+}
+assert sorted(GOALS) == preset_names()
