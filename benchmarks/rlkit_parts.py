@@ -23,6 +23,8 @@ PACKAGES = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 OUTER_ITERATIONS = 10
 FACTORIES = {
     "ppo": (rlkit.actor_critic, rlkit.ppo),
+    "a2c": (rlkit.actor_critic, rlkit.a2c),
+    "pqn": (rlkit.normalized_q_network, rlkit.pqn),
     "sac": (rlkit.soft_actor_critic, rlkit.sac),
     "td3": (rlkit.deterministic_actor_critic, rlkit.td3),
     "dqn": (rlkit.q_network, rlkit.dqn),
@@ -44,7 +46,7 @@ def parts(task, **changes):
     if changes.pop("time_limits_terminate", False):
         env = rlkit.vectorize(TimeLimitsTerminate(env.env), task.num_envs)
     name = task.kind[0]
-    network, config = {"ppo": _ppo, "sac": _sac, "td3": _td3, "dqn": _dqn}[name](task)
+    network, config = SETTINGS[name](task)
     network, config = (_changed(part, changes) for part in (network, config))
     assert not changes, f"neither agent nor algorithm has {', '.join(changes)}"
     make_agent, make_algorithm = FACTORIES[name]
@@ -118,6 +120,32 @@ def _ppo(task):
     )
 
 
+def _a2c(task):
+    network = rlkit.ActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
+    return network, rlkit.A2CConfig(
+        num_steps=task.num_steps,
+        learning_rate=task.learning_rate,
+        gamma=task.gamma,
+        gae_lambda=task.gae_lambda,
+        entropy_coef=task.entropy_coef,
+        value_coef=task.value_coef,
+        max_grad_norm=task.max_grad_norm,
+    )
+
+
+def _pqn(task):
+    network = rlkit.NormalizedQNetworkConfig(**_q_network(task))
+    return network, rlkit.PQNConfig(
+        num_steps=task.num_steps,
+        num_epochs=task.num_epochs,
+        num_minibatches=task.num_minibatches,
+        learning_rate=task.learning_rate,
+        gamma=task.gamma,
+        q_lambda=task.q_lambda,
+        max_grad_norm=task.max_grad_norm,
+    )
+
+
 def _sac(task):
     network = rlkit.SoftActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
     return network, rlkit.SACConfig(tau=task.tau, **_off_policy(task))
@@ -133,16 +161,20 @@ def _td3(task):
 
 
 def _dqn(task):
-    network = rlkit.QNetworkConfig(
-        hidden_sizes=task.hidden,
-        activation=task.activation,
-        epsilon_start=task.epsilon_start,
-        epsilon_end=task.epsilon_end,
-        exploration_fraction=task.exploration_fraction,
-    )
+    network = rlkit.QNetworkConfig(**_q_network(task))
     return network, rlkit.DQNConfig(
         target_period=task.target_period, double=False, loss="mse", **_off_policy(task)
     )
+
+
+def _q_network(task):
+    return {
+        "hidden_sizes": task.hidden,
+        "activation": task.activation,
+        "epsilon_start": task.epsilon_start,
+        "epsilon_end": task.epsilon_end,
+        "exploration_fraction": task.exploration_fraction,
+    }
 
 
 def _off_policy(task):
@@ -154,3 +186,6 @@ def _off_policy(task):
         "gamma": task.gamma,
         "learning_rate": task.learning_rate,
     }
+
+
+SETTINGS = {"ppo": _ppo, "a2c": _a2c, "pqn": _pqn, "sac": _sac, "td3": _td3, "dqn": _dqn}

@@ -8,9 +8,11 @@ from typing import ClassVar, Literal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PPOTask:
-    """PPO: separate actor and critic networks, Adam, learning rate decayed linearly to zero."""
+class OnPolicyTask:
+    """What algorithms that learn from whole rollouts share."""
 
+    name: ClassVar[str]
+    """Name of the algorithm."""
     suite: Literal["gymnax", "gymnasium"] = "gymnax"
     env: str
     """Environment id without the suite."""
@@ -18,17 +20,10 @@ class PPOTask:
     num_steps: int
     num_updates: int
     """Number of rollouts, for a few seconds; final returns say nothing about learning."""
-    num_minibatches: int
     learning_rate: float
     activation: str = "tanh"
     hidden: tuple[int, ...] = (64, 64)
-    num_epochs: int = 4
     gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_epsilon: float = 0.2
-    clip_value_loss: bool = True
-    entropy_coef: float = 0.01
-    value_coef: float = 0.5
     max_grad_norm: float = 0.5
     num_seeds: int = 1
     """Parallel seeds in one program; all other numbers are per seed."""
@@ -36,7 +31,7 @@ class PPOTask:
     @property
     def kind(self) -> tuple[str, ...]:
         """What a driver must support: algorithm, suite, and "seeds" if there are several."""
-        return ("ppo", self.suite, "seeds") if self.num_seeds > 1 else ("ppo", self.suite)
+        return (self.name, self.suite, "seeds") if self.num_seeds > 1 else (self.name, self.suite)
 
     @property
     def env_steps(self) -> int:
@@ -47,9 +42,47 @@ class PPOTask:
         """Environment steps of the whole run."""
         return self.env_steps
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOTask(OnPolicyTask):
+    """PPO: separate actor and critic networks, Adam, learning rate decayed linearly to zero."""
+
+    name: ClassVar[str] = "ppo"
+    num_minibatches: int
+    num_epochs: int = 4
+    gae_lambda: float = 0.95
+    clip_epsilon: float = 0.2
+    clip_value_loss: bool = True
+    entropy_coef: float = 0.01
+    value_coef: float = 0.5
+
     @property
     def gradient_steps(self) -> int:
         return self.num_updates * self.num_epochs * self.num_minibatches
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class A2CTask(OnPolicyTask):
+    """A2C: separate actor and critic networks, RMSprop, constant learning rate."""
+
+    name: ClassVar[str] = "a2c"
+    gae_lambda: float = 1.0
+    entropy_coef: float = 0.0
+    value_coef: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PQNTask(OnPolicyTask):
+    """PQN: layers normalised, rectified Adam, learning rate decayed linearly to zero."""
+
+    name: ClassVar[str] = "pqn"
+    num_minibatches: int
+    num_epochs: int
+    q_lambda: float
+    epsilon_start: float = 1.0
+    epsilon_end: float
+    exploration_fraction: float
+    """Fraction of the run over which epsilon falls linearly."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +144,7 @@ class OffPolicyTask:
         return self.num_updates
 
 
-Task = PPOTask | OffPolicyTask
+Task = OnPolicyTask | OffPolicyTask
 
 # PureJaxRL's own settings.
 CARTPOLE = PPOTask(

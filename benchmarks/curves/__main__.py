@@ -29,6 +29,9 @@ from cells import CELLS, OURS  # noqa: E402
 
 from records import HERE, revision  # noqa: E402
 
+SHARED = {"purejaxql": "purejaxrl"}
+"""References that live in another one's virtual environment."""
+
 
 def main() -> int:
     """Trains what is missing, and writes table and picture."""
@@ -98,7 +101,7 @@ def _run(name: str, contender: str, seeds: list[int], tried: dict[str, object]) 
     python = sys.executable
     if library != OURS:
         peers = os.environ.get("RLKIT_PEERS", "/nonexistent")
-        python = f"{peers}/venv-{library}/bin/python"
+        python = f"{peers}/venv-{SHARED.get(library, library)}/bin/python"
         if not Path(python).exists():
             return f"{name}: {library} is not installed; RLKIT_PEERS must name its directory"
     driver = str(HERE / "drivers" / f"curve_{library}.py")

@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import TASKS, Task
+from tasks import TASKS, A2CTask, PQNTask, Task
 
 OURS = "rlkit"
 PARTS = 10
@@ -40,7 +40,8 @@ def settings(cell: Cell) -> dict[str, object]:
 
 # PureJaxRL's own settings of ppo.py and dqn.py.
 _PPO, _DQN = TASKS["cartpole-4x128"], TASKS["dqn-cartpole"]
-_MINATAR = dataclasses.replace(TASKS["breakout-64x128"], num_updates=1220)
+# A quarter of its ten million steps on MinAtar, over which the learning rate falls.
+_MINATAR = dataclasses.replace(TASKS["breakout-64x128"], num_updates=310)
 _SAC = dataclasses.replace(TASKS["sac-pendulum"], num_updates=20_000, capacity=21_000)
 _TD3 = dataclasses.replace(_SAC, algorithm="td3", learning_rate=1e-3)
 # rl-baselines3-zoo's for MuJoCo.
@@ -55,6 +56,31 @@ _MUJOCO = dataclasses.replace(
 # Stable-Baselines3's PPO on the host, with the value loss not clipped, its default.
 _HOST_PPO = dataclasses.replace(
     _PPO, suite="gymnasium", num_envs=8, num_updates=490, clip_value_loss=False
+)
+# Stable-Baselines3's defaults, in 8 environments.
+_A2C = A2CTask(
+    suite="gymnasium",
+    env="CartPole-v1",
+    num_envs=8,
+    num_steps=5,
+    num_updates=12_500,
+    learning_rate=7e-4,
+)
+# purejaxql's for CartPole and Acrobot, with rewards as they are.
+_PQN = PQNTask(
+    env="CartPole-v1",
+    num_envs=32,
+    num_steps=64,
+    num_updates=240,
+    num_epochs=4,
+    num_minibatches=16,
+    learning_rate=1e-4,
+    activation="relu",
+    hidden=(256, 256),
+    max_grad_norm=10.0,
+    q_lambda=0.95,
+    epsilon_end=0.2,
+    exploration_fraction=0.2,
 )
 
 
@@ -82,10 +108,14 @@ CELLS: dict[str, Cell] = {
     "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
     "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
     "ppo-spaceinvaders": Cell(task=_on(_MINATAR, "SpaceInvaders-MinAtar"), reference="purejaxrl"),
+    "pqn-cartpole": Cell(task=_PQN, reference="purejaxql"),
+    "pqn-acrobot": Cell(task=_on(_PQN, "Acrobot-v1"), reference="purejaxql"),
     "sac-pendulum": Cell(task=_SAC, reference="rejax"),
     "td3-pendulum": Cell(task=_TD3, reference="rejax"),
     "ppo-cartpole-host": Cell(task=_HOST_PPO, reference="sb3", seeds=5),
     "ppo-acrobot-host": Cell(task=_on(_HOST_PPO, "Acrobot-v1"), reference="sb3", seeds=5),
+    "a2c-cartpole-host": Cell(task=_A2C, reference="sb3", seeds=5),
+    "a2c-acrobot-host": Cell(task=_on(_A2C, "Acrobot-v1"), reference="sb3", seeds=5),
     "dqn-cartpole-host": Cell(
         task=dataclasses.replace(_DQN, suite="gymnasium"), reference="sb3", seeds=5
     ),

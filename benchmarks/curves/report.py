@@ -59,7 +59,7 @@ def _by_contender(name: str) -> dict[str, list[Row]]:
 def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
     found = compared(ours, theirs)
     commits = sorted({row.fields["revision"][:9] for row in ours})
-    version = theirs[0].fields["versions"].get(_PACKAGE[cell.reference], "")
+    version = theirs[0].fields["versions"].get(_PACKAGE.get(cell.reference, ""), "")
     algorithm = cell.task.kind[0].upper()
     return (
         algorithm if contender == OURS else f"{algorithm}, {contender.partition(', ')[2]}",
@@ -91,11 +91,12 @@ def tenths_behind(ours: list[Row], theirs: list[Row]) -> list[int]:
 
 _NAME = {
     "purejaxrl": "PureJaxRL",
+    "purejaxql": "purejaxql",
     "rejax": "rejax",
     "sb3": "Stable-Baselines3",
     "sbx": "SBX",
 }
-_PACKAGE = {"purejaxrl": "", "rejax": "rejax", "sb3": "stable-baselines3", "sbx": "sbx-rl"}
+_PACKAGE = {"rejax": "rejax", "sb3": "stable-baselines3", "sbx": "sbx-rl"}
 
 
 def compared(ours: list[Row], theirs: list[Row]) -> Difference:

@@ -49,6 +49,16 @@ def run(library, activations, packages):
     serve(trainer, packages)
 
 
+def _a2c(task, env):
+    names = ("gamma", "gae_lambda", "max_grad_norm", "learning_rate")
+    return {name: getattr(task, name) for name in names} | {
+        "n_steps": task.num_steps,
+        "ent_coef": task.entropy_coef,
+        "vf_coef": task.value_coef,
+        "device": "cpu",
+    }
+
+
 def _dqn(task, env):
     settings = sb3_sac.settings(task)
     del settings["tau"]
@@ -68,6 +78,7 @@ def _td3(task, env):
 
 SETTINGS = {
     "ppo": lambda task, env: sb3_ppo.settings(task),
+    "a2c": _a2c,
     "sac": lambda task, env: sb3_sac.settings(task),
     "td3": _td3,
     "dqn": _dqn,

@@ -155,6 +155,20 @@ def test_variants_are_contenders_of_their_own():
     assert cell.changes("rlkit") == {} and cell.changes("purejaxrl") is None
 
 
+def test_both_sides_of_every_cell_can_be_trained():
+    import report
+    from cells import CELLS
+
+    from rlkit_parts import FACTORIES, SETTINGS
+
+    drivers = {path.stem for path in (report.page.PAGE.parents[1] / "benchmarks/drivers").iterdir()}
+    for name, cell in CELLS.items():
+        assert f"curve_{cell.reference}" in drivers and cell.reference in report._NAME, name
+        algorithm = cell.task.kind[0]
+        config = SETTINGS[algorithm](cell.task)[1]
+        assert algorithm in FACTORIES and config.learning_rate == cell.task.learning_rate, name
+
+
 def test_the_page_shows_the_records():
     import report
 
