@@ -5,7 +5,7 @@
     python benchmarks/learning ppo/gymnax/CartPole-v1 --again    # after a change of rlkit
     python benchmarks/learning --report                      # table and picture only
 
-Two presets train at a time, on a core each. Every seed is recorded when it is done, with its
+Two presets train at a time (`--jobs`), on a core each. Every seed is recorded when it is done, with its
 commit, in results/learning/, so the command may be stopped at any time and goes on where it
 stopped. A preset's rows count until its file changes. The exit code is 1 if a preset of those named
 misses its bar.
@@ -35,7 +35,7 @@ def main() -> int:
     names = [name for name in GOALS if any(part in name for part in arguments.presets or [""])]
     failed = []
     if not arguments.report:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             found = pool.map(lambda name: _train(name, arguments.again), names)
             failed = [failure for failure in found if failure]
     preset_report.write()
@@ -54,6 +54,7 @@ def _arguments() -> argparse.Namespace:
         help="parts of presets' names, such as dqn/ or CartPole",
     )
     parser.add_argument("--again", action="store_true", help="train again what is recorded")
+    parser.add_argument("--jobs", type=int, default=2, help="presets at a time, a core each")
     parser.add_argument("--report", action="store_true", help="train nothing")
     arguments = parser.parse_args()
     for part in arguments.presets:

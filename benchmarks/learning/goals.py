@@ -46,8 +46,12 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/Breakout-MinAtar": Goal(
         bar=25, published="gymnax 28 (10M, 1 run, an older gymnax)"
     ),
+    "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
+    "ppo/gymnasium/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
     "ppo/gymnasium/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
+    "ppo/gymnasium/LunarLander-v3": Goal(bar=218, published=f"{_ZOO} 242 (v2, 1M, 1 run)"),
+    "ppo/gymnasium/BipedalWalker-v3": Goal(published=f"{_ZOO} 213 (5M, 1 run)"),
     "ppo/gymnasium/HalfCheetah-v5": Goal(
         bar=1298, measure="training", seeds=3, published="CleanRL 1443 ± 46 (v4, 1M, 3 seeds)"
     ),
@@ -57,6 +61,14 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnasium/Hopper-v4": Goal(
         bar=2145, measure="training", seeds=3, published="CleanRL 2383 ± 272 (1M, 3 seeds)"
     ),
+    "ppo/gymnasium/Walker2d-v5": Goal(
+        bar=2059, measure="training", seeds=3, published="CleanRL 2288 ± 572 (v4, 1M, 3 seeds)"
+    ),
+    "ppo/gymnasium/InvertedPendulum-v5": Goal(
+        bar=867, measure="training", seeds=3, published="CleanRL 963 ± 22 (v4, 1M, 3 seeds)"
+    ),
+    "ppo/gymnasium/Ant-v5": Goal(seeds=3, published=f"{_ZOO} 1327 (v3, 1M, 1 run)"),
+    "ppo/gymnasium/Swimmer-v5": Goal(seeds=3, published=f"{_ZOO} 282 (v3, 1M, 1 run)"),
     "dqn/gymnax/CartPole-v1": Goal(
         bar=475, published="CleanRL 488.7 ± 16.1 (training return, 500k, 3 seeds)"
     ),
@@ -69,6 +81,8 @@ GOALS: dict[str, Goal] = {
     "dqn/gymnasium/Acrobot-v1": Goal(
         bar=-100, published="CleanRL -91.5 ± 7.2 (training return, 500k, 3 seeds)"
     ),
+    "dqn/gymnax/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
+    "dqn/gymnasium/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
     "qr_dqn/gymnax/CartPole-v1": Goal(bar=475),
     "pqn/gymnax/CartPole-v1": Goal(
         bar=475, published="CleanRL 495.1 ± 6.9 (training return, 500k, 3 seeds)"
