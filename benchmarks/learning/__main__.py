@@ -5,8 +5,8 @@
     python benchmarks/learning ppo/gymnax/CartPole-v1 --again    # after a change of rlkit
     python benchmarks/learning --report                      # table and picture only
 
-Two presets train at a time (`--jobs`), on a core each. Every seed is recorded when it is done, with its
-commit, in results/learning/, so the command may be stopped at any time and goes on where it
+Two presets train at a time (`--jobs`), on a core each. Every seed is recorded when it is done, with
+its commit, in results/learning/, so the command may be stopped at any time and goes on where it
 stopped. A preset's rows count until its file changes. The exit code is 1 if a preset of those named
 misses its bar.
 """

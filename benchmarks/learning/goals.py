@@ -98,8 +98,8 @@ GOALS: dict[str, Goal] = {
     ),
     "sac/gymnax/Pendulum-v1": Goal(bar=-200, published=_SAC_PENDULUM),
     "sac/gymnasium/Pendulum-v1": Goal(bar=-200, published=_SAC_PENDULUM),
-    "sac/gymnax/MountainCarContinuous-v0": Goal(published=_CAR),
-    "sac/gymnasium/MountainCarContinuous-v0": Goal(published=_CAR),
+    "sac/gymnax/MountainCarContinuous-v0": Goal(bar=92, published=_CAR),
+    "sac/gymnasium/MountainCarContinuous-v0": Goal(bar=92, published=_CAR),
     "sac/gymnasium/HalfCheetah-v5": Goal(
         seeds=3, published="CleanRL 9635 ± 1424 (training return, v4, 1M, 3 seeds)"
     ),

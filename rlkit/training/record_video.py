@@ -1,0 +1,78 @@
+"""`RecordVideo`: a callback that films the policy while it learns."""
+
+import logging
+import os
+from pathlib import Path
+
+from rlkit.errors import RlkitError, require, require_positive_integer
+from rlkit.training.callbacks import Callback, RunView
+from rlkit.training.config import TrainerConfig
+from rlkit.training.run_config import require_seed
+from rlkit.training.video.movie_file import ENDINGS, check_movie_file
+
+# Not `warnings.warn`: under `-W error`, a video that fails would end the training.
+_warn = logging.getLogger("rlkit").warning
+
+
+class RecordVideo(Callback):
+    """Records a video of the policy after every `every` outer iterations.
+
+    The files are `<directory>/iteration-<n>.mp4`; Weights & Biases gets each one, if the run is
+    logged there. The training waits while a video is recorded. If one cannot be, a warning says
+    why, once, and the training goes on without videos. A resumed run records again what it repeats.
+
+    Args:
+        every: outer iterations from one video to the next.
+        episodes: episodes in each video.
+        seed_index: which of several parallel seeds is shown, counted from 0.
+        directory: where the videos go. None: `videos` in the directory of the run.
+        ending: ".mp4", which needs imageio-ffmpeg, or ".gif".
+
+    Raises `ConfigError` for other arguments, when the Trainer is made if there is no directory,
+    and when videos of this kind cannot be written.
+    """
+
+    def __init__(
+        self,
+        *,
+        every: int = 1,
+        episodes: int = 1,
+        seed_index: int = 0,
+        directory: str | os.PathLike[str] | None = None,
+        ending: str = ".mp4",
+    ):
+        require_positive_integer("RecordVideo every", every, example=5)
+        require_positive_integer("RecordVideo episodes", episodes, example=1)
+        require(
+            ending in ENDINGS,
+            f"RecordVideo ending must be one of {', '.join(ENDINGS)}, got {ending!r}",
+            "pass ending='.gif'",
+        )
+        self.every, self.episodes, self.seed_index = every, episodes, seed_index
+        self.directory, self.ending = directory, ending
+        self._failed = False
+
+    def check_config(self, config: TrainerConfig) -> None:
+        """Raises `ConfigError` if there is no directory for videos, or no such seed."""
+        self._folder(config)
+        require_seed(self.seed_index, config.num_seeds)
+        check_movie_file(f"video{self.ending}", overwrite=True)
+
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
+        """Records the newest policy, which may already be that of the next outer iteration."""
+        if self._failed or iteration % self.every:
+            return
+        path = self._folder(trainer.config) / f"iteration-{iteration}{self.ending}"
+        try:
+            trainer.record_video(
+                path, episodes=self.episodes, seed_index=self.seed_index, overwrite=True
+            )
+        except (RlkitError, OSError) as error:
+            self._failed = True
+            _warn("no video could be recorded (%s); training continues without videos", error)
+
+    def _folder(self, config: TrainerConfig) -> Path:
+        known = self.directory is not None or config.run_dir is not None
+        fix = "pass directory='videos', or set run_dir"
+        require(known, "RecordVideo has no directory for its videos", fix)
+        return Path(self.directory or os.path.join(str(config.run_dir), "videos"))

@@ -1,0 +1,141 @@
+"""Files of moving pictures: MP4 by ffmpeg, GIF by Pillow."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from rlkit.errors import ConfigError, require
+
+Frame = np.ndarray  # [H, W, 3] uint8, with an even height and width
+Add = Callable[[Frame | None], None]
+"""Adds a frame, all of which have one size; None: the last one once more."""
+
+_Process = subprocess.Popen[bytes]
+ENDINGS = (".mp4", ".gif")
+_GIF_WIDTH, _GIF_FPS = 320, 20  # at most: every frame of a GIF is an image of its own
+
+
+def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Raises `ConfigError` if a video cannot be written there. Imports nothing slow."""
+    path = Path(path)
+    ending = path.suffix.lower()
+    require(
+        ending in ENDINGS,
+        f"a video is an .mp4 or a .gif, got {path.name!r}",
+        f"write {path.with_suffix('.mp4').name}",
+    )
+    require(
+        overwrite or not os.path.lexists(path),
+        f"{path} already exists",
+        "choose another name, or overwrite it (--overwrite, overwrite=True)",
+    )
+    if ending == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise ConfigError(
+            "an .mp4 needs imageio-ffmpeg; pip install imageio-ffmpeg, or write a .gif"
+        )
+
+
+@contextlib.contextmanager
+def open_movie(path: Path, fps: int) -> Iterator[Add]:
+    """Gives the function that adds frames; the file appears when all of them are written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix.lower()}")
+    write = _gif if path.suffix.lower() == ".gif" else _mp4
+    try:
+        with write(new, fps) as add:
+            yield add
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _mp4(path: Path, fps: int) -> Iterator[Add]:
+    """Pipes the frames into ffmpeg: H.264 in the form that every browser plays."""
+    ffmpeg, last = None, None
+    with tempfile.TemporaryFile() as said:
+
+        def add(frame: Frame | None) -> None:
+            nonlocal ffmpeg, last
+            last = last if frame is None else frame.tobytes()
+            assert last is not None, "a video begins with a picture"
+            if ffmpeg is None:
+                assert frame is not None
+                ffmpeg = _start_ffmpeg(path, frame.shape, fps, said)
+            assert ffmpeg.stdin is not None
+            ffmpeg.stdin.write(last)
+
+        try:
+            yield add
+        except BrokenPipeError:
+            pass  # ffmpeg has ended; what it said follows
+        except BaseException:
+            if ffmpeg is not None:
+                ffmpeg.kill()
+            raise
+        finally:
+            if ffmpeg is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    ffmpeg.communicate()
+        if ffmpeg is None or ffmpeg.returncode != 0:
+            said.seek(0)
+            reason = said.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise ConfigError(
+                f"ffmpeg could not write the video ({' '.join(reason)}); write a .gif instead"
+            )
+
+
+def _start_ffmpeg(path: Path, shape: tuple[int, ...], fps: int, said: IO[bytes]) -> _Process:
+    given = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", str(fps))
+    made = ("-an", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart")
+    return subprocess.Popen(
+        [_ffmpeg() or "ffmpeg", "-v", "error", "-y", *given, "-i", "-", *made, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        process_group=0,  # Ctrl-C is for this process, which then ends it
+    )
+
+
+def _ffmpeg() -> str | None:
+    """The program that imageio-ffmpeg brings, or the system's; None: there is none."""
+    if importlib.util.find_spec("imageio_ffmpeg") is not None:
+        import imageio_ffmpeg
+
+        with contextlib.suppress(RuntimeError):  # a platform without a program in the package
+            return imageio_ffmpeg.get_ffmpeg_exe()
+    return shutil.which("ffmpeg")
+
+
+@contextlib.contextmanager
+def _gif(path: Path, fps: int) -> Iterator[Add]:
+    from PIL import Image
+
+    every = -(-fps // _GIF_FPS)  # of the frames, one is kept
+    kept: list[Image.Image] = []
+    count = 0
+
+    def add(frame: Frame | None) -> None:
+        nonlocal count
+        count += 1
+        if frame is None:
+            kept.extend(kept[-1:] * ((count - 1) % every == 0))
+        elif (count - 1) % every == 0:
+            image = Image.fromarray(frame)
+            if image.width > _GIF_WIDTH:
+                height = round(image.height * _GIF_WIDTH / image.width)
+                image = image.resize((_GIF_WIDTH, height))
+            kept.append(image.quantize(64))
+
+    yield add
+    # GIFs count in hundredths of a second.
+    duration = max(2, round(100 * every / fps)) * 10
+    kept[0].save(path, save_all=True, append_images=kept[1:], duration=duration, loop=0)

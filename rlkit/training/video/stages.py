@@ -1,0 +1,162 @@
+"""Stages: a single environment that can be seen while it is played."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
+from rlkit.envs.jittable.gymnax import GymnaxEnv
+from rlkit.envs.jittable.vectorized import VectorizedEnv
+from rlkit.envs.jittable.wrappers import Wrapper
+from rlkit.errors import ConfigError, EnvFailedError
+from rlkit.spaces import Space
+from rlkit.training.video.frames import picture_of
+from rlkit.types import Key, Obs, PyTree
+
+_SLOW, _SMOOTH = 10, 30  # frames per second: of grids and images, and of everything else
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """Where an episode is: what the policy sees next, and what people see."""
+
+    obs: Obs  # [1, ...]
+    picture: Picture | None  # None: after the last step of a host environment, which has reset
+    reward: float = 0.0  # of the step that led here
+    is_last: bool = False
+
+
+class Stage(Protocol):
+    """One environment, played an episode at a time."""
+
+    fps: int
+    """Frames per second at which it looks natural."""
+
+    def begin(self, key: Key, /) -> Moment:
+        """Starts an episode. Consumes the key."""
+        ...
+
+    def step(self, key: Key, action: np.ndarray, /) -> Moment:
+        """One step with an action [1, ...]. Consumes the key."""
+        ...
+
+
+@contextlib.contextmanager
+def open_stage(env: EnvAdapter) -> Iterator[Stage]:
+    """The stage for an environment such as `env`.
+
+    Raises `ConfigError` for environments that show no pictures.
+    """
+    if isinstance(env, VectorizedEnv):
+        yield JaxStage(env)
+    elif isinstance(env, GymnasiumAdapter):
+        with contextlib.closing(env.filmed()) as own:
+            try:
+                yield HostStage(own)
+            except EnvFailedError as error:
+                if "OpenGL" not in str(error):
+                    raise
+                raise ConfigError(
+                    f"{own.name} cannot be rendered without a display ({error.__cause__}); set"
+                    " MUJOCO_GL=egl, or osmesa, before Python starts"
+                ) from error
+    else:
+        raise ConfigError(
+            f"{type(env).__name__} cannot be filmed; use environments of Gymnax or Gymnasium, or"
+            " JAX environments in vectorize()"
+        )
+
+
+class JaxStage:
+    """A single environment in JAX; its drawing, its own `render(state)`, or its observations."""
+
+    def __init__(self, env: VectorizedEnv):
+        self._env = env
+        self._draw, self.fps = _drawing(env.env, env.observation_space)
+        self._reset, self._step = jax.jit(env.env.reset), jax.jit(self._one_step)
+        self._state: PyTree = None
+
+    def _one_step(self, key: Key, state: PyTree, action: Any) -> tuple[PyTree, ...]:
+        space = self._env.action_space
+        if isinstance(space, spaces.Box):
+            action = jax.numpy.clip(action, space.low, space.high)
+        state, obs, reward, terminated, truncated, info = self._env.env.step(key, state, action)
+        if getattr(self._env.env, "auto_reset", False):
+            obs = info["final_observation"]
+        return state, obs, reward, terminated | truncated
+
+    def begin(self, key: Key) -> Moment:
+        """See `Stage`."""
+        self._state, obs = self._reset(key)
+        return Moment(_batch(obs), self._picture(obs))
+
+    def step(self, key: Key, action: np.ndarray) -> Moment:
+        """See `Stage`."""
+        self._state, obs, reward, is_last = self._step(key, self._state, action[0])
+        return Moment(_batch(obs), self._picture(obs), float(reward), bool(is_last))
+
+    def _picture(self, obs: Obs) -> Picture:
+        return self._draw(*jax.device_get((self._state, obs)))
+
+
+class HostStage:
+    """A Gymnasium environment that renders arrays."""
+
+    def __init__(self, env: GymnasiumAdapter):
+        self._env = env
+        self.fps = int(env.render_fps or _SMOOTH)
+        self._state: PyTree = None
+
+    def begin(self, key: Key) -> Moment:
+        """See `Stage`."""
+        self._state, obs = self._env.reset(key)
+        return Moment(obs, self._env.render()[0])
+
+    def step(self, key: Key, action: np.ndarray) -> Moment:
+        """See `Stage`."""
+        self._state, step = self._env.step(key, self._state, action)
+        is_last = bool(step.terminated[0] | step.truncated[0])
+        picture = None if is_last else self._env.render()[0]
+        return Moment(step.obs, picture, float(step.reward[0]), is_last)
+
+
+def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture], int]:
+    """How (state, observation) are drawn, and the frames per second."""
+    inner, inside = env, lambda state: state
+    while isinstance(inner, Wrapper):
+        inside = _inside(inner, inside)
+        inner = inner.env
+    render = getattr(inner, "render", None)
+    if callable(render):
+        fps = int(getattr(inner, "render_fps", _SMOOTH))
+        return lambda state, obs: _checked(render(inside(state)), inner), fps
+    if isinstance(inner, GymnaxEnv) and (found := gymnax_drawing(inner.env, inner.params)):
+        draw, fps = found
+        return lambda state, obs: draw(inside(state)), fps
+    is_flat = isinstance(space, spaces.Box) and len(space.shape) < 2
+    return lambda state, obs: picture_of(space, obs), _SMOOTH if is_flat else _SLOW
+
+
+def _inside(wrapper: Wrapper, outer: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+    return lambda state: wrapper.inner_state(outer(state))
+
+
+def _checked(picture: Any, env: object) -> Picture:
+    picture = np.asarray(picture)
+    if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
+        raise ConfigError(
+            f"{type(env).__name__}.render(state) must return [height, width, 3] uint8, got"
+            f" {picture.shape} {picture.dtype}; convert it with (255 * picture).astype(np.uint8)"
+        )
+    return picture
+
+
+def _batch(obs: Obs) -> Obs:
+    return jax.tree.map(lambda x: x[None], obs)
