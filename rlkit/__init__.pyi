@@ -66,6 +66,7 @@ from .training import LoadedRuns as LoadedRuns
 from .training import LoggerConfig as LoggerConfig
 from .training import Module as Module
 from .training import Policy as Policy
+from .training import RecordVideo as RecordVideo
 from .training import RLModule as RLModule
 from .training import RunConfig as RunConfig
 from .training import RunView as RunView

@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     config = validation.from_dict(TrainerConfig, settings["trainer"])
     require_seed(chosen.seed_index, config.num_seeds)
-    _check_step(chosen.checkpoint, chosen.run_dir, config)
+    check_step(chosen.checkpoint, chosen.run_dir, config)
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
@@ -83,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check_step(step: object, run_dir: str, config: TrainerConfig) -> None:
+def check_step(step: object, run_dir: str, config: TrainerConfig) -> None:
     """Raises the error of `load_policy` about a checkpoint early."""
     directory = pathlib.Path(config.checkpoint_directory(run_dir))
     if isinstance(step, int) and directory.is_dir():

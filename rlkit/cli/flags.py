@@ -4,6 +4,7 @@ import contextlib
 import io
 import itertools
 import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, TypeVar
 
@@ -115,3 +116,10 @@ def json_object(flag: str, text: str) -> PlainData:
         "write '{\"name\": value}'",
     )
     return parsed
+
+
+def free_name(path: str) -> str:
+    """The path, or the first free one of `<stem>-2<ending>`, `<stem>-3<ending>` and so on."""
+    stem, ending = os.path.splitext(path)
+    names = itertools.chain([path], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
+    return next(each for each in names if not os.path.lexists(each))

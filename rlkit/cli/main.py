@@ -16,6 +16,7 @@ COMMANDS = {
     "resume": "continue a run that was stopped, or extend a finished one",
     "evaluate": "evaluate a trained policy",
     "plot": "plot the learning curves of one or several runs",
+    "video": "record episodes of a trained policy",
     "check-env": "find mistakes in an environment and how to fix them",
     "list": "list environments, agents, algorithms, presets",
 }
@@ -37,6 +38,7 @@ examples:
   rlkit resume runs/first --total-steps 2M
   rlkit evaluate runs/first --episodes 100
   rlkit plot runs/first runs/second --output both.png
+  rlkit video runs/first --episodes 3
   rlkit check-env my_package.my_module:MyEnv     its mistakes, how to fix them
   rlkit list envs
 

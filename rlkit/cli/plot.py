@@ -1,7 +1,6 @@
 """`rlkit plot`: plots the learning curves of one or several runs, or a learning rate."""
 
 import dataclasses
-import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -58,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     chosen = flags.parse(PlotFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     default = "learning_curve.png" if chosen.schedule is None else "schedule.png"
     output = (
-        _free_name(default)
+        flags.free_name(default)
         if chosen.output is None and not chosen.overwrite
         else chosen.output or default
     )
@@ -119,9 +118,3 @@ def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str
     about = f"{config.algorithm} on {config.env.id}: {schedule} learning rate"
     steps = config.trainer.total_steps
     return plot_schedule(described, output, total_steps=steps, title=title or about)
-
-
-def _free_name(name: str) -> str:
-    stem, ending = os.path.splitext(name)
-    names = itertools.chain([name], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
-    return next(each for each in names if not os.path.lexists(each))

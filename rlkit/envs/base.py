@@ -75,6 +75,8 @@ class JaxEnv(Protocol):
     - `params` and `replace_params(params) -> JaxEnv`: a pytree of numbers that become traced leaves
       of the environment state, so that changing them does not recompile. `params` without
       `replace_params` is ignored.
+    - `render(state) -> [H, W, 3] uint8`: a picture of a state, for videos; called from Python with
+      NumPy arrays. `render_fps: int`: how many make a second.
     - `auto_reset = True`: `step` resets by itself, and `info["final_observation"]` holds the true
       successor.
     """

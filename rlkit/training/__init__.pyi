@@ -30,7 +30,9 @@ from .logs.records import Record as Record
 from .logs.records import read_records as read_records
 from .policy import Policy as Policy
 from .policy import load_policy as load_policy
+from .record_video import RecordVideo as RecordVideo
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
 from .run_config import preset as preset
 from .trainer import Trainer as Trainer
+from .video.film import Film as Film

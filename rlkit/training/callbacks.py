@@ -97,6 +97,17 @@ class RunView(Protocol):
         """See `Trainer.export_policy`."""
         ...
 
+    def record_video(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        episodes: int = 1,
+        seed_index: int = 0,
+        overwrite: bool = False,
+    ) -> object:
+        """See `Trainer.record_video`."""
+        ...
+
     def summary(self) -> PlainData:
         """See `Trainer.summary`."""
         ...

@@ -32,6 +32,7 @@ from rlkit.training.files.run_description import (
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings, require_seed
+from rlkit.training.video.film import Film, film
 from rlkit.types import Action, Key, Measurements, PolicyState, PyTree
 from rlkit.validation import PlainData
 
@@ -131,6 +132,41 @@ class Policy:
             )
             player = make_player(evaluator, Compiler(num_seeds=1))
             return jax.device_get(player.evaluate(self.state))
+
+    def record_video(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        episodes: int = 3,
+        deterministic: bool = True,
+        seed: int | None = None,
+        max_steps: int | None = None,
+        fps: int | None = None,
+        overwrite: bool = False,
+    ) -> Film:
+        """Plays episodes in one environment of the run and writes a video to `path`.
+
+        The ending of `path` chooses MP4 (which needs imageio-ffmpeg) or GIF, whose pictures are
+        smaller and fewer. Gymnasium's environments are rendered. Environments in JAX are drawn by
+        their own `render(state)`, which returns [height, width, 3] uint8, by rlkit if they are
+        Gymnax's, and otherwise as their observations. `seed` chooses the episodes, as in
+        `evaluate`. An episode ends after `max_steps`; None: where evaluation ends it. `fps=None`:
+        frames per second as the environment says. Returns the path, and the returns and lengths of
+        the episodes. Raises `ConfigError` if the file exists (unless `overwrite`), for another
+        ending, and if the environment shows no pictures.
+        """
+        return film(
+            path,
+            env=self.env,
+            agent=self.agent,
+            policy=self.state,
+            episodes=episodes,
+            max_steps=max_steps or self.max_evaluation_steps,
+            seed=FRESH_EVALUATION_SEED if seed is None else seed,
+            deterministic=deterministic,
+            fps=fps,
+            overwrite=overwrite,
+        )
 
     def _act_batch(
         self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool

@@ -38,9 +38,9 @@ from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
-from rlkit.training.logs.logger import Logger
+from rlkit.training.logs.logger import Logger, VideoLogger
 from rlkit.training.logs.metrics import score
-from rlkit.training.policy import Policy, play_episodes
+from rlkit.training.policy import FRESH_EVALUATION_SEED, Policy, play_episodes
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
@@ -53,9 +53,11 @@ from rlkit.training.reporting import (
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
 from rlkit.training.run import Run
+from rlkit.training.run_config import require_seed
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
 from rlkit.training.starting import begin_from, source_of
+from rlkit.training.video.film import Film, film
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
 
@@ -330,6 +332,51 @@ class Trainer:
         return play_episodes(
             evaluator, policy, num_episodes, key, self.compiler, deterministic=deterministic
         )
+
+    def record_video(
+        self,
+        path: Path,
+        *,
+        episodes: int = 1,
+        seed_index: int = 0,
+        deterministic: bool = True,
+        max_steps: int | None = None,
+        fps: int | None = None,
+        overwrite: bool = False,
+    ) -> Film:
+        """Plays episodes with the current policy and writes a video, see `Policy.record_video`.
+
+        They are new episodes in an environment like that of evaluation. With several seeds,
+        `seed_index` chooses one. Weights & Biases gets the video as well, if the run is logged
+        there.
+        """
+        self._run.require_state()
+        require(
+            isinstance(self.module, RLModule),
+            "a video shows episodes of an environment, but this module has none",
+            "call its own methods",
+        )
+        require_seed(seed_index, self.config.num_seeds)
+        module = self._run.parts.evaluation_module()
+        assert module.eval_env is not None
+        policy = self.state.learner.policy
+        if self.config.num_seeds > 1:
+            policy = jax.tree.map(lambda x: x[seed_index], policy)
+        video = film(
+            path,
+            env=module.eval_env,
+            agent=module.agent,
+            policy=policy,
+            episodes=episodes,
+            max_steps=max_steps or module.max_evaluation_steps,
+            seed=FRESH_EVALUATION_SEED,
+            deterministic=deterministic,
+            fps=fps,
+            overwrite=overwrite,
+        )
+        if self._files is not None and isinstance(self._files.logger, VideoLogger):
+            self._files.logger.log_video(video.path)
+        return video
 
     # Saving and restoring
 

@@ -202,6 +202,12 @@ MISTAKES = {
         ["evaluate", "runs/absent", "--episodes", "0"],
         "--episodes: input should be greater than 0, got 0",
     ),
+    "video of nothing": (["video"], "rlkit video needs RUN_DIR"),
+    "video of an absent run": (["video", "runs/absent"], "runs/absent does not contain a run"),
+    "video without episodes": (
+        ["video", "runs/absent", "--episodes", "0"],
+        "--episodes: input should be greater than 0, got 0",
+    ),
     "plot nothing": (["plot"], "no run to plot"),
     "plot an absent run": (["plot", "runs/absent"], "runs/absent does not contain a run"),
     "plot over a file": (
@@ -292,7 +298,7 @@ def test_mistakes_and_help_import_no_jax():
         [*TRAIN, "--help"],
         [*TRAIN, "--help-all"],
     ]
-    calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "list")]
+    calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "video", "list")]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
     program = f"""
 import sys
@@ -382,6 +388,10 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
         (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
+        (["video", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
+        (["video", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
+        (["video", "run", "--output", "a.avi"], "a video is an .mp4 or a .gif, got 'a.avi'; write"),
+        (["video", "run", "--output", "run/config.yaml"], "a video is an .mp4 or a .gif"),
     ],
 )
 def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch):

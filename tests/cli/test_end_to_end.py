@@ -128,6 +128,22 @@ def test_evaluate_what_is_not_there(arguments, said, trained, monkeypatch, capsy
     assert err.count("\n") == 1
 
 
+def test_video(trained, monkeypatch, capsys):
+    directory, _ = trained
+    monkeypatch.chdir(directory)
+    short = ["video", "run", "--max-steps", "3", "--episodes", "1"]
+    assert main([*short, "--output", "pole.gif", "--seed-index", "1"]) == 0
+    assert capsys.readouterr().out == "pole.gif: 1 episode, return 3\n"
+    assert (directory / "pole.gif").read_bytes().startswith(b"GIF")
+    assert main([*short, "--output", "pole.gif"]) == 2
+    assert "pole.gif already exists; choose another name" in capsys.readouterr().err
+    for name in ("checkpoint-2.mp4", "checkpoint-2-2.mp4"):
+        assert main([*short, "--checkpoint", "latest", "--sampled"]) == 0
+        path = Path("run/videos", name)
+        assert capsys.readouterr().out == f"{path}: 1 episode, return 3\n"
+        assert path.read_bytes()[4:8] == b"ftyp"
+
+
 def test_plot(trained, monkeypatch, capsys):
     directory, _ = trained
     monkeypatch.chdir(directory)

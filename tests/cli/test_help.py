@@ -18,6 +18,7 @@ from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.train_flags import FIRST
+from rlkit.cli.video import VideoFlags
 from rlkit.envs.registry import list_envs
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig, dump, preset, preset_names
@@ -30,6 +31,7 @@ FLAGS = {
     "resume": ResumeFlags,
     "evaluate": EvaluateFlags,
     "plot": PlotFlags,
+    "video": VideoFlags,
     "check-env": CheckEnvFlags,
 }
 PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:SizedCounter"

@@ -119,7 +119,7 @@ def test_other_names_lead_to_flags_that_exist():
     [
         ("eval", "did you mean 'evaluate'?"),
         ("plt", "did you mean 'plot'?"),
-        ("export", "choose one of check-env, evaluate, list, plot, resume, train"),
+        ("export", "choose one of check-env, evaluate, list, plot, resume, train, video"),
     ],
 )
 def test_unknown_commands(command, said, capsys):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from event_files import curves, hparams, read_events, texts
+from tiny_runs import settings_of
 from wandb_files import (
     lay_out_artifacts,
     wandb_files,
@@ -203,3 +204,17 @@ def test_a_branch_has_runs_of_its_own_on_wandb(tracked, tmp_path, monkeypatch):
         branch.log({"temperature": 0.5})
     names = {wandb_labels(path)[0]["name"] for path in wandb_files(tmp_path)}
     assert names == {"branch-seed_0", "branch-seed_1"}
+
+
+def test_wandb_shows_videos(tmp_path):
+    run = tmp_path / "run"
+    log = {"logger_config": {"console": False, "wandb": "offline"}, "max_evaluation_steps": 4}
+    callbacks = [rlkit.RecordVideo(ending=".gif")]
+    with rlkit.build(settings_of(run, **log), callbacks=callbacks) as trainer:
+        trainer.run(0)
+    (path,) = wandb_files(run)
+    shown = [row for row in wandb_history(path.parent)[0] if "video/path" in row]
+    assert [row["env_steps"] for row in shown] == [16, 32]
+    for row, iteration in zip(shown, (1, 2), strict=True):
+        video = path.parent / "files" / row["video/path"]
+        assert video.read_bytes() == (run / "videos" / f"iteration-{iteration}.gif").read_bytes()

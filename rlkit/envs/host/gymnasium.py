@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 import os
 import select
@@ -244,12 +245,23 @@ class GymnasiumAdapter:
         fresh._token = object()
         return fresh
 
+    def filmed(self) -> "GymnasiumAdapter":
+        """One environment of the same kind, in this process, which `render` shows.
+
+        Raises `ConfigError` if an object was passed as `env`, or if it cannot be made so.
+        """
+        fresh = self.remake(1)
+        fresh.vectorization, fresh.spec = "sync", None
+        fresh.recipe = dataclasses.replace(self.recipe, render_mode="rgb_array")
+        fresh._read_spaces()
+        return fresh
+
     def render(self) -> np.ndarray:
         """Images of all environments, [N, H, W, 3] uint8.
 
         Raises `ConfigError` without `render_mode="rgb_array"`.
         """
-        mode = self._render_mode
+        mode = self.render_mode
         require(
             mode == "rgb_array",
             f"{self.name} has render_mode={mode!r}",
@@ -299,7 +311,7 @@ class GymnasiumAdapter:
             for index in range(self.num_envs)
         ]
         if pulse is not None:
-            is_watched = self._render_mode != "human"  # a window waits for whoever drags it
+            is_watched = self.render_mode != "human"  # a window waits for whoever drags it
             limit = self._step_timeout if is_watched else None
             self._run = InProcessEnvs(factories, pulse, limit)
         else:
@@ -344,7 +356,8 @@ class GymnasiumAdapter:
         try:
             check_observation_space(env.observation_space)
             check_action_space(env.action_space)
-            self._render_mode = env.render_mode
+            self.render_mode = env.render_mode
+            self.render_fps = env.metadata.get("render_fps")
             self._dtypes = map_space(jax_dtype, env.observation_space)
             return env.observation_space, env.action_space, time_limit(env)
         finally:

@@ -140,6 +140,10 @@ class FrameStack(ObservationWrapper):
             info,
         )
 
+    def inner_state(self, state: FrameStackState) -> EnvState:
+        """The wrapped environment's state within `state`."""
+        return state.env
+
     def _repeat(self, obs: Obs) -> Array:
         return jnp.concatenate(
             [cast_obs(obs, self.env.observation_space)] * self.num_frames, axis=-1

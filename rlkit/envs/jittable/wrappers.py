@@ -43,6 +43,10 @@ class Wrapper:
         """The same environment with other parameters."""
         return dataclasses.replace(self, env=self.env.replace_params(params))  # pyright: ignore[reportAttributeAccessIssue]
 
+    def inner_state(self, state: EnvState) -> EnvState:
+        """The wrapped environment's state within `state`."""
+        return state
+
 
 class TimeLimitState(struct.PyTreeNode, kw_only=True):
     """The wrapped environment's state and its steps since the last reset."""
@@ -96,6 +100,10 @@ class TimeLimit(Wrapper):
         time = state.time + 1
         truncated = truncated | (time >= self.max_episode_steps)
         return TimeLimitState(env=inner, time=time), obs, reward, terminated, truncated, info
+
+    def inner_state(self, state: TimeLimitState) -> EnvState:
+        """The wrapped environment's state within `state`."""
+        return state.env
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,6 +55,15 @@ class Outcome:
 
 
 @runtime_checkable
+class VideoLogger(Protocol):
+    """A logger that also shows videos of the policy."""
+
+    def log_video(self, path: Path, /) -> None:
+        """Shows a complete video at the steps of the newest record."""
+        ...
+
+
+@runtime_checkable
 class Publisher(Protocol):
     """A logger that also gets the results of a run."""
 

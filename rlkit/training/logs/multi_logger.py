@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from rlkit.errors import RunDirectoryError
 from rlkit.training.logs.jsonl_logger import JsonlLogger
-from rlkit.training.logs.logger import Logger, Outcome, Publisher
+from rlkit.training.logs.logger import Logger, Outcome, Publisher, VideoLogger
 from rlkit.training.logs.records import Record
 from rlkit.validation import PlainData
 
@@ -61,6 +62,11 @@ class MultiLogger:
     def publish(self, outcome: Outcome, /) -> None:
         self._each(
             lambda name, logger: logger.publish(outcome) if isinstance(logger, Publisher) else None
+        )
+
+    def log_video(self, path: Path, /) -> None:
+        self._each(
+            lambda name, logger: logger.log_video(path) if isinstance(logger, VideoLogger) else None
         )
 
     def close(self) -> None:

@@ -100,6 +100,13 @@ class WandbRun:
         env_steps = max(position[0] for position in self._seen.values())
         self._run.log({"env_steps": env_steps, name: wandb.Image(str(path))})
 
+    def add_video(self, path: Path) -> None:
+        """Adds a video to the open run, at the environment steps of its newest row."""
+        import wandb
+
+        env_steps = max(position[0] for position in self._seen.values())
+        self._run.log({"env_steps": env_steps, "video": wandb.Video(str(path))})
+
     def add_policy(self, export: Callable[[Path], PlainData]) -> None:
         """Adds an artifact of what `export` writes to a directory, with what it returns."""
         import wandb
@@ -185,7 +192,7 @@ class WandbRun:
         )
         self._id = run.id  # in a sweep, its agent chose another
         run.define_metric("env_steps")
-        for names in ("train/*", "eval/*", "user/*", "learning_curve"):
+        for names in ("train/*", "eval/*", "user/*", "learning_curve", "video"):
             run.define_metric(names, step_metric="env_steps")
         run.define_metric("eval/avg_return", step_metric="env_steps", summary="max,last")
         return run

@@ -1,0 +1,223 @@
+"""Films of a policy: which pictures are shown, and that recording changes nothing."""
+
+import dataclasses
+from typing import ClassVar
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+from PIL import Image
+from tiny_runs import settings_of
+
+import rlkit
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable.observation_wrappers import FrameStack
+from rlkit.envs.jittable.wrappers import TimeLimit
+from rlkit.errors import ConfigError
+from rlkit.ops.counters import StepCounter
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.record_video import RecordVideo
+from rlkit.training.video.film import film
+from rlkit.training.video.stages import open_stage
+from rlkit.types import PolicyState
+
+LENGTH = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimmer:
+    """Counts steps, rewards each by its number and shows them as a shade of grey."""
+
+    ends: bool = True
+    observation_space = spaces.Box(0.0, 100.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    render_fps = 10
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        state = state + 1
+        done = jnp.bool_(self.ends) & (state >= LENGTH)
+        obs = jnp.float32(state)[None]
+        return state, obs, jnp.float32(state), done, jnp.bool_(False), {}
+
+    def render(self, state):
+        return np.full((40, 40, 3), 40 * int(state), np.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong(Dimmer):
+    def render(self, state):
+        return np.zeros((4, 4), np.float32)
+
+
+class Gray(gymnasium.Env):
+    """The same on the host."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = spaces.Box(0.0, 100.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        obs = np.full(1, self.count, np.float32)
+        return obs, float(self.count), self.count >= LENGTH, False, {}
+
+    def render(self):
+        return np.full((40, 40, 3), 40 * self.count, np.uint8)
+
+
+class Unseen(Gray):
+    metadata: ClassVar = {"render_modes": []}
+
+    def __init__(self):
+        super().__init__()
+
+
+def record(env, path, **settings):
+    agent = rlkit.actor_critic(env.observation_space, env.action_space)
+    policy = PolicyState(
+        params=agent.init(jax.random.key(0)),
+        obs_stats=None,
+        env_steps=StepCounter.create(),
+        total_steps=jnp.float32(0.0),
+    )
+    chosen = {"episodes": 2, "max_steps": 50, "seed": 0, "deterministic": True}
+    chosen |= {"fps": None, "overwrite": False, **settings}
+    return film(path, env=env, agent=agent, policy=policy, **chosen)
+
+
+def shades(path):
+    """The mean of each frame above its caption."""
+    with Image.open(path) as image:
+        found = []
+        for number in range(image.n_frames):
+            image.seek(number)
+            found.append(int(np.asarray(image.convert("RGB"))[:30].mean().round()))
+    return found
+
+
+@pytest.fixture(scope="module")
+def dimmed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("film") / "dimmer.gif"
+    return record(rlkit.vectorize(Dimmer(), 3), path)
+
+
+def test_a_film_shows_every_state_up_to_the_last_one(dimmed):
+    assert (dimmed.returns, dimmed.lengths) == ([15.0, 15.0], [LENGTH, LENGTH])
+    assert shades(dimmed.path) == [0, 40, 80, 120, 160, 200] * 2
+
+
+def test_wrappers_do_not_hide_the_drawing(tmp_path, dimmed):
+    env = rlkit.vectorize(FrameStack(TimeLimit(Dimmer(ends=False), LENGTH), 2), 1)
+    wrapped = record(env, tmp_path / "wrapped.gif")
+    assert wrapped.returns == dimmed.returns
+    assert shades(wrapped.path) == shades(dimmed.path)
+
+
+def test_the_host_shows_the_same_but_for_the_last_state(tmp_path, dimmed):
+    """Which its environments have left when their step returns."""
+    env = GymnasiumAdapter(Gray, num_envs=2, vectorization="async")
+    filmed = record(env, tmp_path / "host.gif")
+    assert (filmed.returns, filmed.lengths) == (dimmed.returns, dimmed.lengths)
+    assert shades(filmed.path) == [0, 40, 80, 120, 160] * 2
+
+
+def test_an_environment_without_a_drawing_shows_its_observations(tmp_path):
+    env = rlkit.make_env("probe/Counter", 1)
+    with open_stage(env) as stage:
+        moment = stage.begin(jax.random.key(0))
+        for step in range(2):
+            later = stage.step(jax.random.key(step), np.zeros(1, np.int32))
+    assert (later.picture != moment.picture).any()
+
+
+def test_an_episode_is_cut_where_it_is_asked_to_be(tmp_path):
+    filmed = record(rlkit.vectorize(Dimmer(), 1), tmp_path / "cut.gif", max_steps=2, episodes=1)
+    assert (filmed.returns, filmed.lengths) == ([3.0], [2])
+    assert shades(filmed.path) == [0, 40, 80]
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (rlkit.vectorize(Dimmer(ends=False), 1), r"no time limit.*pass max_steps=1000"),
+        (rlkit.vectorize(TimeLimit(Wrong(), 5), 1), r"must return \[height, width, 3\] uint8, got"),
+        (GymnasiumAdapter(Unseen, num_envs=1, max_episode_steps=5), r"render_mode"),
+        (GymnasiumAdapter(Gray(), num_envs=1, max_episode_steps=5), r"passed as an object"),
+    ],
+    ids=["never ends", "wrong picture", "no render_mode", "an object"],
+)
+def test_what_cannot_be_filmed_is_said(tmp_path, env, message):
+    with pytest.raises(ConfigError, match=message):
+        record(env, tmp_path / "film.gif", max_steps=None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_recording_changes_nothing_of_a_run(tmp_path):
+    digests = []
+    for name, callbacks in (("plain", []), ("filmed", [RecordVideo(every=2, ending=".gif")])):
+        settings = settings_of(tmp_path / name, num_seeds=2, max_evaluation_steps=4)
+        with rlkit.build(settings, callbacks=callbacks) as trainer:
+            trainer.run(0)
+            digests.append(tree_digest(trainer.state))
+    assert digests[0] == digests[1]
+    videos = [path.name for path in (tmp_path / "filmed" / "videos").iterdir()]
+    assert videos == ["iteration-2.gif"]
+
+
+def test_a_policy_of_a_run_records_itself(tmp_path):
+    settings = settings_of(tmp_path / "run", num_seeds=2, max_evaluation_steps=4)
+    with rlkit.build(settings) as trainer:
+        trainer.run(0)
+    policy = rlkit.load_policy(tmp_path / "run", seed_index=1)
+    video = policy.record_video(tmp_path / "policy.gif", episodes=2)
+    assert video.lengths == [4, 4] and video.path.is_file()
+    with pytest.raises(ConfigError, match="already exists"):
+        policy.record_video(video.path)
+    again = policy.record_video(video.path, episodes=2, overwrite=True)
+    assert again.returns == video.returns
+
+
+def test_a_video_that_fails_is_said_once_and_ends_no_run(tmp_path, caplog):
+    settings = settings_of(tmp_path / "run", max_evaluation_steps=4)
+    (tmp_path / "taken").write_text("a file")
+    recorder = RecordVideo(ending=".gif", directory=tmp_path / "taken")
+    with rlkit.build(settings, callbacks=[recorder]) as trainer:
+        trainer.run(0)
+        assert trainer.outer_iteration == 2
+    assert caplog.text.count("no video could be recorded") == 1
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"every": 0}, "every must be a positive integer"),
+        ({"episodes": 1.5}, "episodes must be a positive integer"),
+        ({"ending": ".avi"}, r"must be one of \.mp4, \.gif, got '\.avi'"),
+    ],
+)
+def test_mistakes_in_the_callback(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        RecordVideo(**settings)
+
+
+@pytest.mark.fast
+def test_the_callback_wants_a_directory_and_a_seed_that_there_is():
+    with pytest.raises(ConfigError, match="no directory for its videos; pass directory='videos'"):
+        RecordVideo().check_config(rlkit.TrainerConfig(total_steps=1))
+    with pytest.raises(ConfigError, match="seed_index"):
+        RecordVideo(seed_index=2, directory="x").check_config(rlkit.TrainerConfig(total_steps=1))
