@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from rlkit.training.logs.statistics import interquartile_mean
+
 RESAMPLES = 20_000
 LEVEL = 0.95
 Curve = np.ndarray  # [PARTS], the mean training return of each tenth; NaN where no episode ended
@@ -48,18 +50,9 @@ def difference(ours: list[float], theirs: list[float]) -> Difference:
     return Difference(float(np.mean(ours) - np.mean(theirs)), low, high)
 
 
-def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """The mean of the middle half along the last axis; of three values or fewer, of all.
-
-    As Agarwal et al. 2021: a quarter of the values, rounded down, is left out at either end.
-    """
-    out = values.shape[-1] // 4
-    return np.sort(values, axis=-1)[..., out : values.shape[-1] - out].mean(axis=-1)
-
-
 def interval(values: list[float]) -> tuple[float, float]:
     """The bootstrap interval of 95 % of the interquartile mean over seeds."""
-    return _middle(interquartile_mean(_drawn(values, np.random.default_rng(0))))
+    return _middle(interquartile_mean(_drawn(values, np.random.default_rng(0)), axis=1))
 
 
 def _drawn(values: list[float], dice: np.random.Generator) -> np.ndarray:

@@ -80,6 +80,7 @@ from .training import load_policy as load_policy
 from .training import load_run as load_run
 from .training import load_runs as load_runs
 from .training import log_callback as log_callback
+from .training import plot_runs as plot_runs
 from .training import preset as preset
 from .training import reopen as reopen
 from .xla_cpu import compiler_options as compiler_options

@@ -46,6 +46,12 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/Breakout-MinAtar": Goal(
         bar=25, published="gymnax 28 (10M, 1 run, an older gymnax)"
     ),
+    "ppo/gymnax/Asterix-MinAtar": Goal(bar=15, published="gymnax 15 (10M, 1 run, an older gymnax)"),
+    "ppo/gymnax/SpaceInvaders-MinAtar": Goal(
+        bar=131, published="gymnax 131 (10M, 1 run, an older gymnax)"
+    ),
+    "ppo/gymnax/Freeway-MinAtar": Goal(published="gymnax 58 (10M, 1 run, an older gymnax)"),
+    "ppo/gymnax/Seaquest-MinAtar": Goal(),
     "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnasium/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),

@@ -8,7 +8,8 @@ import preset_records
 from goals import GOALS, Goal
 
 import page
-from intervals import interquartile_mean, interval
+from intervals import interval
+from rlkit.training.logs.statistics import interquartile_mean
 
 COMMAND = "make learning"
 PICTURE = page.IMAGES / "presets.png"

@@ -14,11 +14,13 @@ from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.logs.loaded_run import holds_run, load_run
+from rlkit.validation import PositiveInt
 
 COMMAND = "rlkit plot"
 EXAMPLES = f"""examples:
   {COMMAND} runs/mine
   {COMMAND} runs/ppo runs/dqn --output both.pdf --x wall_seconds
+  {COMMAND} runs/* --group algorithm --band interval --size column
   {COMMAND} runs/mine --metric train/loss --output loss.png
   {COMMAND} --schedule runs/mine"""
 
@@ -46,8 +48,26 @@ class PlotFlags:
     """Replace the image if it exists."""
     metric: str = "eval/avg_return"
     """Metric to plot, by its name in metrics.jsonl."""
-    x: Literal["env_steps", "wall_seconds"] = "env_steps"
-    """Metric of the x-axis."""
+    x: Literal["env_steps", "updates", "wall_seconds", "training_seconds"] = "env_steps"
+    """What the x-axis counts; training_seconds leave out the time for compiling."""
+    group: Literal["run", "settings", "algorithm"] = "run"
+    """Which runs become one curve: none, those with the same settings but for the seed, or those of
+    an algorithm on an environment.
+    """
+    center: Literal["mean", "interquartile_mean", "median"] = "mean"
+    """What stands for several seeds."""
+    band: Literal["auto", "standard_error", "interval", "min_max", "none"] = "auto"
+    """What surrounds it. interval: of 95 %, by a bootstrap over seeds; min_max: from the least to
+    the greatest seed; auto: the standard error, or each seed if there is one run.
+    """
+    smooth: PositiveInt = 1
+    """Draw the mean of so many logged values in place of each."""
+    sampled: bool = False
+    """Draw returns with sampled actions too, dotted."""
+    labels: tuple[str, ...] = ()
+    """Names for the curves, in order; none: their directories or algorithms."""
+    size: Literal["screen", "column", "page"] = "screen"
+    """Width of the picture: for a screen, a column of a paper (3.3 inches) or its page (6.8)."""
     title: str | None = None
     """Title of the plot; None: the algorithm and the environment, if all runs have the same."""
 
@@ -67,10 +87,11 @@ def run(arguments: Sequence[str]) -> int:
         require(not chosen.run_dirs, "--schedule plots no runs", "leave out the run directories")
         print(_plot_schedule(chosen.schedule, output, chosen.title))
         return 0
-    from rlkit.training.logs.plotting import learning_curve
+    from rlkit.training.logs.plotting import plot_runs
 
     runs = _runs_in(chosen.run_dirs, chosen.metric)
-    print(learning_curve(runs, output, metric=chosen.metric, x=chosen.x, title=chosen.title))
+    names = ("metric", "x", "group", "center", "band", "smooth", "sampled", "labels", "size")
+    print(plot_runs(runs, output, title=chosen.title, **{n: getattr(chosen, n) for n in names}))
     return 0
 
 

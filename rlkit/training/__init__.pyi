@@ -25,7 +25,7 @@ from .logs.loaded_runs import load_runs as load_runs
 from .logs.logger import Logger as Logger
 from .logs.logger import Outcome as Outcome
 from .logs.logger import Publisher as Publisher
-from .logs.plotting import learning_curve as learning_curve
+from .logs.plotting import plot_runs as plot_runs
 from .logs.records import Record as Record
 from .logs.records import read_records as read_records
 from .policy import Policy as Policy

@@ -97,7 +97,8 @@ def test_training_returns_are_averaged_over_episodes():
     ("values", "middle"), [([1.0, 2.0, 9.0], 4.0), ([0.0, 4.0, 1.0, 2.0, 99.0], 7 / 3)]
 )
 def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(values, middle):
-    from intervals import interquartile_mean, interval
+    from intervals import interval
+    from rlkit.training.logs.statistics import interquartile_mean
 
     assert interquartile_mean(np.array(values)) == pytest.approx(middle)
     low, high = interval(values)

@@ -216,7 +216,7 @@ MISTAKES = {
     ),
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],
-        "--x must be env_steps or wall_seconds, got 'time'",
+        "--x must be env_steps, updates, wall_seconds or training_seconds, got 'time'",
     ),
     "plot runs and a schedule": (["plot", "runs/a", "--schedule", "a.yaml"], "leave out the run"),
     "plot the schedule of nothing": (

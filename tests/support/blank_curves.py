@@ -12,7 +12,7 @@ import pytest
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mP4DwABAQEAHLCMmQAAAABJRU5ErkJggg=="
 )
-_DRAW = "rlkit.training.logs.plotting._draw"
+_DRAW = "rlkit.training.logs.plotting._Picture.draw"
 _real: list[Any] = []
 
 
@@ -21,7 +21,7 @@ class _Dot:
         file.write(DOT)
 
 
-def _draw_a_dot(curves: Any, output: Path, **_: Any) -> Path:
+def _draw_a_dot(picture: Any, curves: Any, sampled: Any, output: Path, title: Any) -> Path:
     from rlkit.training.logs.figures import save_figure
 
     return save_figure(_Dot(), output)  # pyright: ignore[reportArgumentType]
@@ -33,7 +33,7 @@ def blank_curves() -> Iterator[None]:
     from rlkit.training.logs import plotting
 
     if not _real:
-        _real.append(plotting._draw)
+        _real.append(plotting._Picture.draw)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_DRAW, _draw_a_dot)
         yield

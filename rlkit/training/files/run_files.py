@@ -272,12 +272,12 @@ def _draw_curve(directory: RunDirectory, mean: float | None) -> pathlib.Path | N
     logged = directory.metrics_file.exists()
     if not logged or mean is None or not math.isfinite(mean):
         return None
-    from rlkit.training.logs.plotting import learning_curve
+    from rlkit.training.logs.plotting import plot_runs
 
     try:
         if all(record.kind != "eval" for record in read_records(directory.metrics_file)):
             return None
-        return learning_curve([directory.path], directory.curve_file)
+        return plot_runs([directory.path], directory.curve_file)
     except ConfigError as error:  # a damaged row, or no disk space: the run itself is fine
         _warn("%s was not drawn: %s", directory.curve_file, error)
         return None

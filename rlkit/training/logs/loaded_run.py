@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 CONFIG, METRICS, SUMMARY = "config.yaml", "metrics.jsonl", "summary.json"
 STATUS, LOCK = "status.json", ".lock"
 Status = Literal["running", "finished", "stopped", "failed", "killed", "unknown"]
+_PLAN = re.compile(r"training (?:from step ([\d,]+) )?to ([\d,]+) environment steps")
 COLUMNS = ("kind", "env_steps", "updates", "wall_seconds", "seed")  # of a frame, before metrics
 
 
@@ -79,6 +81,18 @@ class LoadedRun:
     def num_seeds(self) -> int:
         """Number of parallel seeds, by the records."""
         return max(len(seeds_in(self.records)), 1)
+
+    @property
+    def extended_at(self) -> list[int]:
+        """Environment steps at which the finished run was extended."""
+        found, end = [], None
+        for record in self.records:
+            plan = record.kind == "event" and _PLAN.match(record.text or "")
+            if plan:
+                start, stop = (int((part or "0").replace(",", "")) for part in plan.groups())
+                found += [start] if start == end else []
+                end = stop
+        return found
 
     @property
     def metrics(self) -> list[str]:

@@ -5,19 +5,21 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from rlkit.errors import did_you_mean, require
+from rlkit.errors import did_you_mean, require, require_positive_integer
+from rlkit.training.logs.curves import Band, Center, Curve, Group, XAxis, curve_of, grouped
 from rlkit.training.logs.figures import new_figure, require_format, save_figure
 from rlkit.training.logs.human_units import human_count
-from rlkit.training.logs.loaded_run import LoadedRun, load_run
+from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.loaded_runs import LoadedRuns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Size = Literal["screen", "column", "page"]
 # Okabe and Ito's colorblind-safe palette, without its yellow, which is too pale on white.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":", "-.")
@@ -25,107 +27,247 @@ _LABELS = {
     "eval/avg_return": "average return per evaluation episode",
     "eval/avg_length": "average episode length (steps)",
 }
+_SHORT = {"eval/avg_return": "average return", "eval/avg_length": "episode length"}
+_CENTERS = {"mean": "mean", "interquartile_mean": "interquartile mean", "median": "median"}
+_BANDS = {
+    "standard_error": "± standard error",
+    "interval": "95 % bootstrap interval",
+    "min_max": "least to greatest",
+}
 _MOST_SEED_LINES = 10
 _MOST_COLUMNS = 3  # of panels
 _MOST_INSIDE = 5  # runs named inside of their panel; more are named below it
 _LEGEND_ROW = 0.19  # inches
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Curve:
-    """One run: P points, S seeds (S = 0 if only averages were logged). Missing values are NaN."""
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """Inches and points of a picture."""
 
-    name: str
-    algorithm: str | None  # None: config.yaml does not say
-    env: str | None
-    x: np.ndarray  # [P]
-    mean: np.ndarray  # [P]
-    seeds: np.ndarray  # [S, P]
+    width: float
+    """Of the whole picture, whatever panels it has; 0: of each panel."""
+    panel: tuple[float, float]
+    """Of the only panel."""
+    panels: tuple[float, float]
+    """Of each of several."""
+    title: float
+    text: float
+    small: float
 
 
-def learning_curve(
-    run_dirs: Sequence[str | os.PathLike[str]],
+_LAYOUTS: dict[Size, _Layout] = {
+    "screen": _Layout(0, (6.8, 4.2), (4.6, 3.6), 12, 10, 8),
+    "column": _Layout(3.3, (3.3, 2.3), (3.3, 2.1), 8, 7, 6),
+    "page": _Layout(6.8, (6.8, 3.2), (3.4, 2.4), 9, 8, 7),
+}
+
+
+def plot_runs(
+    run_dirs: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
     metric: str = "eval/avg_return",
-    x: Literal["env_steps", "wall_seconds"] = "env_steps",
+    x: XAxis = "env_steps",
+    group: Group = "run",
+    center: Center = "mean",
+    band: Band | Literal["auto"] = "auto",
+    smooth: int = 1,
+    sampled: bool = False,
+    labels: Sequence[str] = (),
+    size: Size = "screen",
     title: str | None = None,
 ) -> Path:
-    """Plots `metric` of each run over steps or time, averaged over seeds; returns the file's path.
+    """Plots `metric` of runs over steps or time; returns the path of the picture.
 
-    Each environment has a panel of its own. A single run also shows each seed as a thin line;
-    several runs (or more than 10 seeds) show the standard error of the mean as a band. The ending
-    of `output` chooses the format: png, pdf or svg. `title=None` says what was trained, as far as
-    all runs agree.
+    Each environment has a panel of its own. The ending of `output` chooses the format: png, pdf or
+    svg. A dotted line shows where a finished run was extended.
+
+    Args:
+        x: env_steps, updates (gradient steps), wall_seconds, or training_seconds, which leaves out
+            the time for compiling; all of one seed.
+        group: which runs become one curve. run: none; settings: those with the same settings but
+            for the seed; algorithm: those of an algorithm on an environment.
+        center: what stands for several seeds.
+        band: what surrounds it: standard_error of the mean; interval: of 95 %, by a bootstrap over
+            seeds; min_max: from the least to the greatest seed; none. auto: the standard error, but
+            thin lines for the seeds (10 at most) of a curve that is alone.
+        smooth: each value is the mean of so many logged ones, the last of which is at its place.
+        sampled: draws returns with sampled actions too, dashed, if `metric` is an evaluation's.
+        labels: names for the curves, in order; (): those of their directories or algorithms.
+        size: screen, column (3.3 inches wide, as in papers of two columns) or page (6.8 inches).
+        title: None says what was trained, as far as all runs agree.
 
     Raises `RunDirectoryError` for a directory without a run, `ConfigError` if there is nothing to
-    plot or the file cannot be written.
+    plot, for unknown arguments, or if the file cannot be written.
     """
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
     require(len(run_dirs) > 0, "no run to plot", "pass at least one run directory")
-    require(
-        x in ("env_steps", "wall_seconds"),
-        f"unknown x axis {x!r}",
-        did_you_mean(x, ("env_steps", "wall_seconds")),
-    )
+    _require_one_of("x axis", x, XAxis)
+    _require_one_of("group", group, Group)
+    _require_one_of("center", center, Center)
+    _require_one_of("size", size, Size)
+    if band != "auto":
+        _require_one_of("band", band, Band)
+    require_positive_integer("smooth", smooth, example=5)
     require_format(Path(output))
     runs = LoadedRuns(load_run(directory) for directory in run_dirs)
-    curves = [_curve(run, name, metric, x) for run, name in zip(runs, runs.names, strict=True)]
-    return _draw(curves, Path(output), metric=metric, x=x, title=title)
+
+    def curves_of(metric: str) -> list[Curve]:
+        found = [curve_of(run, name, metric, x) for run, name in zip(runs, runs.names, strict=True)]
+        return [c.smoothed(smooth) for c in grouped(found, [run.config for run in runs], group)]
+
+    also = _sampled(metric) if sampled else None
+    curves, others = curves_of(metric), curves_of(also) if also else []
+    if labels:
+        require(
+            len(labels) == len(curves),
+            f"there are {len(curves)} curves, but {len(labels)} labels",
+            f"pass a label for each of {', '.join(curve.name for curve in curves)}",
+        )
+        curves = [dataclasses.replace(c, name=n) for c, n in zip(curves, labels, strict=True)]
+    picture = _Picture(x=x, metric=metric, center=center, band=band, layout=_LAYOUTS[size])
+    return picture.draw(curves, others, Path(output), title)
 
 
-def _curve(run: LoadedRun, name: str, metric: str, x: str) -> _Curve:
-    found = run.series(metric)
-    together, seeds = (
-        np.where(np.isfinite(values), values, np.nan) for values in (found.together, found.seeds)
-    )
-    # If the average was not logged: NaN if any seed is missing, since a mean over fewer seeds would
-    # jump.
-    mean = np.where(np.isnan(together), seeds.mean(axis=0), together) if len(seeds) else together
-    require(
-        bool(np.isfinite(mean).any() or np.isfinite(seeds).any()),
-        f"{run.directory} has no finite value of {metric!r}",
-        "check whether the run diverged, or choose another metric",
-    )
-    axis = found.env_steps.astype(float) if x == "env_steps" else found.wall_seconds
-    return _Curve(name=name, algorithm=run.algorithm, env=run.env, x=axis, mean=mean, seeds=seeds)
+def _require_one_of(what: str, value: object, kinds: object) -> None:
+    known = get_args(kinds)
+    require(value in known, f"unknown {what} {value!r}", did_you_mean(str(value), known))
 
 
-def _draw(curves: list[_Curve], output: Path, *, metric: str, x: str, title: str | None) -> Path:
-    panels: dict[str | None, list[_Curve]] = defaultdict(list)
-    for curve in curves:
-        panels[curve.env].append(curve)
-    columns = min(len(panels), _MOST_COLUMNS)
-    rows = -(-len(panels) // columns)
-    width, height = (6.8, 4.2) if len(panels) == 1 else (4.6, 3.6)
-    below = max(_legend_rows(shown, 0.8 * width) for shown in panels.values())
-    figure = new_figure((width * columns, (height + _LEGEND_ROW * below) * rows))
-    title = _about(curves) if title is None else title
-    captions: list[str] = []
-    known = list(dict.fromkeys(curve.algorithm for curve in curves))
-    for index, (env, shown) in enumerate(panels.items()):
-        axes = figure.add_subplot(rows, columns, index + 1)
-        places = _places(shown, known)
-        note = _draw_panel(axes, shown, places, metric=metric, x=x, alone=len(curves) == 1)
-        if len(curves) > 1:
-            _add_names(axes, shown, 0.8 * width)
-        if len(curves) == 1:  # its caption is short
-            axes.set_title(note, loc="right", fontsize=8, color="0.35")
-        elif note and note not in captions:
-            captions.append(note)
-        if len(panels) == 1:
-            axes.set_title(title, loc="left", fontsize=12)
-        else:
-            axes.set_title(env or "environment not recorded", loc="left", fontsize=10)
-    if len(panels) > 1:
-        figure.suptitle(title, fontsize=12)
-    if captions:
-        figure.supxlabel("\n".join(captions), x=1.0, ha="right", fontsize=8, color="0.35")
-    return save_figure(figure, output)
+def _sampled(metric: str) -> str:
+    is_return = metric in ("eval/avg_return", "eval/avg_length")
+    fix = "leave out sampled, or plot eval/avg_return"
+    require(is_return, f"there is no sampled form of {metric!r}", fix)
+    return metric.replace("eval/", "eval/sampled_")
 
 
-def _about(curves: list[_Curve]) -> str:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Picture:
+    """How curves are drawn."""
+
+    x: XAxis
+    metric: str
+    center: Center
+    band: Band | Literal["auto"]
+    layout: _Layout
+
+    def draw(
+        self, curves: list[Curve], sampled: list[Curve], output: Path, title: str | None
+    ) -> Path:
+        """Draws the curves, and those of `sampled` (all or none) beside them."""
+        panels: dict[str | None, list[int]] = defaultdict(list)
+        for index, curve in enumerate(curves):
+            panels[curve.env].append(index)
+        alone, layout = len(curves) == 1, self.layout
+        columns = min(len(panels), 1 if layout.width == 3.3 else _MOST_COLUMNS)
+        rows = -(-len(panels) // columns)
+        width, height = layout.panel if len(panels) == 1 else layout.panels
+        width = layout.width / columns if layout.width else width
+        names = [[curves[i] for i in shown] for shown in panels.values()]
+        below = max(_legend_rows(shown, 0.8 * width) for shown in names)
+        figure = new_figure((width * columns, (height + _LEGEND_ROW * below) * rows))
+        title = _about(curves) if title is None else title
+        captions: list[str] = []
+        known = list(dict.fromkeys(curve.algorithm for curve in curves))
+        for index, (env, members) in enumerate(panels.items()):
+            axes = figure.add_subplot(rows, columns, index + 1)
+            shown = [curves[i] for i in members]
+            beside = [sampled[i] for i in members] if sampled else []
+            note = self._draw_panel(axes, shown, beside, _places(shown, known), alone=alone)
+            if not alone or sampled:
+                self._add_names(axes, shown, bool(sampled), 0.8 * width, alone=alone)
+            if alone:  # its caption is short
+                axes.set_title(note, loc="right", fontsize=layout.small, color="0.35")
+            elif note and note not in captions:
+                captions.append(note)
+            if len(panels) == 1:
+                axes.set_title(title, loc="left", fontsize=layout.title)
+            else:
+                name = env or "environment not recorded"
+                axes.set_title(name, loc="left", fontsize=layout.text)
+        if len(panels) > 1:
+            figure.suptitle(title, fontsize=layout.title)
+        if captions:
+            text = "\n".join(captions)
+            figure.supxlabel(text, x=1.0, ha="right", fontsize=layout.small, color="0.35")
+        return save_figure(figure, output)
+
+    def _draw_panel(
+        self,
+        axes: "Axes",
+        curves: list[Curve],
+        sampled: list[Curve],
+        places: list[int],
+        *,
+        alone: bool,
+    ) -> str:
+        """Plots the runs in one environment; returns a caption for their seeds.
+
+        `places` are those of their colours. `alone`: there is no other run in the picture.
+        """
+        divisor, x_label = _x_scale(curves, self.x)
+        notes = [
+            self._draw_curve(axes, curve, place, divisor, alone=alone and not sampled)
+            for curve, place in zip(curves, places, strict=True)
+        ]
+        for curve, place in zip(sampled, places, strict=False):
+            values, color = curve.center(self.center), _COLORS[place % len(_COLORS)]
+            shown = np.isfinite(values)
+            axes.plot(curve.x[shown] / divisor, values[shown], ":", color=color, lw=1.4, zorder=3)
+        for mark in sorted({mark for curve in curves for mark in curve.marks}):
+            axes.axvline(mark / divisor, color="0.5", lw=0.9, ls=":", zorder=1)
+        names = _SHORT if self.layout.width else _LABELS
+        _decorate(axes, self.x, x_label, names.get(self.metric, self.metric), self.layout)
+        return next((note for note in notes if note), "")
+
+    def _draw_curve(
+        self, axes: "Axes", curve: Curve, place: int, divisor: float, *, alone: bool
+    ) -> str:
+        """Plots one run; returns a caption for its seeds."""
+        color = _COLORS[place % len(_COLORS)]
+        dashes = _DASHES[place // len(_COLORS) % len(_DASHES)]
+        x, middle, seeds = curve.x / divisor, curve.center(self.center), len(curve.seeds)
+        drawn = np.isfinite(middle)
+        lone = "o" if drawn.sum() == 1 else None
+        name = curve.name if seeds < 2 else f"{curve.name} (n = {seeds})"
+        style: dict[str, Any] = {"color": color, "lw": 2.0 if self.layout.text >= 10 else 1.4}
+        axes.plot(x[drawn], middle[drawn], dashes, **style, label=name, marker=lone, zorder=3)
+        if seeds < 2:
+            return ""
+        of = f"{_CENTERS[self.center]} of {seeds} seeds" if alone else _CENTERS[self.center]
+        if self.band == "auto" and alone and seeds <= _MOST_SEED_LINES:
+            for values in curve.seeds:
+                shown = np.isfinite(values)
+                axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
+            return f"{of}; thin: each seed"
+        kind: Band = "standard_error" if self.band == "auto" else self.band
+        edges = curve.band(kind, self.center)
+        if edges is None:
+            return of
+        axes.fill_between(x, *edges, color=color, alpha=0.2, lw=0, zorder=2)
+        return f"{of}; band: {_BANDS[kind]}" + " over seeds" * (not alone)
+
+    def _add_names(
+        self, axes: "Axes", curves: list[Curve], sampled: bool, width: float, *, alone: bool
+    ) -> None:
+        """Adds a legend: inside of the panel, or below it if there are many names."""
+        place: dict[str, Any] = {"loc": "best", "fontsize": self.layout.text - 1}
+        if len(curves) > _MOST_INSIDE:
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+            place |= {"fontsize": self.layout.small, "ncols": _legend_columns(curves, width)}
+        handles, names = axes.get_legend_handles_labels()
+        if sampled:
+            from matplotlib.lines import Line2D
+
+            handles.append(Line2D([], [], color="0.3", ls=":", lw=1.4))
+            names.append("sampled actions")
+            if alone:
+                names[0] = "most likely actions"
+        axes.legend(handles, names, framealpha=0.85, edgecolor="0.85", **place)
+
+
+def _about(curves: list[Curve]) -> str:
     """What all of these runs have in common: "ppo on gymnax/CartPole-v1", or a part of it."""
     algorithms, envs = {curve.algorithm for curve in curves}, {curve.env for curve in curves}
     algorithm = algorithms.pop() if len(algorithms) == 1 else None
@@ -133,7 +275,7 @@ def _about(curves: list[_Curve]) -> str:
     return f"{algorithm} on {env}" if algorithm and env else algorithm or env or ""
 
 
-def _places(curves: list[_Curve], algorithms: list[str | None]) -> list[int]:
+def _places(curves: list[Curve], algorithms: list[str | None]) -> list[int]:
     """The place of each run's colour: that of its algorithm, if every run has another one."""
     own = [curve.algorithm for curve in curves]
     if None in own or len(set(own)) < len(own):
@@ -141,81 +283,26 @@ def _places(curves: list[_Curve], algorithms: list[str | None]) -> list[int]:
     return [algorithms.index(algorithm) for algorithm in own]
 
 
-def _draw_panel(
-    axes: "Axes", curves: list[_Curve], places: list[int], *, metric: str, x: str, alone: bool
-) -> str:
-    """Plots the runs in one environment; returns a caption for their seeds.
-
-    `places` are those of their colours. `alone`: there is no other run in the picture.
-    """
-    divisor, x_label = _x_scale(curves, x)
-    notes = [
-        _draw_curve(axes, curve, place, divisor, alone=alone)
-        for curve, place in zip(curves, places, strict=True)
-    ]
-    _decorate(axes, x, x_label, _LABELS.get(metric, metric))
-    if not alone:
-        return "band: ± standard error over seeds" if any(notes) else ""
-    return notes[0]
-
-
-def _add_names(axes: "Axes", curves: list[_Curve], width: float) -> None:
-    """Adds a legend: inside of the panel, or below it if there are many names."""
-    place: dict[str, Any] = {"loc": "best", "fontsize": 9}
-    if len(curves) > _MOST_INSIDE:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "fontsize": 8}
-        place |= {"ncols": _legend_columns(curves, width)}
-    axes.legend(framealpha=0.85, edgecolor="0.85", **place)
-
-
-def _legend_columns(curves: list[_Curve], width: float) -> int:
+def _legend_columns(curves: list[Curve], width: float) -> int:
     """How many names fit side by side below a panel of that width in inches."""
     return max(1, int(width / (0.07 * max(len(curve.name) for curve in curves) + 0.5)))
 
 
-def _legend_rows(curves: list[_Curve], width: float) -> int:
+def _legend_rows(curves: list[Curve], width: float) -> int:
     """The rows of a legend below the panel; 0: it is inside."""
     return 0 if len(curves) <= _MOST_INSIDE else -(-len(curves) // _legend_columns(curves, width))
 
 
-def _draw_curve(axes: "Axes", curve: _Curve, index: int, divisor: float, *, alone: bool) -> str:
-    """Plots one run; returns a caption for its seeds."""
-    color = _COLORS[index % len(_COLORS)]
-    dashes = _DASHES[index // len(_COLORS) % len(_DASHES)]
-    x, seeds = curve.x / divisor, len(curve.seeds)
-    drawn = np.isfinite(curve.mean)
-    lone = "o" if drawn.sum() == 1 else None
-    axes.plot(
-        x[drawn],
-        curve.mean[drawn],
-        dashes,
-        color=color,
-        lw=2,
-        label=curve.name,
-        marker=lone,
-        zorder=3,
-    )
-    if seeds < 2:
-        return ""
-    if alone and seeds <= _MOST_SEED_LINES:
-        for values in curve.seeds:
-            shown = np.isfinite(values)
-            axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
-        return f"mean of {seeds} seeds; thin: each seed"
-    error = curve.seeds.std(axis=0, ddof=1) / np.sqrt(seeds)
-    axes.fill_between(
-        x, curve.mean - error, curve.mean + error, color=color, alpha=0.2, lw=0, zorder=2
-    )
-    return f"mean of {seeds} seeds; band: ± standard error"
-
-
-def _decorate(axes: "Axes", x: str, x_label: str, y_label: str) -> None:
+def _decorate(axes: "Axes", x: XAxis, x_label: str, y_label: str, layout: _Layout) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10], integer=x == "env_steps"))
-    if x == "env_steps":
+    axes.set_xlabel(x_label, fontsize=layout.text)
+    axes.set_ylabel(y_label, fontsize=layout.text)
+    axes.tick_params(labelsize=layout.text)
+    counts = x in ("env_steps", "updates")
+    bins = 7 if layout.text >= 10 else 5
+    axes.xaxis.set_major_locator(MaxNLocator(bins, steps=[1, 2, 2.5, 5, 10], integer=counts))
+    if counts:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_count(value)))
     low, high = axes.get_ylim()
     if max(abs(low), abs(high)) >= 10_000:
@@ -229,10 +316,13 @@ def _decorate(axes: "Axes", x: str, x_label: str, y_label: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _x_scale(curves: list[_Curve], x: str) -> tuple[float, str]:
+def _x_scale(curves: list[Curve], x: XAxis) -> tuple[float, str]:
     if x == "env_steps":
         return 1.0, "environment steps"
+    if x == "updates":
+        return 1.0, "gradient steps"
+    what = "wall time" if x == "wall_seconds" else "training time without compiling"
     longest = max(float(curve.x.max()) for curve in curves)
     if longest > 7200:
-        return 3600.0, "wall time (h)"
-    return (60.0, "wall time (min)") if longest > 300 else (1.0, "wall time (s)")
+        return 3600.0, f"{what} (h)"
+    return (60.0, f"{what} (min)") if longest > 300 else (1.0, f"{what} (s)")

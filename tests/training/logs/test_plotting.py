@@ -7,9 +7,10 @@ import matplotlib
 import pytest
 
 from rlkit.errors import ConfigError, RunDirectoryError
+from rlkit.training.logs.curves import curve_of
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
-from rlkit.training.logs.plotting import _curve, _places, learning_curve
+from rlkit.training.logs.plotting import _places, plot_runs
 from rlkit.training.logs.records import Record
 
 pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("real_curves")]
@@ -42,13 +43,13 @@ def write_config(directory, algorithm, env):
 
 def curve(directory):
     run = load_run(directory)
-    return _curve(run, directory.name, "eval/avg_return", "env_steps")
+    return curve_of(run, directory.name, "eval/avg_return", "env_steps")
 
 
 def drawn_text(runs, output, **settings):
     """The words of the picture, which an SVG can hold as text."""
     with matplotlib.rc_context({"svg.fonttype": "none"}):
-        return learning_curve(runs, output, **settings).read_text()
+        return plot_runs(runs, output, **settings).read_text()
 
 
 def png_size(path):
@@ -64,7 +65,7 @@ def test_draws_several_runs(tmp_path, x):
         write_run(tmp_path / "b"),
         write_run(tmp_path / "c", points=1),
     ]
-    output = learning_curve(runs, tmp_path / "new" / "curve.png", x=x, title="a title")
+    output = plot_runs(runs, tmp_path / "new" / "curve.png", x=x, title="a title")
     assert png_size(output) == (1020, 630)  # 6.8 x 4.2 inches at 150 dpi
 
 
@@ -73,14 +74,14 @@ def test_draws_several_runs(tmp_path, x):
     [("a.png", b"\x89PNG"), ("a.pdf", b"%PDF-"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF-")],
 )
 def test_the_ending_chooses_the_format(tmp_path, name, start):
-    found = learning_curve([write_run(tmp_path / "run")], tmp_path / name)
+    found = plot_runs([write_run(tmp_path / "run")], tmp_path / name)
     assert found == tmp_path / name and found.read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize(("name", "what"), [("a.jpg", "a .jpg file"), ("a", "a, which has no")])
 def test_other_endings_are_refused(tmp_path, name, what):
     with pytest.raises(ConfigError, match=rf"{what}.*ends in \.png, \.pdf or \.svg"):
-        learning_curve([write_run(tmp_path / "run")], tmp_path / name)
+        plot_runs([write_run(tmp_path / "run")], tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
@@ -103,7 +104,8 @@ def test_each_environment_has_a_panel(tmp_path):
     for word in ("gymnax/CartPole-v1", "gymnax/Acrobot-v1", "environment not recorded"):
         assert text.count(f">{word}<") == 1
     assert text.count(">average return per evaluation episode<") == 3
-    assert all(text.count(f">{name}<") == 1 for name in "abc")  # each panel says whose curve it is
+    for name in ("a (n = 2)", "b (n = 2)", "c"):  # each panel says whose curve it is
+        assert text.count(f">{name}<") == 1
 
 
 def test_an_algorithm_has_one_colour_in_all_panels(tmp_path):
@@ -124,25 +126,23 @@ def test_same_run_same_picture(tmp_path):
         seeds=(0, 1),
         value=lambda seed, point: math.nan if point == 2 else point + seed,
     )
-    pictures = [
-        learning_curve([run], tmp_path / f"{number}.png").read_bytes() for number in range(2)
-    ]
+    pictures = [plot_runs([run], tmp_path / f"{number}.png").read_bytes() for number in range(2)]
     assert pictures[0] == pictures[1]
 
 
 def test_leaves_matplotlib_state_alone(tmp_path):
     before = dict(matplotlib.rcParams)
-    learning_curve([write_run(tmp_path / "a")], tmp_path / "curve.png")
+    plot_runs([write_run(tmp_path / "a")], tmp_path / "curve.png")
     assert dict(matplotlib.rcParams) == before
 
 
 def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
     without = write_run(tmp_path / "a", seeds=(0, 2), value=lambda seed, point: point + seed)
-    assert curve(without).mean.tolist() == [1, 2, 3, 4, 5]
+    assert curve(without).center("mean").tolist() == [1, 2, 3, 4, 5]
     logged = write_run(
         tmp_path / "b", seeds=(None, 0, 2), value=lambda seed, point: 7.0 if seed is None else point
     )
-    assert curve(logged).mean.tolist() == [7.0] * 5
+    assert curve(logged).center("mean").tolist() == [7.0] * 5
     assert curve(without).x.tolist() == [0, 1000, 2000, 3000, 4000]
 
 
@@ -159,32 +159,92 @@ def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
 def test_mistakes_name_the_fix(tmp_path, arguments, words):
     run = write_run(tmp_path / "a")
     with pytest.raises(ConfigError) as error:
-        learning_curve([run], tmp_path / "curve.png", **arguments)
+        plot_runs([run], tmp_path / "curve.png", **arguments)
     assert all(word in str(error.value) for word in words)
 
 
 def test_nothing_to_plot_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="at least one run"):
-        learning_curve([], tmp_path / "curve.png")
+        plot_runs([], tmp_path / "curve.png")
     with pytest.raises(RunDirectoryError, match=r"absent does not contain a run; .*metrics\.jsonl"):
-        learning_curve([tmp_path / "absent"], tmp_path / "curve.png")
+        plot_runs([tmp_path / "absent"], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match="has no metrics yet"):
-        learning_curve([write_run(tmp_path / "empty", points=0)], tmp_path / "curve.png")
+        plot_runs([write_run(tmp_path / "empty", points=0)], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match="no finite value"):
-        learning_curve(
-            [write_run(tmp_path / "nan", value=lambda *_: math.nan)], tmp_path / "curve.png"
-        )
+        plot_runs([write_run(tmp_path / "nan", value=lambda *_: math.nan)], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match="choose another output"):
         (tmp_path / "taken.png").mkdir()
-        learning_curve([write_run(tmp_path / "a")], tmp_path / "taken.png")
+        plot_runs([write_run(tmp_path / "a")], tmp_path / "taken.png")
 
 
 def test_many_runs_are_named_below_their_panel(tmp_path):
     """Beside it, the names would take the width of the curves."""
 
     def height(runs, name):
-        return png_size(learning_curve(runs, tmp_path / name))[1]
+        return png_size(plot_runs(runs, tmp_path / name))[1]
 
     runs = [write_run(tmp_path / f"a-run-with-a-rather-long-name-{n}") for n in range(8)]
     assert height(runs, "many.png") > height(runs[:5], "few.png") + 100
     assert runs[7].name in drawn_text(runs, tmp_path / "all.svg")
+
+
+def test_the_legend_says_how_many_seeds_a_curve_has(tmp_path):
+    runs = [write_run(tmp_path / "a", seeds=(0, 1, 2)), write_run(tmp_path / "b")]
+    text = drawn_text(runs, tmp_path / "all.svg", band="interval", center="interquartile_mean")
+    assert ">a (n = 3)<" in text and ">b<" in text
+    assert "interquartile mean; band: 95 % bootstrap interval over seeds" in text
+
+
+def test_groups_and_labels(tmp_path):
+    runs = [
+        write_config(write_run(tmp_path / name, seeds=(0, 1)), algorithm, "E")
+        for name, algorithm in (("a", "ppo"), ("b", "ppo"), ("c", "dqn"))
+    ]
+    text = drawn_text(runs, tmp_path / "groups.svg", group="algorithm")
+    assert ">ppo (n = 4)<" in text and ">dqn (n = 2)<" in text
+    labels = ["ours", "theirs"]
+    text = drawn_text(runs, tmp_path / "labels.svg", group="algorithm", labels=labels)
+    assert ">ours (n = 4)<" in text and ">theirs (n = 2)<" in text
+    with pytest.raises(ConfigError, match="but 1 labels; pass a label for each of ppo, dqn"):
+        plot_runs(runs, tmp_path / "few.svg", group="algorithm", labels=["ours"])
+
+
+def test_sampled_returns_are_dotted_beside(tmp_path):
+    logger = JsonlLogger(tmp_path / "run" / "metrics.jsonl")
+    for point in range(3):
+        metrics = {"eval/avg_return": 9.0, "eval/sampled_avg_return": float(point)}
+        logger.log(
+            Record(kind="eval", env_steps=point, updates=0, wall_seconds=0.0, metrics=metrics)
+        )
+    logger.close()
+    text = drawn_text([tmp_path / "run"], tmp_path / "both.svg", sampled=True)
+    assert ">sampled actions<" in text and ">most likely actions<" in text
+    assert "stroke-dasharray" in text
+    with pytest.raises(ConfigError, match="no sampled form of 'train/loss'"):
+        plot_runs([tmp_path / "run"], tmp_path / "no.svg", metric="train/loss", sampled=True)
+
+
+@pytest.mark.parametrize(("size", "inches"), [("column", 3.3), ("page", 6.8)])
+def test_sizes_for_papers(tmp_path, size, inches):
+    runs = [
+        write_config(write_run(tmp_path / name), "ppo", env)
+        for name, env in (("a", "E"), ("b", "F"))
+    ]
+    for number in (1, 2):
+        path = plot_runs(runs[:number], tmp_path / f"{number}.png", size=size)
+        assert png_size(path)[0] == round(150 * inches)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"band": "minmax"}, "unknown band 'minmax'; did you mean 'min_max'"),
+        ({"center": "iqm"}, "unknown center 'iqm'"),
+        ({"group": "env"}, "unknown group 'env'"),
+        ({"size": "poster"}, "unknown size 'poster'"),
+        ({"smooth": 0}, "smooth must be a positive integer"),
+    ],
+)
+def test_unknown_choices_are_refused(tmp_path, arguments, what):
+    with pytest.raises(ConfigError, match=what):
+        plot_runs([write_run(tmp_path / "a")], tmp_path / "curve.png", **arguments)

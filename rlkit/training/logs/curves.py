@@ -1,0 +1,174 @@
+"""Curves of runs: one metric over steps or time, for each seed, and what the seeds say together."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from rlkit.errors import require
+from rlkit.training.logs.loaded_run import LoadedRun
+from rlkit.training.logs.statistics import STATISTICS, bootstrap_interval
+from rlkit.validation import PlainData
+
+XAxis = Literal["env_steps", "updates", "wall_seconds", "training_seconds"]
+Center = Literal["mean", "interquartile_mean", "median"]
+Band = Literal["standard_error", "interval", "min_max", "none"]
+Group = Literal["run", "settings", "algorithm"]
+
+_OWN = {"seed", "parent"}  # settings that runs of one group may have of their own
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run, or several as one: P points, S seeds. Missing values are NaN."""
+
+    name: str
+    algorithm: str | None  # None: config.yaml does not say
+    env: str | None
+    x: np.ndarray  # [P], increasing
+    seeds: np.ndarray  # [S, P], at least one
+    logged_mean: np.ndarray | None = None  # [P], over the seeds; None: to be computed
+    marks: tuple[float, ...] = ()  # where on the x axis the run was extended
+
+    def center(self, how: Center) -> np.ndarray:
+        """The statistic over seeds, [P]; NaN where a seed is missing, since it would jump."""
+        if how == "mean" and self.logged_mean is not None:
+            return self.logged_mean
+        return STATISTICS[how](self.seeds, axis=0)
+
+    def band(self, how: Band, center: Center) -> tuple[np.ndarray, np.ndarray] | None:
+        """(low, high) around the center, [P] each; None: there is none."""
+        if how == "none" or len(self.seeds) < 2:
+            return None
+        if how == "min_max":
+            return self.seeds.min(axis=0), self.seeds.max(axis=0)
+        if how == "interval":
+            return bootstrap_interval(self.seeds, center)
+        error = self.seeds.std(axis=0, ddof=1) / np.sqrt(len(self.seeds))
+        middle = self.center(center)
+        return middle - error, middle + error
+
+    def smoothed(self, points: int) -> "Curve":
+        """Each value is the mean of the last `points` of its seed, or of as many as there are."""
+        if points == 1:
+            return self
+        mean = self.logged_mean
+        return dataclasses.replace(
+            self,
+            seeds=_trailing_mean(self.seeds, points),
+            logged_mean=None if mean is None else _trailing_mean(mean[None], points)[0],
+        )
+
+
+def curve_of(run: LoadedRun, name: str, metric: str, x: XAxis) -> Curve:
+    """The curve of a run. Raises `ConfigError` without a finite value of the metric."""
+    found = run.series(metric)
+    together, seeds = (
+        np.where(np.isfinite(values), values, np.nan) for values in (found.together, found.seeds)
+    )
+    require(
+        bool(np.isfinite(together).any() or np.isfinite(seeds).any()),
+        f"{run.directory} has no finite value of {metric!r}",
+        "check whether the run diverged, or choose another metric",
+    )
+    axis, marks = _x_axis(run, x, found.env_steps, found.wall_seconds)
+    mean = None
+    if not len(seeds):
+        seeds = together[None]
+    elif np.isfinite(together).any():
+        mean = np.where(np.isnan(together), seeds.mean(axis=0), together)
+    return Curve(
+        name=name,
+        algorithm=run.algorithm,
+        env=run.env,
+        x=axis,
+        seeds=seeds,
+        logged_mean=mean,
+        marks=marks,
+    )
+
+
+def _x_axis(
+    run: LoadedRun, x: XAxis, env_steps: np.ndarray, wall_seconds: np.ndarray
+) -> tuple[np.ndarray, tuple[float, ...]]:
+    """Where these environment steps lie on the axis, and where the run was extended."""
+    steps = env_steps.astype(float)
+    if x == "env_steps":
+        return steps, tuple(map(float, run.extended_at))
+    places = steps, wall_seconds
+    if x == "updates":
+        known = {record.env_steps: float(record.updates) for record in run.records}
+        places = steps, np.array([known[step] for step in env_steps.tolist()])
+    elif x == "training_seconds":
+        places = steps, _training_seconds(run, steps)
+    marks = np.interp(np.array(run.extended_at, float), *places)
+    return places[1], tuple(marks.tolist())
+
+
+def _training_seconds(run: LoadedRun, env_steps: np.ndarray) -> np.ndarray:
+    """Seconds of training up to these environment steps, without compiling.
+
+    Each outer iteration logs its speed, which does not count the time for compiling.
+    """
+    speed = run.series("train/steps_per_second")
+    many = run.num_seeds
+    first = min(record.env_steps for record in run.records)
+    passed = np.diff(speed.env_steps, prepend=first) * many
+    rate = speed.together if len(speed.together) else speed.seeds.sum(axis=0)
+    seconds = np.cumsum(np.nan_to_num(passed / rate))
+    return np.interp(env_steps, [first, *speed.env_steps], [0.0, *seconds])
+
+
+def grouped(curves: Sequence[Curve], settings: Sequence[PlainData], by: Group) -> list[Curve]:
+    """The runs of an environment that have the same settings, or algorithm, as one curve.
+
+    Their seeds are those of all of its runs, on the stretch of the axis that they share.
+    """
+    if by == "run":
+        return list(curves)
+    groups: dict[object, list[Curve]] = defaultdict(list)
+    for curve, own in zip(curves, settings, strict=True):
+        key = curve.algorithm if by == "algorithm" else _comparable(own)
+        groups[curve.env, key].append(curve)
+    joined = [_joined(group) for group in groups.values()]
+    kinds = [(curve.env, curve.algorithm) for curve in joined]
+    if len(set(kinds)) < len(kinds):  # the algorithm does not tell them apart
+        return joined
+    return [dataclasses.replace(curve, name=curve.algorithm or curve.name) for curve in joined]
+
+
+def _comparable(settings: PlainData) -> str:
+    """The settings that make runs different from each other, as text."""
+    own = {name: value for name, value in settings.items() if name not in _OWN}
+    trainer = own.get("trainer")
+    if isinstance(trainer, dict):
+        own["trainer"] = {name: trainer.get(name) for name in ("total_steps", "eval_every")}
+    return repr(sorted(own.items()))
+
+
+def _joined(curves: list[Curve]) -> Curve:
+    """One curve with the name of the first and the seeds of all."""
+    first = curves[0]
+    if len(curves) == 1:
+        return first
+    x = first.x
+    if any(not np.array_equal(curve.x, x) for curve in curves):
+        low, high = max(c.x[0] for c in curves), min(c.x[-1] for c in curves)
+        known = np.unique(np.concatenate([curve.x for curve in curves]))
+        x = known[(known >= low) & (known <= high)]
+    seeds = np.concatenate([[np.interp(x, c.x, seed) for seed in c.seeds] for c in curves])
+    marks = tuple(sorted({mark for curve in curves for mark in curve.marks}))
+    return dataclasses.replace(first, x=x, seeds=seeds, logged_mean=None, marks=marks)
+
+
+def _trailing_mean(values: np.ndarray, points: int) -> np.ndarray:
+    """NaN counts as missing; a window without a number has none."""
+    known = np.isfinite(values)
+    sums, counts = (
+        np.cumsum(np.pad(x, ((0, 0), (points, 0))), axis=1)
+        for x in (np.where(known, values, 0.0), known.astype(float))
+    )
+    total, count = (x[:, points:] - x[:, :-points] for x in (sums, counts))
+    return np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0)

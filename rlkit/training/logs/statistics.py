@@ -1,0 +1,36 @@
+"""What several seeds say together: interquartile means and bootstrap intervals."""
+
+import numpy as np
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """The mean of the middle half along an axis; of three values or fewer, of all.
+
+    A quarter of the values, rounded down, is left out at either end, as in Agarwal et al. 2021
+    ("Deep Reinforcement Learning at the Edge of the Statistical Precipice").
+    """
+    ordered = np.sort(np.moveaxis(values, axis, 0), axis=0)
+    out = len(ordered) // 4
+    return ordered[out : len(ordered) - out].mean(axis=0)
+
+
+def bootstrap_interval(
+    values: np.ndarray, statistic: str = "mean", *, resamples: int = RESAMPLES
+) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high) of the 95 % percentile bootstrap of a statistic over seeds, values [S, ...].
+
+    The same seeds are drawn at all places, so that each resample is a whole curve. Draws are fixed:
+    the same values have the same interval.
+    """
+    dice = np.random.default_rng(0)
+    drawn = dice.integers(len(values), size=(resamples, len(values)))
+    found = STATISTICS[statistic](values[drawn], axis=1)  # [resamples, ...]
+    tail = 100 * (1 - LEVEL) / 2
+    low, high = np.percentile(found, [tail, 100 - tail], axis=0)
+    return low, high
+
+
+STATISTICS = {"mean": np.mean, "interquartile_mean": interquartile_mean, "median": np.median}
