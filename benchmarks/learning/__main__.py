@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [str(Path(__file__).resolve().parents[n]) for n in (1, 2)]
 
 import preset_records  # noqa: E402
 import preset_report  # noqa: E402
