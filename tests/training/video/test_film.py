@@ -144,6 +144,23 @@ def test_an_environment_without_a_drawing_shows_its_observations(tmp_path):
     assert (later.picture != moment.picture).any()
 
 
+@dataclasses.dataclass(frozen=True)
+class Echo(Dimmer):
+    """Rewards with the action; what the policy sees never changes."""
+
+    def step(self, key, state, action):
+        no = jnp.bool_(False)
+        return state, jnp.zeros(1), action[0], no, no, {}
+
+
+def test_each_step_samples_an_action_of_its_own(tmp_path):
+    env, chosen = rlkit.vectorize(Echo(), 1), {"episodes": 2, "deterministic": False}
+    one = record(env, tmp_path / "one.gif", max_steps=1, **chosen).returns
+    two = record(env, tmp_path / "two.gif", max_steps=2, **chosen).returns
+    seconds = [both - first for first, both in zip(one, two, strict=True)]
+    assert len({round(action, 6) for action in one + seconds}) == 4
+
+
 def test_an_episode_is_cut_where_it_is_asked_to_be(tmp_path):
     filmed = record(rlkit.vectorize(Dimmer(), 1), tmp_path / "cut.gif", max_steps=2, episodes=1)
     assert (filmed.returns, filmed.lengths) == ([3.0], [2])

@@ -1,5 +1,6 @@
 """MP4 and GIF files: what is in them, and that nothing is lost or left behind."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -63,6 +64,7 @@ def test_an_error_leaves_no_file_and_no_process(tmp_path, ending):
         open_movie(tmp_path / f"film{ending}", 20) as add,
     ):
         add(np.zeros((32, 32, 3), np.uint8))
+        (tmp_path / f".film-{os.getpid()}{ending}").write_bytes(b"a part")
         raise RuntimeError("environment")
     assert [path.name for path in tmp_path.iterdir()] == [f"film{ending}"]
     assert (tmp_path / f"film{ending}").read_bytes() == b"older"
