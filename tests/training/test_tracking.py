@@ -206,6 +206,7 @@ def test_a_branch_has_runs_of_its_own_on_wandb(tracked, tmp_path, monkeypatch):
     assert names == {"branch-seed_0", "branch-seed_1"}
 
 
+@pytest.mark.full
 def test_wandb_shows_videos(tmp_path):
     run = tmp_path / "run"
     log = {"logger_config": {"console": False, "wandb": "offline"}, "max_evaluation_steps": 4}

@@ -5,6 +5,7 @@ import gymnax
 import jax
 import numpy as np
 import pytest
+from tiers import by_default
 
 from rlkit.envs.jittable.drawings import gymnax_drawing
 from rlkit.envs.jittable.gymnax import gymnax_env
@@ -30,7 +31,7 @@ def drawn(name, seed, steps=0):
     return state, found[0](jax.device_get(state))
 
 
-@pytest.mark.parametrize("name", CLASSIC + OURS)
+@pytest.mark.parametrize("name", by_default([CLASSIC[2], OURS[0], OURS[3]], CLASSIC + OURS))
 def test_a_drawing_is_a_picture_that_follows_the_state(name):
     _, first = drawn(name, 0)
     _, later = drawn(name, 0, steps=6)
@@ -39,7 +40,7 @@ def test_a_drawing_is_a_picture_that_follows_the_state(name):
     assert first.shape == later.shape and (first != later).any()
 
 
-@pytest.mark.parametrize("name", CLASSIC)
+@pytest.mark.parametrize("name", by_default(CLASSIC[:1], CLASSIC))
 def test_classic_control_looks_like_gymnasiums(name):
     state, picture = drawn(name, 3, steps=4)
     env = gymnasium.make(name, render_mode="rgb_array").unwrapped
