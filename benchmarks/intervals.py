@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from rlkit.training.logs.statistics import interquartile_mean
+from rlkit.training.logs.statistics import bootstrap_interval
 
 RESAMPLES = 20_000
 LEVEL = 0.95
@@ -46,22 +46,18 @@ def difference(ours: list[float], theirs: list[float]) -> Difference:
     between percentiles (Agarwal et al. 2021, section 4.1, for one task).
     """
     dice = np.random.default_rng(0)
-    low, high = _middle(_drawn(ours, dice).mean(axis=1) - _drawn(theirs, dice).mean(axis=1))
-    return Difference(float(np.mean(ours) - np.mean(theirs)), low, high)
+    found = _drawn(ours, dice).mean(axis=1) - _drawn(theirs, dice).mean(axis=1)
+    tail = 100 * (1 - LEVEL) / 2
+    low, high = np.percentile(found, [tail, 100 - tail])
+    return Difference(float(np.mean(ours) - np.mean(theirs)), float(low), float(high))
 
 
 def interval(values: list[float]) -> tuple[float, float]:
     """The bootstrap interval of 95 % of the interquartile mean over seeds."""
-    return _middle(interquartile_mean(_drawn(values, np.random.default_rng(0)), axis=1))
+    found = bootstrap_interval(np.array(values), "interquartile_mean", resamples=RESAMPLES)
+    return float(found[0]), float(found[1])
 
 
 def _drawn(values: list[float], dice: np.random.Generator) -> np.ndarray:
     """As many values as there are, drawn with replacement, again and again: [RESAMPLES, n]."""
     return np.asarray(values)[dice.integers(len(values), size=(RESAMPLES, len(values)))]
-
-
-def _middle(found: np.ndarray) -> tuple[float, float]:
-    """What the middle 95 % lie between."""
-    tail = 100 * (1 - LEVEL) / 2
-    low, high = np.percentile(found, [tail, 100 - tail])
-    return float(low), float(high)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import psutil
 
 HERE = Path(__file__).resolve().parent
+_NOT_CODE = (":(top,exclude)benchmarks/results", ":(top,exclude)docs")
 
 Item = TypeVar("Item")
 
@@ -82,15 +83,23 @@ def machine() -> dict[str, Any]:
 
 
 def revision() -> str:
-    """The measured commit, with a plus if the tree had changes."""
+    """The measured commit, with a plus if its code had changes (not records and docs)."""
     git = ["git", "-C", str(HERE)]
     commit = subprocess.run(
         [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
     dirty = subprocess.run(
-        [*git, "status", "--porcelain"], capture_output=True, text=True, check=False
+        [*git, "status", "--porcelain", "--", ":/", *_NOT_CODE],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.strip()
     return (commit or "none") + "+" * bool(dirty)
+
+
+def short(commits: Sequence[str]) -> str:
+    """Commits for a table, each once, with the pluses of `revision`."""
+    return ", ".join(sorted({x[:9] + "+" * x.endswith("+") for x in commits}))
 
 
 def with_spread(values: Sequence[float], digits: int = 0) -> str:

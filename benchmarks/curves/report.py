@@ -9,6 +9,7 @@ from curve_records import Row
 
 import page
 from intervals import Difference, area, curve, difference
+from records import short
 
 COMMAND = "make curves"
 PICTURE = page.IMAGES / "curves.png"
@@ -58,7 +59,6 @@ def _by_contender(name: str) -> dict[str, list[Row]]:
 
 def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
     found = compared(ours, theirs)
-    commits = sorted({row.fields["revision"][:9] for row in ours})
     version = theirs[0].fields["versions"].get(_PACKAGE.get(cell.reference, ""), "")
     algorithm = cell.task.kind[0].upper()
     return (
@@ -71,7 +71,7 @@ def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tup
         _shown(theirs),
         f"**{found}**" if found.is_behind else str(found),
         ", ".join(map(str, tenths_behind(ours, theirs))) or "none",
-        ", ".join(commits),
+        short([row.fields["revision"] for row in ours]),
     )
 
 

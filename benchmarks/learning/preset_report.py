@@ -9,12 +9,13 @@ from goals import GOALS, Goal
 
 import page
 from intervals import interval
+from records import short
 from rlkit.training.logs.statistics import interquartile_mean
 
 COMMAND = "make learning"
 PICTURE = page.IMAGES / "presets.png"
 HEADS = (
-    *("algorithm", "environment", "published", "steps", "bar"),
+    *("algorithm", "environment", "published", "measure", "steps", "bar"),
     *("interquartile mean (95 %)", "mean (each seed)", "commit"),
 )
 
@@ -44,7 +45,7 @@ def below(name: str) -> str:
 
 def table() -> str:
     """A row for each preset."""
-    return page.lines(HEADS, 3, [_line(name, preset_records.read(name)) for name in GOALS])
+    return page.lines(HEADS, 4, [_line(name, preset_records.read(name)) for name in GOALS])
 
 
 def _reached(goal: Goal, rows: list[dict[str, Any]]) -> list[float]:
@@ -55,19 +56,20 @@ def _line(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     goal = GOALS[name]
     algorithm, _, env_id = name.partition("/")
     bar = "" if goal.bar is None else f"{goal.bar:g}"
-    first = (algorithm, env_id, goal.published)
+    first = (algorithm, env_id, goal.published, goal.measure)
     if not rows:
         return *first, "", bar, "not run yet", "", ""
     values = _reached(goal, rows)
     low, high = interval(values)
     each = ", ".join(f"{value:.1f}" for value in values)
+    mean = f"{statistics.fmean(values):.1f}"
     return (
         *first,
         f"{rows[0]['env_steps']:,}",
         bar,
         f"{interquartile_mean(np.array(values)):.1f} ({low:.1f} to {high:.1f})",
-        f"{statistics.fmean(values):.1f} ({each})" + " in training" * (goal.measure == "training"),
-        ", ".join(sorted({row["revision"][:9] for row in rows})),
+        f"{f'**{mean}**' if below(name) else mean} ({each})",
+        short([row["revision"] for row in rows]),
     )
 
 
