@@ -15,6 +15,7 @@ from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.main import main
 from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
+from rlkit.cli.video import VideoFlags
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -29,6 +30,7 @@ COLUMNS = 100  # of a line of prose
 FLAGS = {
     "resume": ResumeFlags,
     "evaluate": EvaluateFlags,
+    "video": VideoFlags,
     "plot": PlotFlags,
     "check-env": CheckEnvFlags,
 }

@@ -58,7 +58,7 @@ class PlotFlags:
     """What stands for several seeds."""
     band: Literal["auto", "standard_error", "interval", "min_max", "none"] = "auto"
     """What surrounds it. interval: of 95 %, by a bootstrap over seeds; min_max: from the least to
-    the greatest seed; auto: the standard error, or each seed if there is one run.
+    the greatest seed; auto: each seed if there is one run, else the standard error of a mean.
     """
     smooth: PositiveInt = 1
     """Draw the mean of so many logged values in place of each."""

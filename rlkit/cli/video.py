@@ -68,7 +68,8 @@ def run(arguments: Sequence[str]) -> int:
     from rlkit.training.video.movie_file import check_movie_file
 
     check_movie_file(chosen.output or "video.mp4", overwrite=chosen.overwrite or not chosen.output)
-    _render_offscreen()
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # which it reads when it is imported
     own_env.register(chosen.env)
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
     from rlkit.training.policy import load_policy
@@ -96,11 +97,3 @@ def run(arguments: Sequence[str]) -> int:
     returns = ", ".join(f"{value:.4g}" for value in video.returns)
     print(f"{video.path}: {len(video.returns)} {many} {returns}")
     return 0
-
-
-def _render_offscreen() -> None:
-    """Tells simulators, which are not imported yet, to open neither windows nor sound devices."""
-    for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
-        os.environ.setdefault(driver, "dummy")
-    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")

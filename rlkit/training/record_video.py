@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 
-from rlkit.errors import RlkitError, require, require_positive_integer
+from rlkit.errors import require, require_positive_integer
 from rlkit.training.callbacks import Callback, RunView
 from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import require_seed
@@ -18,8 +18,9 @@ class RecordVideo(Callback):
     """Records a video of the policy after every `every` outer iterations.
 
     The files are `<directory>/iteration-<n>.mp4`; Weights & Biases gets each one, if the run is
-    logged there. The training waits while a video is recorded. If one cannot be, a warning says
-    why, once, and the training goes on without videos. A resumed run records again what it repeats.
+    logged there. The training waits while a video is recorded, a second or more. If one cannot be,
+    a warning says why, once, and the training goes on without videos. A resumed run records again
+    what it repeats.
 
     Args:
         every: outer iterations from one video to the next.
@@ -28,8 +29,9 @@ class RecordVideo(Callback):
         directory: where the videos go. None: `videos` in the directory of the run.
         ending: ".mp4", which needs imageio-ffmpeg, or ".gif".
 
-    Raises `ConfigError` for other arguments, when the Trainer is made if there is no directory,
-    and when videos of this kind cannot be written.
+    Raises `ConfigError` for other arguments, when the Trainer is made if there is no directory or
+    videos of this kind cannot be written, and when a new run starts if the directory holds such
+    files already.
     """
 
     def __init__(
@@ -58,6 +60,14 @@ class RecordVideo(Callback):
         require_seed(self.seed_index, config.num_seeds)
         check_movie_file(f"video{self.ending}", overwrite=True)
 
+    def on_run_start(self, trainer: RunView) -> None:
+        """Raises `ConfigError` rather than replace the videos of another run."""
+        folder = self._folder(trainer.config)
+        taken = sorted(folder.glob("iteration-*")) if trainer.outer_iteration == 0 else []
+        fix = "choose another directory, or move them away"
+        first = taken[0].name if taken else ""
+        require(not taken, f"{folder} already holds {first} of another run", fix)
+
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """Records the newest policy, which may already be that of the next outer iteration."""
         if self._failed or iteration % self.every:
@@ -67,9 +77,10 @@ class RecordVideo(Callback):
             trainer.record_video(
                 path, episodes=self.episodes, seed_index=self.seed_index, overwrite=True
             )
-        except (RlkitError, OSError) as error:
+        except Exception as error:  # whatever a picture fails by, the training is fine
             self._failed = True
-            _warn("no video could be recorded (%s); training continues without videos", error)
+            reason = f"{type(error).__name__}: {error}"
+            _warn("no video could be recorded (%s); training continues without videos", reason)
 
     def _folder(self, config: TrainerConfig) -> Path:
         known = self.directory is not None or config.run_dir is not None

@@ -375,7 +375,7 @@ class Trainer:
             overwrite=overwrite,
         )
         if self._files is not None and isinstance(self._files.logger, VideoLogger):
-            self._files.logger.log_video(video.path)
+            self._files.logger.log_video(video.path, seed_index)
         return video
 
     # Saving and restoring

@@ -1,6 +1,7 @@
 """Curves of runs: one metric over steps or time, for each seed, and what the seeds say together."""
 
 import dataclasses
+import json
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
@@ -17,7 +18,13 @@ Center = Literal["mean", "interquartile_mean", "median"]
 Band = Literal["standard_error", "interval", "min_max", "none"]
 Group = Literal["run", "settings", "algorithm"]
 
-_OWN = {"seed", "parent"}  # settings that runs of one group may have of their own
+# What runs with the same settings may have of their own: where they are, what they write, how many
+# seeds they train at once.
+_OWN = {"seed", "parent"}
+_OWN_OF_TRAINER = {
+    *("run_dir", "num_seeds", "logger_config", "checkpointer_config", "restore_checkpoint"),
+    *("debug", "log_iterations", "max_queued", "deterministic"),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,9 +136,9 @@ def grouped(curves: Sequence[Curve], settings: Sequence[PlainData], by: Group) -
     if by == "run":
         return list(curves)
     groups: dict[object, list[Curve]] = defaultdict(list)
-    for curve, own in zip(curves, settings, strict=True):
-        key = curve.algorithm if by == "algorithm" else _comparable(own)
-        groups[curve.env, key].append(curve)
+    for place, (curve, own) in enumerate(zip(curves, settings, strict=True)):
+        kind = (curve.algorithm, repr(own.get("custom"))) if curve.algorithm else place
+        groups[curve.env, kind if by == "algorithm" else _comparable(own)].append(curve)
     joined = [_joined(group) for group in groups.values()]
     kinds = [(curve.env, curve.algorithm) for curve in joined]
     if len(set(kinds)) < len(kinds):  # the algorithm does not tell them apart
@@ -144,8 +151,8 @@ def _comparable(settings: PlainData) -> str:
     own = {name: value for name, value in settings.items() if name not in _OWN}
     trainer = own.get("trainer")
     if isinstance(trainer, dict):
-        own["trainer"] = {name: trainer.get(name) for name in ("total_steps", "eval_every")}
-    return repr(sorted(own.items()))
+        own["trainer"] = {k: x for k, x in trainer.items() if k not in _OWN_OF_TRAINER}
+    return json.dumps(own, sort_keys=True, default=repr)
 
 
 def _joined(curves: list[Curve]) -> Curve:
@@ -158,17 +165,19 @@ def _joined(curves: list[Curve]) -> Curve:
         low, high = max(c.x[0] for c in curves), min(c.x[-1] for c in curves)
         known = np.unique(np.concatenate([curve.x for curve in curves]))
         x = known[(known >= low) & (known <= high)]
+    names = " and ".join(curve.name for curve in curves)
+    fix = "choose another --x, or another --group"
+    require(len(x) > 0, f"{names} share no stretch of the x axis", fix)
     seeds = np.concatenate([[np.interp(x, c.x, seed) for seed in c.seeds] for c in curves])
     marks = tuple(sorted({mark for curve in curves for mark in curve.marks}))
     return dataclasses.replace(first, x=x, seeds=seeds, logged_mean=None, marks=marks)
 
 
 def _trailing_mean(values: np.ndarray, points: int) -> np.ndarray:
-    """NaN counts as missing; a window without a number has none."""
-    known = np.isfinite(values)
-    sums, counts = (
-        np.cumsum(np.pad(x, ((0, 0), (points, 0))), axis=1)
-        for x in (np.where(known, values, 0.0), known.astype(float))
-    )
-    total, count = (x[:, points:] - x[:, :-points] for x in (sums, counts))
-    return np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0)
+    """The mean of the last `points` values [S, P]; what is missing counts not and stays missing."""
+    padded = np.pad(values, ((0, 0), (points - 1, 0)), constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, points, axis=1)  # [S, P, points]
+    known = np.isfinite(windows)
+    total, count = np.where(known, windows, 0.0).sum(-1), known.sum(-1)
+    means = np.divide(total, count, out=np.full(values.shape, np.nan), where=count > 0)
+    return np.where(np.isfinite(values), means, np.nan)

@@ -58,8 +58,8 @@ class Outcome:
 class VideoLogger(Protocol):
     """A logger that also shows videos of the policy."""
 
-    def log_video(self, path: Path, /) -> None:
-        """Shows a complete video at the steps of the newest record."""
+    def log_video(self, path: Path, seed: int, /) -> None:
+        """Shows a complete video of a seed (its index), at the steps of the newest record."""
         ...
 
 

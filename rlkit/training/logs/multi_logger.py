@@ -64,9 +64,11 @@ class MultiLogger:
             lambda name, logger: logger.publish(outcome) if isinstance(logger, Publisher) else None
         )
 
-    def log_video(self, path: Path, /) -> None:
+    def log_video(self, path: Path, seed: int, /) -> None:
         self._each(
-            lambda name, logger: logger.log_video(path) if isinstance(logger, VideoLogger) else None
+            lambda name, logger: (
+                logger.log_video(path, seed) if isinstance(logger, VideoLogger) else None
+            )
         )
 
     def close(self) -> None:

@@ -35,7 +35,6 @@ _BANDS = {
     "min_max": "least to greatest",
 }
 _MOST_SEED_LINES = 10
-_MOST_COLUMNS = 3  # of panels
 _MOST_INSIDE = 5  # runs named inside of their panel; more are named below it
 _LEGEND_ROW = 0.19  # inches
 
@@ -53,11 +52,13 @@ class _Layout:
     title: float
     text: float
     small: float
+    columns: int = 3
+    """Of panels, at most."""
 
 
 _LAYOUTS: dict[Size, _Layout] = {
     "screen": _Layout(0, (6.8, 4.2), (4.6, 3.6), 12, 10, 8),
-    "column": _Layout(3.3, (3.3, 2.3), (3.3, 2.1), 8, 7, 6),
+    "column": _Layout(3.3, (3.3, 2.3), (3.3, 2.1), 8, 7, 6, columns=1),
     "page": _Layout(6.8, (6.8, 3.2), (3.4, 2.4), 9, 8, 7),
 }
 
@@ -89,10 +90,11 @@ def plot_runs(
             for the seed; algorithm: those of an algorithm on an environment.
         center: what stands for several seeds.
         band: what surrounds it: standard_error of the mean; interval: of 95 %, by a bootstrap over
-            seeds; min_max: from the least to the greatest seed; none. auto: the standard error, but
-            thin lines for the seeds (10 at most) of a curve that is alone.
+            seeds; min_max: from the least to the greatest seed; none. auto: thin lines for the
+            seeds (10 at most) of a curve that is alone, otherwise the standard error of a mean and
+            the interval of anything else.
         smooth: each value is the mean of so many logged ones, the last of which is at its place.
-        sampled: draws returns with sampled actions too, dashed, if `metric` is an evaluation's.
+        sampled: draws returns with sampled actions too, dotted, if `metric` is an evaluation's.
         labels: names for the curves, in order; (): those of their directories or algorithms.
         size: screen, column (3.3 inches wide, as in papers of two columns) or page (6.8 inches).
         title: None says what was trained, as far as all runs agree.
@@ -109,25 +111,44 @@ def plot_runs(
     _require_one_of("size", size, Size)
     if band != "auto":
         _require_one_of("band", band, Band)
+    require(
+        center == "mean" or band != "standard_error",
+        f"the standard error is that of the mean, not of the {center}",
+        "use band='interval' (--band interval)",
+    )
     require_positive_integer("smooth", smooth, example=5)
     require_format(Path(output))
     runs = LoadedRuns(load_run(directory) for directory in run_dirs)
+    if group != "run":
+        _require_apart(runs)
 
     def curves_of(metric: str) -> list[Curve]:
-        found = [curve_of(run, name, metric, x) for run, name in zip(runs, runs.names, strict=True)]
-        return [c.smoothed(smooth) for c in grouped(found, [run.config for run in runs], group)]
+        found = [
+            curve_of(run, name, metric, x).smoothed(smooth)
+            for run, name in zip(runs, runs.names, strict=True)
+        ]
+        return grouped(found, [run.config for run in runs], group)
 
     also = _sampled(metric) if sampled else None
     curves, others = curves_of(metric), curves_of(also) if also else []
     if labels:
         require(
             len(labels) == len(curves),
-            f"there are {len(curves)} curves, but {len(labels)} labels",
+            f"the number of labels is {len(labels)}, that of curves {len(curves)}",
             f"pass a label for each of {', '.join(curve.name for curve in curves)}",
         )
         curves = [dataclasses.replace(c, name=n) for c, n in zip(curves, labels, strict=True)]
     picture = _Picture(x=x, metric=metric, center=center, band=band, layout=_LAYOUTS[size])
     return picture.draw(curves, others, Path(output), title)
+
+
+def _require_apart(runs: LoadedRuns) -> None:
+    """Raises `ConfigError` if a run is given twice: its seeds would count twice."""
+    places = [run.directory.resolve() for run in runs]
+    twice = next((place for place in places if places.count(place) > 1), None)
+    require(
+        twice is None, f"{twice} is given twice", "leave one out, so that each seed counts once"
+    )
 
 
 def _require_one_of(what: str, value: object, kinds: object) -> None:
@@ -160,7 +181,7 @@ class _Picture:
         for index, curve in enumerate(curves):
             panels[curve.env].append(index)
         alone, layout = len(curves) == 1, self.layout
-        columns = min(len(panels), 1 if layout.width == 3.3 else _MOST_COLUMNS)
+        columns = min(len(panels), layout.columns)
         rows = -(-len(panels) // columns)
         width, height = layout.panel if len(panels) == 1 else layout.panels
         width = layout.width / columns if layout.width else width
@@ -241,7 +262,8 @@ class _Picture:
                 shown = np.isfinite(values)
                 axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
             return f"{of}; thin: each seed"
-        kind: Band = "standard_error" if self.band == "auto" else self.band
+        usual: Band = "standard_error" if self.center == "mean" else "interval"
+        kind = usual if self.band == "auto" else self.band
         edges = curve.band(kind, self.center)
         if edges is None:
             return of

@@ -4,6 +4,7 @@ import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
+_BLOCK = 64  # places at a time, for the memory
 
 
 def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -27,9 +28,13 @@ def bootstrap_interval(
     """
     dice = np.random.default_rng(0)
     drawn = dice.integers(len(values), size=(resamples, len(values)))
-    found = STATISTICS[statistic](values[drawn], axis=1)  # [resamples, ...]
+    flat = values.reshape(len(values), -1)
     tail = 100 * (1 - LEVEL) / 2
-    low, high = np.percentile(found, [tail, 100 - tail], axis=0)
+    edges = [
+        np.percentile(STATISTICS[statistic](part[drawn], axis=1), [tail, 100 - tail], axis=0)
+        for part in np.array_split(flat, -(-flat.shape[1] // _BLOCK) or 1, axis=1)
+    ]
+    low, high = np.concatenate(edges, axis=1).reshape(2, *values.shape[1:])
     return low, high
 
 

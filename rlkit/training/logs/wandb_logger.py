@@ -68,11 +68,11 @@ class WandbLogger:
             if run.has_backlog and (run.is_open or not self._gave_up):
                 self._attempt(functools.partial(self._send, seed, run))
 
-    def log_video(self, path: Path, /) -> None:
-        """Adds the video to each run that is open."""
-        for run in self._runs.values():
-            if run.is_open:
-                self._attempt(functools.partial(run.add_video, path))
+    def log_video(self, path: Path, seed: int, /) -> None:
+        """Adds the video to the run of that seed, or of all seeds, if it is open."""
+        run = self._runs.get(None) or self._runs.get(seed)
+        if run is not None and run.is_open:
+            self._attempt(functools.partial(run.add_video, path))
 
     def publish(self, outcome: Outcome, /) -> None:
         """Adds the learning curve to each run, and the policies of all seeds to the first."""

@@ -55,6 +55,7 @@ def film(
     """
     require_positive_integer("episodes", episodes, example=3)
     require_positive_integer("fps", fps, example=30, none="as the environment says")
+    require_positive_integer("max_steps", max_steps, example=1000, none="whole episodes")
     limit = max_steps or env.max_episode_steps
     require(
         limit is not None,
@@ -62,17 +63,25 @@ def film(
         "pass max_steps=1000",
     )
     assert limit is not None
-    check_movie_file(path, overwrite=overwrite)
+    file = check_movie_file(path, overwrite=overwrite)
     with open_stage(env) as stage:
         played = _Played(stage, agent, policy, env.action_space, deterministic=deterministic)
-        with open_movie(Path(path), fps or stage.fps) as add:
+        speed = fps or stage.fps
+        with open_movie(file, speed) as add:
             for number, key in enumerate(jax.random.split(jax.random.key(seed), episodes), 1):
+                picture: Picture | None = None
                 for picture in played.episode(key, limit):
-                    text = f"episode {number}   step {played.steps:,}   return {played.total:.4g}"
-                    add(even(captioned(picture, text)))
-                for _ in range(round(_PAUSE * (fps or stage.fps))):
-                    add(None)
-    return Film(path=Path(path), returns=played.returns, lengths=played.lengths)
+                    add(_frame(picture, number, played))
+                assert picture is not None
+                last = _frame(picture, number, played)  # with what the last step brought
+                for _ in range(max(1, round(_PAUSE * speed))):
+                    add(last)
+    return Film(path=file, returns=played.returns, lengths=played.lengths)
+
+
+def _frame(picture: Picture, number: int, played: "_Played") -> Picture:
+    text = f"episode {number}   step {played.steps:,}   return {played.total:.4g}"
+    return even(captioned(picture, text))
 
 
 class _Played:
@@ -107,7 +116,7 @@ class _Played:
         while True:
             if moment.picture is not None:
                 yield moment.picture
-            if moment.is_last or self.steps == limit:
+            if moment.is_last or self.steps >= limit:
                 break
             act_key, env_key = jax.random.split(jax.random.fold_in(key, self.steps))
             action, carry = self._act(self._policy, moment.obs, carry, act_key)

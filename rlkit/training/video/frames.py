@@ -12,6 +12,7 @@ from rlkit.types import PyTree
 
 _SIZE = 320  # pixels
 _CAPTION = 22  # pixels high
+_NARROW = 200  # pixels that a caption takes
 _BAR = (0, 114, 178)
 # Colours of the channels of a grid: Okabe and Ito's, apart also for the colour-blind.
 _CHANNELS = np.array(
@@ -76,9 +77,12 @@ def _bars(values: np.ndarray) -> Picture:
 
 
 def captioned(picture: Picture, text: str) -> Picture:
-    """The picture above a line of text."""
+    """The picture, enlarged if it is narrower than the text, above a line of text."""
     from PIL import Image, ImageDraw
 
+    if picture.shape[1] < _NARROW:
+        factor = -(-_NARROW // picture.shape[1])
+        picture = picture.repeat(factor, axis=0).repeat(factor, axis=1)
     line = Image.new("RGB", (picture.shape[1], _CAPTION), (0, 0, 0))
     ImageDraw.Draw(line).text((6, 5), text, fill=(255, 255, 255))
     return np.concatenate([picture, np.asarray(line)])

@@ -15,17 +15,17 @@ import numpy as np
 from rlkit.errors import ConfigError, require
 
 Frame = np.ndarray  # [H, W, 3] uint8, with an even height and width
-Add = Callable[[Frame | None], None]
-"""Adds a frame, all of which have one size; None: the last one once more."""
+Add = Callable[[Frame], None]
+"""Adds a frame, all of which have one size."""
 
 _Process = subprocess.Popen[bytes]
 ENDINGS = (".mp4", ".gif")
 _GIF_WIDTH, _GIF_FPS = 320, 20  # at most: every frame of a GIF is an image of its own
 
 
-def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Raises `ConfigError` if a video cannot be written there. Imports nothing slow."""
-    path = Path(path)
+def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """The path to write. Raises `ConfigError` if no video can be written there."""
+    path = Path(path).expanduser()
     ending = path.suffix.lower()
     require(
         ending in ENDINGS,
@@ -33,45 +33,61 @@ def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> None:
         f"write {path.with_suffix('.mp4').name}",
     )
     require(
-        overwrite or not os.path.lexists(path),
+        (overwrite and not path.is_dir()) or not os.path.lexists(path),
         f"{path} already exists",
         "choose another name, or overwrite it (--overwrite, overwrite=True)",
     )
-    if ending == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
-        raise ConfigError(
-            "an .mp4 needs imageio-ffmpeg; pip install imageio-ffmpeg, or write a .gif"
-        )
+    if ending == ".mp4":
+        fix = "pip install imageio-ffmpeg, or write a .gif"
+        require(_ffmpeg() is not None, "an .mp4 needs ffmpeg, which is not installed", fix)
+    return path
 
 
 @contextlib.contextmanager
 def open_movie(path: Path, fps: int) -> Iterator[Add]:
-    """Gives the function that adds frames; the file appears when all of them are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Gives the function that adds frames; the file appears when all of them are written.
+
+    Raises `ConfigError` if it cannot be written, or for a frame of another size than the first.
+    """
     new = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix.lower()}")
     write = _gif if path.suffix.lower() == ".gif" else _mp4
+    sizes: list[tuple[int, ...]] = []
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.touch()  # fails before anything is played
         with write(new, fps) as add:
-            yield add
+
+            def checked(frame: Frame) -> None:
+                if not sizes:
+                    sizes.append(frame.shape)
+                fix = "let render return pictures of one size"
+                differs = f"pictures of {sizes[0]} and {frame.shape} are in one video"
+                require(frame.shape == sizes[0], differs, fix)
+                add(frame)
+
+            yield checked
         new.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror or error}; choose another file"
+        ) from error
     finally:
-        new.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def _mp4(path: Path, fps: int) -> Iterator[Add]:
     """Pipes the frames into ffmpeg: H.264 in the form that every browser plays."""
-    ffmpeg, last = None, None
+    ffmpeg = None
     with tempfile.TemporaryFile() as said:
 
-        def add(frame: Frame | None) -> None:
-            nonlocal ffmpeg, last
-            last = last if frame is None else frame.tobytes()
-            assert last is not None, "a video begins with a picture"
+        def add(frame: Frame) -> None:
+            nonlocal ffmpeg
             if ffmpeg is None:
-                assert frame is not None
                 ffmpeg = _start_ffmpeg(path, frame.shape, fps, said)
             assert ffmpeg.stdin is not None
-            ffmpeg.stdin.write(last)
+            ffmpeg.stdin.write(frame.tobytes())
 
         try:
             yield add
@@ -97,7 +113,7 @@ def _start_ffmpeg(path: Path, shape: tuple[int, ...], fps: int, said: IO[bytes])
     given = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", str(fps))
     made = ("-an", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart")
     return subprocess.Popen(
-        [_ffmpeg() or "ffmpeg", "-v", "error", "-y", *given, "-i", "-", *made, str(path)],
+        [str(_ffmpeg()), "-v", "error", "-y", *given, "-i", "-", *made, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=said,
@@ -123,17 +139,16 @@ def _gif(path: Path, fps: int) -> Iterator[Add]:
     kept: list[Image.Image] = []
     count = 0
 
-    def add(frame: Frame | None) -> None:
+    def add(frame: Frame) -> None:
         nonlocal count
         count += 1
-        if frame is None:
-            kept.extend(kept[-1:] * ((count - 1) % every == 0))
-        elif (count - 1) % every == 0:
-            image = Image.fromarray(frame)
-            if image.width > _GIF_WIDTH:
-                height = round(image.height * _GIF_WIDTH / image.width)
-                image = image.resize((_GIF_WIDTH, height))
-            kept.append(image.quantize(64))
+        if (count - 1) % every:
+            return
+        image = Image.fromarray(frame)
+        if image.width > _GIF_WIDTH:
+            height = round(image.height * _GIF_WIDTH / image.width)
+            image = image.resize((_GIF_WIDTH, height))
+        kept.append(image.quantize(64))
 
     yield add
     # GIFs count in hundredths of a second.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ class Moment:
     """Where an episode is: what the policy sees next, and what people see."""
 
     obs: Obs  # [1, ...]
-    picture: Picture | None  # None: after the last step of a host environment, which has reset
+    picture: Picture | None  # None: after the last step of an environment that resets itself
     reward: float = 0.0  # of the step that led here
     is_last: bool = False
 
@@ -55,9 +56,10 @@ def open_stage(env: EnvAdapter) -> Iterator[Stage]:
     Raises `ConfigError` for environments that show no pictures.
     """
     if isinstance(env, VectorizedEnv):
-        yield JaxStage(env)
+        with _offscreen():
+            yield JaxStage(env)
     elif isinstance(env, GymnasiumAdapter):
-        with contextlib.closing(env.filmed()) as own:
+        with _offscreen(), contextlib.closing(env.filmed()) as own:
             try:
                 yield HostStage(own)
             except EnvFailedError as error:
@@ -74,11 +76,25 @@ def open_stage(env: EnvAdapter) -> Iterator[Stage]:
         )
 
 
+@contextlib.contextmanager
+def _offscreen() -> Iterator[None]:
+    """pygame opens neither a window nor a sound device, if it starts in here."""
+    drivers = ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER")
+    absent = [driver for driver in drivers if driver not in os.environ]
+    os.environ.update(dict.fromkeys(absent, "dummy"))
+    try:
+        yield
+    finally:
+        for driver in absent:
+            os.environ.pop(driver, None)
+
+
 class JaxStage:
     """A single environment in JAX; its drawing, its own `render(state)`, or its observations."""
 
     def __init__(self, env: VectorizedEnv):
         self._env = env
+        self._resets_itself = getattr(env.env, "auto_reset", False)
         self._draw, self.fps = _drawing(env.env, env.observation_space)
         self._reset, self._step = jax.jit(env.env.reset), jax.jit(self._one_step)
         self._state: PyTree = None
@@ -88,7 +104,7 @@ class JaxStage:
         if isinstance(space, spaces.Box):
             action = jax.numpy.clip(action, space.low, space.high)
         state, obs, reward, terminated, truncated, info = self._env.env.step(key, state, action)
-        if getattr(self._env.env, "auto_reset", False):
+        if self._resets_itself:
             obs = info["final_observation"]
         return state, obs, reward, terminated | truncated
 
@@ -100,7 +116,9 @@ class JaxStage:
     def step(self, key: Key, action: np.ndarray) -> Moment:
         """See `Stage`."""
         self._state, obs, reward, is_last = self._step(key, self._state, action[0])
-        return Moment(_batch(obs), self._picture(obs), float(reward), bool(is_last))
+        has_reset = bool(is_last) and self._resets_itself
+        picture = None if has_reset else self._picture(obs)
+        return Moment(_batch(obs), picture, float(reward), bool(is_last))
 
     def _picture(self, obs: Obs) -> Picture:
         return self._draw(*jax.device_get((self._state, obs)))
@@ -111,7 +129,7 @@ class HostStage:
 
     def __init__(self, env: GymnasiumAdapter):
         self._env = env
-        self.fps = int(env.render_fps or _SMOOTH)
+        self.fps = _whole(env.render_fps or _SMOOTH)
         self._state: PyTree = None
 
     def begin(self, key: Key) -> Moment:
@@ -135,13 +153,17 @@ def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture
         inner = inner.env
     render = getattr(inner, "render", None)
     if callable(render):
-        fps = int(getattr(inner, "render_fps", _SMOOTH))
+        fps = _whole(getattr(inner, "render_fps", _SMOOTH))
         return lambda state, obs: _checked(render(inside(state)), inner), fps
     if isinstance(inner, GymnaxEnv) and (found := gymnax_drawing(inner.env, inner.params)):
         draw, fps = found
         return lambda state, obs: draw(inside(state)), fps
     is_flat = isinstance(space, spaces.Box) and len(space.shape) < 2
     return lambda state, obs: picture_of(space, obs), _SMOOTH if is_flat else _SLOW
+
+
+def _whole(fps: float) -> int:
+    return max(1, round(fps))
 
 
 def _inside(wrapper: Wrapper, outer: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:

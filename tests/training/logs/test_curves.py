@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from rlkit.errors import ConfigError
 from rlkit.training.logs.curves import Curve, curve_of, grouped
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
@@ -55,7 +56,8 @@ def test_a_missing_seed_is_missing_from_the_mean():
 
 def test_smoothing_is_a_trailing_mean_of_what_is_there():
     smooth = curve([1, 3, NAN, 5], x=range(4)).smoothed(2)
-    assert smooth.seeds[0].tolist() == [1, 2, 3, 5]
+    np.testing.assert_array_equal(smooth.seeds[0], [1, 2, NAN, 5])
+    assert curve([1e20, 1, 1]).smoothed(2).seeds[0].tolist() == [1e20, 5e19, 1]
     logged = dataclasses.replace(curve([1, 3, 8]), logged_mean=np.array([2.0, 4.0, 6.0]))
     assert logged.smoothed(2).center("mean").tolist() == [2, 3, 5]
     assert logged.smoothed(1) is logged
@@ -77,6 +79,27 @@ def test_runs_with_the_same_settings_are_one_curve():
     assert [(c.name, len(c.seeds)) for c in joined] == [("a", 2), ("c", 1)]
     assert joined[0].center("mean").tolist() == [1, 2, 3]
     assert grouped(runs, given, "run") == runs
+
+
+@pytest.mark.parametrize(
+    "trainer", [{"warm_start": "a"}, {"overlap": "update"}, {"replay_buffer_capacity": 9}]
+)
+def test_whatever_changes_learning_tells_runs_apart(trainer):
+    runs = [curve([0, 1, 2], name="a"), curve([2, 3, 4], name="b")]
+    assert len(grouped(runs, [settings(0), settings(1, **trainer)], "settings")) == 2
+
+
+def test_runs_of_no_known_algorithm_are_not_one(tmp_path):
+    unknown = [curve([0, 1, 2], name=name, algorithm=None) for name in "ab"]
+    assert len(grouped(unknown, [{}, {}], "algorithm")) == 2
+    known = [curve([0, 1, 2], name=name) for name in "ab"]
+    assert len(grouped(known, [{}, {"custom": ["loss"]}], "algorithm")) == 2
+
+
+def test_runs_that_share_nothing_are_refused():
+    runs = [curve([0, 1], x=(0, 1), name="a"), curve([0, 1], x=(5, 6), name="b")]
+    with pytest.raises(ConfigError, match="a and b share no stretch of the x axis"):
+        grouped(runs, [{}, {}], "algorithm")
 
 
 def test_runs_of_an_algorithm_are_one_curve_on_what_they_share():

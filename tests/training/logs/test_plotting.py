@@ -205,8 +205,11 @@ def test_groups_and_labels(tmp_path):
     labels = ["ours", "theirs"]
     text = drawn_text(runs, tmp_path / "labels.svg", group="algorithm", labels=labels)
     assert ">ours (n = 4)<" in text and ">theirs (n = 2)<" in text
-    with pytest.raises(ConfigError, match="but 1 labels; pass a label for each of ppo, dqn"):
+    message = "labels is 1, that of curves 2; pass a label for each of ppo, dqn"
+    with pytest.raises(ConfigError, match=message):
         plot_runs(runs, tmp_path / "few.svg", group="algorithm", labels=["ours"])
+    with pytest.raises(ConfigError, match="is given twice; leave one out"):
+        plot_runs([runs[0], runs[0]], tmp_path / "twice.svg", group="settings")
 
 
 def test_sampled_returns_are_dotted_beside(tmp_path):
@@ -243,6 +246,10 @@ def test_sizes_for_papers(tmp_path, size, inches):
         ({"group": "env"}, "unknown group 'env'"),
         ({"size": "poster"}, "unknown size 'poster'"),
         ({"smooth": 0}, "smooth must be a positive integer"),
+        (
+            {"center": "median", "band": "standard_error"},
+            "that of the mean, not of the median; use band='interval'",
+        ),
     ],
 )
 def test_unknown_choices_are_refused(tmp_path, arguments, what):

@@ -132,7 +132,7 @@ def test_the_host_shows_the_same_but_for_the_last_state(tmp_path, dimmed):
     env = GymnasiumAdapter(Gray, num_envs=2, vectorization="async")
     filmed = record(env, tmp_path / "host.gif")
     assert (filmed.returns, filmed.lengths) == (dimmed.returns, dimmed.lengths)
-    assert shades(filmed.path) == [0, 40, 80, 120, 160] * 2
+    assert shades(filmed.path) == [0, 40, 80, 120, 160, 160] * 2  # with its last caption
 
 
 def test_an_environment_without_a_drawing_shows_its_observations(tmp_path):
@@ -159,6 +159,56 @@ def test_each_step_samples_an_action_of_its_own(tmp_path):
     two = record(env, tmp_path / "two.gif", max_steps=2, **chosen).returns
     seconds = [both - first for first, both in zip(one, two, strict=True)]
     assert len({round(action, 6) for action in one + seconds}) == 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Restarts(Dimmer):
+    """Begins again by itself."""
+
+    auto_reset = True
+
+    def step(self, key, state, action):
+        state, obs, reward, done, cut, _ = super().step(key, state, action)
+        return jnp.where(done, 0, state), obs, reward, done, cut, {"final_observation": obs}
+
+
+def test_what_follows_an_episode_is_not_shown(tmp_path):
+    filmed = record(rlkit.vectorize(Restarts(), 1), tmp_path / "auto.gif", episodes=1)
+    assert filmed.returns == [15.0] and shades(filmed.path) == [0, 40, 80, 120, 160, 160]
+
+
+def captions(path):
+    """The caption of each picture, as an array."""
+    with Image.open(path) as image:
+        found = []
+        for number in range(image.n_frames):
+            image.seek(number)
+            found.append(np.asarray(image.convert("RGB"))[-20:])
+    return found
+
+
+def test_the_last_caption_has_the_last_reward(tmp_path):
+    """Of the host's environments too, whose last state is not shown."""
+    env = GymnasiumAdapter(Gray, num_envs=1)
+    *_, before, last = captions(record(env, tmp_path / "host.gif", episodes=1).path)
+    assert (before != last).any()
+
+
+@pytest.mark.parametrize("fps", [0.5, 12.4])
+def test_any_speed_of_an_environment_will_do(tmp_path, fps):
+    @dataclasses.dataclass(frozen=True)
+    class Slow(Dimmer):
+        render_fps = fps
+
+    path = record(rlkit.vectorize(Slow(), 1), tmp_path / "slow.gif", episodes=1).path
+    with Image.open(path) as image:
+        assert image.info["duration"] == {0.5: 1000, 12.4: 80}[fps]
+
+
+@pytest.mark.parametrize("max_steps", [0, -1, 2.5])
+def test_a_length_that_is_none_is_refused(tmp_path, max_steps):
+    with pytest.raises(ConfigError, match="max_steps must be a positive integer"):
+        record(rlkit.vectorize(Dimmer(), 1), tmp_path / "film.gif", max_steps=max_steps)
 
 
 def test_an_episode_is_cut_where_it_is_asked_to_be(tmp_path):
@@ -208,14 +258,27 @@ def test_a_policy_of_a_run_records_itself(tmp_path):
     assert again.returns == video.returns
 
 
-def test_a_video_that_fails_is_said_once_and_ends_no_run(tmp_path, caplog):
+def test_a_video_that_fails_is_said_once_and_ends_no_run(tmp_path, caplog, monkeypatch):
+    def fails(*_, **__):
+        raise ZeroDivisionError("my renderer is broken")
+
+    monkeypatch.setattr(rlkit.Trainer, "record_video", fails)
     settings = settings_of(tmp_path / "run", max_evaluation_steps=4)
-    (tmp_path / "taken").write_text("a file")
-    recorder = RecordVideo(ending=".gif", directory=tmp_path / "taken")
-    with rlkit.build(settings, callbacks=[recorder]) as trainer:
+    with rlkit.build(settings, callbacks=[RecordVideo(ending=".gif")]) as trainer:
         trainer.run(0)
         assert trainer.outer_iteration == 2
-    assert caplog.text.count("no video could be recorded") == 1
+    assert caplog.text.count("(ZeroDivisionError: my renderer is broken)") == 1
+
+
+def test_videos_of_another_run_are_kept(tmp_path):
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "iteration-1.gif").write_bytes(b"older")
+    recorder = RecordVideo(ending=".gif", directory=tmp_path / "films")
+    message = r"already holds iteration-1\.gif of another run"
+    build = rlkit.build(settings_of(tmp_path / "run"), callbacks=[recorder])
+    with build as trainer, pytest.raises(ConfigError, match=message):
+        trainer.run(0)
+    assert (tmp_path / "films" / "iteration-1.gif").read_bytes() == b"older"
 
 
 @pytest.mark.fast

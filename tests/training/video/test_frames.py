@@ -73,6 +73,7 @@ def test_the_parts_of_a_dict_stand_below_each_other():
 
 def test_a_caption_is_below_and_sizes_become_even():
     picture = np.full((11, 201, 3), 7, np.uint8)
+    assert captioned(picture[:, :67], "step 1").shape == (3 * 11 + 22, 3 * 67, 3)
     with_text, without = captioned(picture, "step 1"), captioned(picture, "")
     np.testing.assert_array_equal(with_text[:11], picture)
     assert (with_text[11:] != without[11:]).any()

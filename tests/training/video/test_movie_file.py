@@ -21,7 +21,7 @@ def write(path, fps=20, size=(32, 48)):
     with open_movie(path, fps) as add:
         for shade in SHADES:
             add(np.full((*size, 3), shade, np.uint8))
-        add(None)
+        add(np.full((*size, 3), SHADES[-1], np.uint8))
 
 
 def decoded(path):
@@ -78,6 +78,39 @@ def test_what_ffmpeg_says_is_passed_on(tmp_path, monkeypatch):
     monkeypatch.setattr(movie_file, "_start_ffmpeg", fails)
     with pytest.raises(ConfigError, match=re.escape("the video (no room for it); write a .gif")):
         write(tmp_path / "film.mp4")
+
+
+@pytest.mark.parametrize("ending", [".mp4", ".gif"])
+def test_frames_have_one_size(tmp_path, ending):
+    message = r"\(32, 32, 3\) and \(32, 34, 3\) are in one video"
+    path = tmp_path / f"film{ending}"
+    with pytest.raises(ConfigError, match=message), open_movie(path, 20) as add:
+        add(np.zeros((32, 32, 3), np.uint8))
+        add(np.zeros((32, 34, 3), np.uint8))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("place", ["file/film.gif", "/proc/film.gif"])
+def test_where_nothing_can_be_written(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no directory")
+    path, message = check_movie_file(place, overwrite=False), rf"cannot write {place}: .*; choose"
+    with pytest.raises(ConfigError, match=message), open_movie(path, 20):
+        raise AssertionError("nothing may be played")
+
+
+@pytest.mark.fast
+def test_a_directory_is_not_replaced(tmp_path):
+    (tmp_path / "film.gif").mkdir()
+    with pytest.raises(ConfigError, match="already exists"):
+        check_movie_file(tmp_path / "film.gif", overwrite=True)
+
+
+@pytest.mark.fast
+def test_a_home_directory_is_meant(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert check_movie_file("~/film.gif", overwrite=False) == tmp_path / "film.gif"
 
 
 @pytest.mark.fast
