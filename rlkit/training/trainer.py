@@ -40,7 +40,7 @@ from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, VideoLogger
 from rlkit.training.logs.metrics import score
-from rlkit.training.policy import FRESH_EVALUATION_SEED, Policy, play_episodes
+from rlkit.training.policy import Policy, play_episodes
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
@@ -57,7 +57,7 @@ from rlkit.training.run_config import require_seed
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.saving import save
 from rlkit.training.starting import begin_from, source_of
-from rlkit.training.video.film import Film, film
+from rlkit.training.video.film import Film
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
 
@@ -362,14 +362,18 @@ class Trainer:
         policy = self.state.learner.policy
         if self.config.num_seeds > 1:
             policy = jax.tree.map(lambda x: x[seed_index], policy)
-        video = film(
-            path,
-            env=module.eval_env,
+        player = Policy(
             agent=module.agent,
-            policy=policy,
+            state=policy,
+            env=module.eval_env,
+            make_env=None,
+            checkpoint_step=self.outer_iteration,
+            max_evaluation_steps=module.max_evaluation_steps,
+        )
+        video = player.record_video(
+            path,
             episodes=episodes,
-            max_steps=max_steps or module.max_evaluation_steps,
-            seed=FRESH_EVALUATION_SEED,
+            max_steps=max_steps,
             deterministic=deterministic,
             fps=fps,
             overwrite=overwrite,

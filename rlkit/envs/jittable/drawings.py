@@ -154,5 +154,9 @@ class _Canvas:
 
 def enlarged(picture: np.ndarray, size: int) -> Picture:
     """The picture with each pixel as a square, about `size` pixels high or wide."""
-    factor = max(1, size // max(picture.shape[:2]))
+    return magnified(picture, max(1, size // max(picture.shape[:2])))
+
+
+def magnified(picture: np.ndarray, factor: int) -> Picture:
+    """The picture with each pixel as a square of `factor` pixels a side."""
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -117,14 +117,12 @@ def _x_axis(
 def _training_seconds(run: LoadedRun, env_steps: np.ndarray) -> np.ndarray:
     """Seconds of training up to these environment steps, without compiling.
 
-    Each outer iteration logs its speed, which does not count the time for compiling.
+    Each outer iteration logs the speed of all seeds, which does not count the time for compiling.
     """
     speed = run.series("train/steps_per_second")
-    many = run.num_seeds
     first = min(record.env_steps for record in run.records)
-    passed = np.diff(speed.env_steps, prepend=first) * many
-    rate = speed.together if len(speed.together) else speed.seeds.sum(axis=0)
-    seconds = np.cumsum(np.nan_to_num(passed / rate))
+    passed = np.diff(speed.env_steps, prepend=first) * run.num_seeds
+    seconds = np.cumsum(np.nan_to_num(passed / speed.together))
     return np.interp(env_steps, [first, *speed.env_steps], [0.0, *seconds])
 
 

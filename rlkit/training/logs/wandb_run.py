@@ -97,15 +97,17 @@ class WandbRun:
         """Adds a picture to the open run, at the environment steps of its newest row."""
         import wandb
 
-        env_steps = max(position[0] for position in self._seen.values())
-        self._run.log({"env_steps": env_steps, name: wandb.Image(str(path))})
+        self._add(name, wandb.Image(str(path)))
 
     def add_video(self, path: Path) -> None:
         """Adds a video to the open run, at the environment steps of its newest row."""
         import wandb
 
+        self._add("video", wandb.Video(str(path)))
+
+    def _add(self, name: str, media: Any) -> None:
         env_steps = max(position[0] for position in self._seen.values())
-        self._run.log({"env_steps": env_steps, "video": wandb.Video(str(path))})
+        self._run.log({"env_steps": env_steps, name: media})
 
     def add_policy(self, export: Callable[[Path], PlainData]) -> None:
         """Adds an artifact of what `export` writes to a directory, with what it returns."""

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.envs.jittable.drawings import Picture, enlarged
+from rlkit.envs.jittable.drawings import Picture, enlarged, magnified
 from rlkit.spaces import Space, leaves
 from rlkit.types import PyTree
 
@@ -80,9 +80,7 @@ def captioned(picture: Picture, text: str) -> Picture:
     """The picture, enlarged if it is narrower than the text, above a line of text."""
     from PIL import Image, ImageDraw
 
-    if picture.shape[1] < _NARROW:
-        factor = -(-_NARROW // picture.shape[1])
-        picture = picture.repeat(factor, axis=0).repeat(factor, axis=1)
+    picture = magnified(picture, -(-_NARROW // picture.shape[1]))
     line = Image.new("RGB", (picture.shape[1], _CAPTION), (0, 0, 0))
     ImageDraw.Draw(line).text((6, 5), text, fill=(255, 255, 255))
     return np.concatenate([picture, np.asarray(line)])

@@ -14,7 +14,7 @@ from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
 from rlkit.envs.jittable.gymnax import GymnaxEnv
-from rlkit.envs.jittable.vectorized import VectorizedEnv
+from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper
 from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.spaces import Space
@@ -45,7 +45,7 @@ class Stage(Protocol):
         ...
 
     def step(self, key: Key, action: np.ndarray, /) -> Moment:
-        """One step with an action [1, ...]. Consumes the key."""
+        """One step with an action [1, ...] within the action space. Consumes the key."""
         ...
 
 
@@ -96,17 +96,17 @@ class JaxStage:
         self._env = env
         self._resets_itself = getattr(env.env, "auto_reset", False)
         self._draw, self.fps = _drawing(env.env, env.observation_space)
-        self._reset, self._step = jax.jit(env.env.reset), jax.jit(self._one_step)
+        self._reset, self._step = jax.jit(self._first), jax.jit(self._next)
         self._state: PyTree = None
 
-    def _one_step(self, key: Key, state: PyTree, action: Any) -> tuple[PyTree, ...]:
-        space = self._env.action_space
-        if isinstance(space, spaces.Box):
-            action = jax.numpy.clip(action, space.low, space.high)
+    def _first(self, key: Key) -> tuple[PyTree, Obs]:
+        state, obs = self._env.env.reset(key)
+        return state, cast_obs(obs, self._env.observation_space)
+
+    def _next(self, key: Key, state: PyTree, action: Any) -> tuple[PyTree, ...]:
         state, obs, reward, terminated, truncated, info = self._env.env.step(key, state, action)
-        if self._resets_itself:
-            obs = info["final_observation"]
-        return state, obs, reward, terminated | truncated
+        obs = info["final_observation"] if self._resets_itself else obs
+        return state, cast_obs(obs, self._env.observation_space), reward, terminated | truncated
 
     def begin(self, key: Key) -> Moment:
         """See `Stage`."""
