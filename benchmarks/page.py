@@ -1,6 +1,12 @@
 """docs/learning.md, parts of which are made from what is recorded."""
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
 from records import HERE
+
+Item = TypeVar("Item")
 
 PAGE = HERE.parent / "docs" / "learning.md"
 IMAGES = HERE.parent / "docs" / "images"
@@ -29,3 +35,24 @@ def lines(heads: tuple[str, ...], texts: int, rows: list[tuple[str, ...]]) -> st
     """A Markdown table, whose first columns are texts and whose others are numbers."""
     ruler = ("---",) * texts + ("---:",) * (len(heads) - texts)
     return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ruler, *rows])
+
+
+def panels(
+    items: Sequence[Item], path: Path, *, columns: int, size: tuple[float, float], y_label: str
+) -> Iterator[tuple[Any, Item]]:
+    """(axes, item) for each item, all over environment steps; then writes the picture to `path`."""
+    from matplotlib.figure import Figure
+
+    rows = -(-len(items) // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for panel, item in zip(axes, items, strict=False):
+        yield panel, item
+        panel.tick_params(labelsize=7)
+        panel.ticklabel_format(axis="x", style="sci", scilimits=(3, 4))
+        panel.xaxis.get_offset_text().set_fontsize(7)
+    for panel in axes[len(items) :]:
+        panel.set_axis_off()
+    figure.supxlabel("environment steps", fontsize=9)
+    figure.supylabel(y_label, fontsize=9)
+    figure.savefig(path, dpi=110)

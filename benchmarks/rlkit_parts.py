@@ -104,51 +104,21 @@ def _ppo(task):
     network = rlkit.ActorCriticConfig(
         hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten"
     )
-    return network, rlkit.PPOConfig(
-        num_steps=task.num_steps,
-        num_epochs=task.num_epochs,
-        num_minibatches=task.num_minibatches,
-        learning_rate=task.learning_rate,
-        learning_rate_schedule="linear",
-        gamma=task.gamma,
-        gae_lambda=task.gae_lambda,
-        clip_epsilon=task.clip_epsilon,
-        clip_value_loss=task.clip_value_loss,
-        entropy_coef=task.entropy_coef,
-        value_coef=task.value_coef,
-        max_grad_norm=task.max_grad_norm,
-    )
+    return network, _named_alike(rlkit.PPOConfig, task, learning_rate_schedule="linear")
 
 
 def _a2c(task):
     network = rlkit.ActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
-    return network, rlkit.A2CConfig(
-        num_steps=task.num_steps,
-        learning_rate=task.learning_rate,
-        gamma=task.gamma,
-        gae_lambda=task.gae_lambda,
-        entropy_coef=task.entropy_coef,
-        value_coef=task.value_coef,
-        max_grad_norm=task.max_grad_norm,
-    )
+    return network, _named_alike(rlkit.A2CConfig, task)
 
 
 def _pqn(task):
-    network = rlkit.NormalizedQNetworkConfig(**_q_network(task))
-    return network, rlkit.PQNConfig(
-        num_steps=task.num_steps,
-        num_epochs=task.num_epochs,
-        num_minibatches=task.num_minibatches,
-        learning_rate=task.learning_rate,
-        gamma=task.gamma,
-        q_lambda=task.q_lambda,
-        max_grad_norm=task.max_grad_norm,
-    )
+    return rlkit.NormalizedQNetworkConfig(**_q_network(task)), _named_alike(rlkit.PQNConfig, task)
 
 
 def _sac(task):
     network = rlkit.SoftActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
-    return network, rlkit.SACConfig(tau=task.tau, **_off_policy(task))
+    return network, _off_policy(rlkit.SACConfig, task)
 
 
 def _td3(task):
@@ -157,14 +127,12 @@ def _td3(task):
         activation=task.activation,
         exploration_noise=task.exploration_noise,
     )
-    return network, rlkit.TD3Config(tau=task.tau, **_off_policy(task))
+    return network, _off_policy(rlkit.TD3Config, task)
 
 
 def _dqn(task):
     network = rlkit.QNetworkConfig(**_q_network(task))
-    return network, rlkit.DQNConfig(
-        target_period=task.target_period, double=False, loss="mse", **_off_policy(task)
-    )
+    return network, _off_policy(rlkit.DQNConfig, task, double=False, loss="mse")
 
 
 def _q_network(task):
@@ -177,15 +145,14 @@ def _q_network(task):
     }
 
 
-def _off_policy(task):
-    return {
-        "prefill_steps": task.prefill_steps,
-        "capacity": task.capacity,
-        "batch_size": task.batch_size,
-        "updates_per_step": 1 / task.num_envs,
-        "gamma": task.gamma,
-        "learning_rate": task.learning_rate,
-    }
+def _off_policy(kind, task, **others):
+    return _named_alike(kind, task, updates_per_step=1 / task.num_envs, **others)
+
+
+def _named_alike(kind, task, **others):
+    """A config with the task's numbers, for those that both have, and `others`."""
+    names = [field.name for field in dataclasses.fields(kind) if hasattr(task, field.name)]
+    return kind(**{name: getattr(task, name) for name in names}, **others)
 
 
 SETTINGS = {"ppo": _ppo, "a2c": _a2c, "pqn": _pqn, "sac": _sac, "td3": _td3, "dqn": _dqn}

@@ -16,18 +16,16 @@ import argparse
 import concurrent.futures
 import json
 import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [str(Path(__file__).resolve().parents[n]) for n in (1, 2)]
 
 import curve_records  # noqa: E402
 import report  # noqa: E402
 from cells import CELLS, OURS  # noqa: E402
 
-from records import HERE, revision  # noqa: E402
+from seed_drivers import Driver  # noqa: E402
 
 SHARED = {"purejaxql": "purejaxrl"}
 """References that live in another one's virtual environment."""
@@ -104,30 +102,14 @@ def _run(name: str, contender: str, seeds: list[int], tried: dict[str, object]) 
         python = f"{peers}/venv-{SHARED.get(library, library)}/bin/python"
         if not Path(python).exists():
             return f"{name}: {library} is not installed; RLKIT_PEERS must name its directory"
-    driver = str(HERE / "drivers" / f"curve_{library}.py")
-    command = [python, driver, name, *map(str, seeds)]
-    command += ["--change", json.dumps(changes)] if changes else []
-    paths = os.pathsep.join(map(str, (HERE, HERE / "curves", HERE.parent)))
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "NPROC": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": paths,
-        "PYTHONWARNINGS": "ignore",
-    }
-    told = {"revision": revision(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            kind, _, value = line.partition(" ")
-            if kind == "VERSIONS":
-                told["versions"] = json.loads(value)
-            elif kind == "CURVE":
-                row = json.loads(value) | told
-                print(report.told(name, contender, row), flush=True)
-                if not tried:
-                    curve_records.add(name, contender, row)
-    return f"{name}: {contender} ended with code {process.returncode}" if process.returncode else ""
+    given = [name, *map(str, seeds)]
+    given += ["--change", json.dumps(changes)] if changes else []
+    driver = Driver(f"curve_{library}", "curves", given, python)
+    for row in driver.rows("CURVE"):
+        print(report.told(name, contender, row), flush=True)
+        if not tried:
+            curve_records.add(name, contender, row)
+    return f"{name}: {contender} ended with code {driver.code}" if driver.code else ""
 
 
 if __name__ == "__main__":

@@ -111,27 +111,15 @@ def _shown(rows: list[Row]) -> str:
 
 def draw() -> None:
     """A panel for each cell: the mean over seeds, and all seeds behind it."""
-    from matplotlib.figure import Figure
-
     rows_of = {name: _by_contender(name) for name in CELLS}
-    found = {
-        name: (rows[OURS], rows[CELLS[name].reference])
+    found = [
+        (CELLS[name], rows[OURS], rows[CELLS[name].reference])
         for name, rows in rows_of.items()
         if {OURS, CELLS[name].reference} <= rows.keys()
-    }
-    if not found:
-        return
-    columns = 4
-    rows = -(-len(found) // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for panel, (name, both) in zip(axes, found.items(), strict=False):
-        _draw_cell(panel, CELLS[name], *both)
-    for panel in axes[len(found) :]:
-        panel.set_axis_off()
-    figure.supxlabel("environment steps", fontsize=9)
-    figure.supylabel("mean return of training episodes, by tenth of the run", fontsize=9)
-    figure.savefig(PICTURE, dpi=110)
+    ]
+    label = "mean return of training episodes, by tenth of the run"
+    for panel, cell in page.panels(found, PICTURE, columns=4, size=(3.2, 2.4), y_label=label):
+        _draw_cell(panel, *cell)
 
 
 def _draw_cell(panel: Any, cell: Cell, ours: list[Row], theirs: list[Row]) -> None:
@@ -147,7 +135,4 @@ def _draw_cell(panel: Any, cell: Cell, ours: list[Row], theirs: list[Row]) -> No
         mean = np.nanmean([row.curve for row in rows], axis=0)
         panel.plot(steps, mean, color=color, linewidth=1.8, label=f"{label}, n = {len(rows)}")
     panel.set_title(f"{task.kind[0].upper()}, {task.suite}/{task.env}", fontsize=8)
-    panel.tick_params(labelsize=7)
-    panel.ticklabel_format(axis="x", style="sci", scilimits=(3, 4))
-    panel.xaxis.get_offset_text().set_fontsize(7)
     panel.legend(fontsize=6, frameon=False)

@@ -13,11 +13,7 @@ misses its bar.
 
 import argparse
 import concurrent.futures
-import json
-import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[n]) for n in (1, 2)]
@@ -26,7 +22,7 @@ import preset_records  # noqa: E402
 import preset_report  # noqa: E402
 from goals import GOALS  # noqa: E402
 
-from records import HERE, revision  # noqa: E402
+from seed_drivers import Driver  # noqa: E402
 
 
 def main() -> int:
@@ -68,25 +64,11 @@ def _train(name: str, again: bool) -> str:
     seeds = list(range(GOALS[name].seeds)) if again else preset_records.missing(name)
     if not seeds:
         return ""
-    command = [sys.executable, str(HERE / "drivers" / "preset_rlkit.py"), name, *map(str, seeds)]
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "NPROC": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE / "learning", HERE.parent))),
-    }
-    told = {"revision": revision(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            kind, _, value = line.partition(" ")
-            if kind == "VERSIONS":
-                told["versions"] = json.loads(value)
-            elif kind == "ROW":
-                row = json.loads(value) | told
-                print(preset_report.told(name, row), flush=True)
-                preset_records.add(name, row)
-    return f"{name} ended with code {process.returncode}" if process.returncode else ""
+    driver = Driver("preset_rlkit", "learning", [name, *map(str, seeds)])
+    for row in driver.rows("ROW"):
+        print(preset_report.told(name, row), flush=True)
+        preset_records.add(name, row)
+    return f"{name} ended with code {driver.code}" if driver.code else ""
 
 
 if __name__ == "__main__":

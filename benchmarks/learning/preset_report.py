@@ -75,22 +75,10 @@ def _line(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 def draw() -> None:
     """A panel for each preset: the mean evaluation over seeds, and all seeds behind it."""
-    from matplotlib.figure import Figure
-
-    found = {name: rows for name in GOALS if (rows := preset_records.read(name))}
-    if not found:
-        return
-    columns = 5
-    count = -(-len(found) // columns)
-    figure = Figure(figsize=(2.7 * columns, 2.1 * count), layout="constrained")
-    axes = figure.subplots(count, columns, squeeze=False).ravel()
-    for panel, (name, rows) in zip(axes, found.items(), strict=False):
-        _draw(panel, name, rows)
-    for panel in axes[len(found) :]:
-        panel.set_axis_off()
-    figure.supxlabel("environment steps", fontsize=9)
-    figure.supylabel("mean return of deterministic evaluation episodes", fontsize=9)
-    figure.savefig(PICTURE, dpi=110)
+    found = [(name, rows) for name in GOALS if (rows := preset_records.read(name))]
+    label = "mean return of deterministic evaluation episodes"
+    for panel, preset in page.panels(found, PICTURE, columns=5, size=(2.7, 2.1), y_label=label):
+        _draw(panel, *preset)
 
 
 def _draw(panel: Any, name: str, rows: list[dict[str, Any]]) -> None:
@@ -102,6 +90,3 @@ def _draw(panel: Any, name: str, rows: list[dict[str, Any]]) -> None:
     if GOALS[name].bar is not None and GOALS[name].measure == "evaluation":
         panel.axhline(GOALS[name].bar, color="gray", linewidth=0.8, linestyle=":")
     panel.set_title(f"{algorithm}, {env_id}", fontsize=7)
-    panel.tick_params(labelsize=7)
-    panel.ticklabel_format(axis="x", style="sci", scilimits=(3, 4))
-    panel.xaxis.get_offset_text().set_fontsize(7)
