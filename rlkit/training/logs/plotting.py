@@ -198,7 +198,7 @@ class _Picture:
             note = self._draw_panel(axes, shown, beside, _places(shown, known), alone=alone)
             if not alone or sampled:
                 self._add_names(axes, shown, bool(sampled), 0.8 * width, alone=alone)
-            if alone:  # its caption is short
+            if alone and not layout.width:  # there is room for both
                 axes.set_title(note, loc="right", fontsize=layout.small, color="0.35")
             elif note and note not in captions:
                 captions.append(note)

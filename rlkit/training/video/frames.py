@@ -11,8 +11,8 @@ from rlkit.spaces import Space, leaves
 from rlkit.types import PyTree
 
 _SIZE = 320  # pixels
-_CAPTION = 22  # pixels high
-_NARROW = 200  # pixels that a caption takes
+_NARROW = 200  # pixels that the least caption takes
+_LEAST_TEXT, _TEXT = 11, 1 / 32  # pixels high; of the width, since a GIF is made smaller
 _BAR = (0, 114, 178)
 # Colours of the channels of a grid: Okabe and Ito's, apart also for the colour-blind.
 _CHANNELS = np.array(
@@ -78,11 +78,13 @@ def _bars(values: np.ndarray) -> Picture:
 
 def captioned(picture: Picture, text: str) -> Picture:
     """The picture, enlarged if it is narrower than the text, above a line of text."""
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, ImageFont
 
     picture = magnified(picture, -(-_NARROW // picture.shape[1]))
-    line = Image.new("RGB", (picture.shape[1], _CAPTION), (0, 0, 0))
-    ImageDraw.Draw(line).text((6, 5), text, fill=(255, 255, 255))
+    size = max(_LEAST_TEXT, round(_TEXT * picture.shape[1]))
+    line = Image.new("RGB", (picture.shape[1], 2 * size), (0, 0, 0))
+    font = ImageFont.load_default(size)
+    ImageDraw.Draw(line).text((size // 2, size // 3), text, fill=(255, 255, 255), font=font)
     return np.concatenate([picture, np.asarray(line)])
 
 

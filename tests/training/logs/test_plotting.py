@@ -1,6 +1,7 @@
 """Learning curves: pictures exist with the size promised, and mistakes are explained."""
 
 import math
+import re
 import struct
 
 import matplotlib
@@ -255,3 +256,17 @@ def test_sizes_for_papers(tmp_path, size, inches):
 def test_unknown_choices_are_refused(tmp_path, arguments, what):
     with pytest.raises(ConfigError, match=what):
         plot_runs([write_run(tmp_path / "a")], tmp_path / "curve.png", **arguments)
+
+
+@pytest.mark.parametrize(("size", "is_below"), [("screen", False), ("column", True)])
+def test_a_narrow_picture_has_its_caption_below(tmp_path, size, is_below):
+    """Beside the title, it would lie on it."""
+    run = write_config(write_run(tmp_path / "a", seeds=(0, 1)), "ppo", "gymnax/CartPole-v1")
+    lines = drawn_text([run], tmp_path / "one.svg", size=size).splitlines()
+
+    def place(words):
+        (line,) = [line for line in lines if line.strip().startswith("<text") and words in line]
+        x_y = re.search(r'translate\([\d.]+ ([\d.]+)\)|" y="([\d.]+)"', line)
+        return float(x_y[1] or x_y[2])
+
+    assert (place("thin: each seed") > place("environment steps")) == is_below

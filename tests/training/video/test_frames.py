@@ -79,3 +79,9 @@ def test_a_caption_is_below_and_sizes_become_even():
     assert (with_text[11:] != without[11:]).any()
     assert even(picture).shape == (12, 202, 3)
     assert even(picture[:10, :200]).shape == (10, 200, 3)
+
+
+def test_a_caption_grows_with_its_picture():
+    """A GIF is made smaller, and its caption with it."""
+    heights = [len(captioned(np.zeros((10, width, 3), np.uint8), "x")) - 10 for width in (320, 640)]
+    assert heights == [22, 40]
