@@ -15,9 +15,9 @@ NEWEST ?= python3.13
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-all test-fast test-versions mutants learning lint format bench clean
+.PHONY: help train test test-all test-fast test-versions docs mutants learning lint format bench clean
 .PHONY: faults faults-all soak curves
-.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression
+.PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression bench-sweep
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
@@ -30,10 +30,11 @@ help:
 	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
 	@echo "make learning   the presets against published returns, several seeds each; what is missing, about two days"
 	@echo "make curves     learning curves beside the libraries named by RLKIT_PEERS (benchmarks/README.md); what is missing, about a day"
+	@echo "make docs       the site of the documentation, in site/; its dead links are errors"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
 	@echo "make bench      throughput of PPO, SAC and DQN against the peers named by RLKIT_PEERS (benchmarks/README.md)"
-	@echo "make bench-X    startup, limits, overhead, growth, replay or regression: the other questions (benchmarks/README.md)"
+	@echo "make bench-X    startup, limits, overhead, growth, replay, sweep or regression: the other questions (benchmarks/README.md)"
 	@echo "make soak       what a long run leaves in memory, beside Orbax alone; ten minutes"
 	@echo "make clean      removes caches and build outputs; .venv and runs/ stay"
 
@@ -104,12 +105,16 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/throughput.py $(ARGS)
 
-bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression: $(STAMP)
+bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression bench-sweep: $(STAMP)
 	$(BIN)/python benchmarks/$(@:bench-%=%).py $(ARGS)
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	@echo "Open site/index.html, or with search: $(BIN)/python -m http.server --directory site"
 
 soak: $(STAMP)
 	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 clean:
-	rm -rf build dist .pytest_cache .ruff_cache *.egg-info
+	rm -rf build dist site .pytest_cache .ruff_cache *.egg-info
 	find rlkit tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,6 +23,7 @@ PACKAGES = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 OUTER_ITERATIONS = 10
 FACTORIES = {
     "ppo": (rlkit.actor_critic, rlkit.ppo),
+    "recurrent_ppo": (rlkit.actor_critic, rlkit.ppo),
     "a2c": (rlkit.actor_critic, rlkit.a2c),
     "pqn": (rlkit.normalized_q_network, rlkit.pqn),
     "sac": (rlkit.soft_actor_critic, rlkit.sac),
@@ -107,6 +108,12 @@ def _ppo(task):
     return network, _named_alike(rlkit.PPOConfig, task, learning_rate_schedule="linear")
 
 
+def _recurrent_ppo(task):
+    network, config = _ppo(task)
+    memory = {"memory": "gru", "memory_size": task.memory_size, "share_torso": True}
+    return dataclasses.replace(network, **memory), config
+
+
 def _a2c(task):
     network = rlkit.ActorCriticConfig(hidden_sizes=task.hidden, activation=task.activation)
     return network, _named_alike(rlkit.A2CConfig, task)
@@ -155,4 +162,12 @@ def _named_alike(kind, task, **others):
     return kind(**{name: getattr(task, name) for name in names}, **others)
 
 
-SETTINGS = {"ppo": _ppo, "a2c": _a2c, "pqn": _pqn, "sac": _sac, "td3": _td3, "dqn": _dqn}
+SETTINGS = {
+    "ppo": _ppo,
+    "recurrent_ppo": _recurrent_ppo,
+    "a2c": _a2c,
+    "pqn": _pqn,
+    "sac": _sac,
+    "td3": _td3,
+    "dqn": _dqn,
+}

@@ -62,6 +62,15 @@ class PPOTask(OnPolicyTask):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentPPOTask(PPOTask):
+    """PPO with a GRU: a layer, the memory, a layer; actor and critic share the memory."""
+
+    name: ClassVar[str] = "recurrent_ppo"
+    activation: str = "relu"
+    memory_size: int = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class A2CTask(OnPolicyTask):
     """A2C: separate actor and critic networks, RMSprop, constant learning rate."""
 
@@ -161,6 +170,15 @@ TASKS: dict[str, Task] = {
     "cartpole-4x128-4-seeds": dataclasses.replace(CARTPOLE, num_seeds=4, num_updates=300),
     "cartpole-4x128-16-seeds": dataclasses.replace(CARTPOLE, num_seeds=16, num_updates=100),
     "cartpole-4x128-64-seeds": dataclasses.replace(CARTPOLE, num_seeds=64, num_updates=30),
+    # PureJaxRL's ppo_rnn.py, whose settings are the same.
+    "cartpole-4x128-memory": RecurrentPPOTask(
+        env="CartPole-v1",
+        num_envs=4,
+        num_steps=128,
+        num_updates=200,
+        num_minibatches=4,
+        learning_rate=2.5e-4,
+    ),
     "cartpole-512x64": PPOTask(
         env="CartPole-v1",
         num_envs=512,

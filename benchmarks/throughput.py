@@ -66,6 +66,7 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
     own = {
         ("ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
+        ("recurrent_ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
         ("sac", "gymnax"): "rlkit_fit.py",
         ("dqn", "gymnax"): "rlkit_fit.py",
@@ -109,7 +110,11 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
             # Several parallel seeds of its PPO hang: batched QR factorizations in one program.
-            drivers={("ppo", "gymnax"): "purejaxrl_ppo.py", ("dqn", "gymnax"): "purejaxrl_dqn.py"},
+            drivers={
+                ("ppo", "gymnax"): "purejaxrl_ppo.py",
+                ("recurrent_ppo", "gymnax"): "purejaxrl_ppo_rnn.py",
+                ("dqn", "gymnax"): "purejaxrl_dqn.py",
+            },
             paths={"PUREJAXRL_PATH": home / "src/purejaxrl"},
         ),
         Contender(

@@ -58,6 +58,7 @@ from .optimizers import create_schedule as create_schedule
 from .training import BestModel as BestModel
 from .training import Callback as Callback
 from .training import CheckpointerConfig as CheckpointerConfig
+from .training import Curriculum as Curriculum
 from .training import EarlyStopping as EarlyStopping
 from .training import EnvConfig as EnvConfig
 from .training import History as History
@@ -65,11 +66,15 @@ from .training import LoadedRun as LoadedRun
 from .training import LoadedRuns as LoadedRuns
 from .training import LoggerConfig as LoggerConfig
 from .training import Module as Module
+from .training import Phase as Phase
 from .training import Policy as Policy
+from .training import Range as Range
 from .training import RecordVideo as RecordVideo
 from .training import RLModule as RLModule
 from .training import RunConfig as RunConfig
 from .training import RunView as RunView
+from .training import Sweep as Sweep
+from .training import SweepConfig as SweepConfig
 from .training import Trainer as Trainer
 from .training import TrainerConfig as TrainerConfig
 from .training import WallTimeLimit as WallTimeLimit
@@ -83,6 +88,8 @@ from .training import log_callback as log_callback
 from .training import plot_runs as plot_runs
 from .training import preset as preset
 from .training import reopen as reopen
+from .training import run_sweep as run_sweep
+from .training import write_report as write_report
 from .xla_cpu import compiler_options as compiler_options
 
 __version__: str

@@ -44,6 +44,10 @@ class RunDirectoryError(RlkitError):
     """A run directory that cannot be written, is in use, or belongs to another run."""
 
 
+class ExportError(RlkitError):
+    """A policy that cannot be exported, or files that do not act as it does."""
+
+
 class DiskError(CheckpointError, RunDirectoryError):
     """What a run writes was not written: the disk is full or broken."""
 

@@ -76,6 +76,17 @@ class Transition(struct.PyTreeNode, kw_only=True):
 Rollout = Transition  # leaves [T, N, ...]
 
 
+class Sequences(struct.PyTreeNode, kw_only=True):
+    """L steps of B episodes: what agents with memory take in place of observations [L·B, ...].
+
+    Results are those of all steps, [L·B, ...], step by step.
+    """
+
+    obs: Obs  # [L, B, ...]
+    carry: Carry  # [B, ...] the memory before the first step
+    restart: Array  # [L, B] bool: an episode begins with the step, with the initial memory
+
+
 class EpisodeStats(struct.PyTreeNode, kw_only=True):
     """Sums over finished episodes, which can be added over environments, devices and iterations."""
 
@@ -116,6 +127,8 @@ class LearnerState(struct.PyTreeNode, kw_only=True):
     env_steps: StepCounter  # environment steps, over all environments and devices
     updates: StepCounter  # gradient steps
     total_steps: Array  # [] float32
+    # those that differ between the trials of a sweep, by name, [] float32; otherwise {}
+    hyperparameters: dict[str, Array] = struct.field(default_factory=dict)
 
     @property
     def progress(self) -> Array:

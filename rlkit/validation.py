@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from rlkit.errors import ConfigError, did_you_mean, require, shown
 
 C = TypeVar("C")
+Unchecked = Annotated[Any, "not settings"]  # a field for environments and other live objects
 COUNT_LIMIT = 2**31  # JAX counts and indexes in int32
 Count = Annotated[int, Ge(0), Lt(COUNT_LIMIT)]
 PositiveInt = Annotated[int, Gt(0), Lt(COUNT_LIMIT)]
@@ -44,6 +45,8 @@ def validate(config: C) -> C:
             " TrainerConfig(total_steps=100_000) or PPOConfig(learning_rate=1e-3)"
         )
     for name, annotation in field_annotations(type(config)).items():
+        if annotation == Unchecked:
+            continue
         value = getattr(config, name)
         value = value.tolist() if is_numpy(value) else value
         if dataclasses.is_dataclass(value) and not isinstance(value, type):

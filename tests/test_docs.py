@@ -12,10 +12,13 @@ from script_process import ScriptProcess
 from rlkit.cli import flags
 from rlkit.cli.check_env import CheckEnvFlags
 from rlkit.cli.evaluate import EvaluateFlags
+from rlkit.cli.export import ExportFlags
 from rlkit.cli.main import main
 from rlkit.cli.plot import PlotFlags
+from rlkit.cli.report import ReportFlags
 from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.video import VideoFlags
+from rlkit.envs.ids import MIXTURE
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -31,7 +34,9 @@ FLAGS = {
     "resume": ResumeFlags,
     "evaluate": EvaluateFlags,
     "video": VideoFlags,
+    "export": ExportFlags,
     "plot": PlotFlags,
+    "report": ReportFlags,
     "check-env": CheckEnvFlags,
 }
 
@@ -100,14 +105,25 @@ def commands(page: Path) -> list[list[str]]:
     return [words for row in rows if (words := shlex.split(row, comments=True))]
 
 
+def files(page: Path) -> dict[str, str]:
+    """The files that a page writes out, by the names in their first rows: "# phases.yaml"."""
+    texts = [text for _, text in blocks(page, "yaml")]
+    named = [(re.match(r"# (\S+\.yaml)\n", text), text) for text in texts]
+    return {match[1]: text for match, text in named if match}
+
+
+FILES = {file: text for page in PAGES for file, text in files(page).items()}
 COMMANDS = [(name(page), words) for page in PAGES for words in commands(page)]
 
 
 @pytest.mark.parametrize(
     ("page", "words"), COMMANDS, ids=[" ".join(words) for _, words in COMMANDS]
 )
-def test_command_exists(page, words, capsys):
+def test_command_exists(page, words, capsys, tmp_path, monkeypatch):
     program, arguments = words[0], words[1:]
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text)
+    monkeypatch.chdir(tmp_path)
     if program == "make":
         known = [
             r"^{} \?=" if "=" in argument else "^{}:" for argument in arguments
@@ -120,7 +136,9 @@ def test_command_exists(page, words, capsys):
     elif program == "python":
         assert (ROOT / arguments[0]).is_file()
     elif program == "pip":
-        assert arguments == ["install", "-e", "."]
+        packages = (ROOT / "pyproject.toml").read_text()  # all are optional ones of rlkit
+        optional = all(f'"{name}>=' in packages for name in arguments[1:])
+        assert arguments[0] == "install" and (optional or arguments[1:] == ["-e", "."])
     else:
         assert program == "rlkit", f"{page}: no test for the command {program}"
         check_rlkit(arguments)
@@ -133,6 +151,8 @@ def check_rlkit(arguments: list[str]) -> None:
             main([*(OWN_CLASS if word == PLACEHOLDER else word for word in arguments), "--dry-run"])
             == 0
         )
+    elif arguments[0] == "sweep":
+        assert main([*arguments, "--dry-run"]) == 0
     elif arguments[0] in FLAGS:
         flags.parse(FLAGS[arguments[0]], arguments[1:], command=f"rlkit {arguments[0]}")
     else:
@@ -144,13 +164,14 @@ def check_rlkit(arguments: list[str]) -> None:
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
-    files = [page.parent / target for target in targets if not re.match(r"[a-z]+:", target)]
+    paths = [page.parent / target for target in targets if not re.match(r"[a-z]+:", target)]
     # Paths in backticks are meant from the root of the repository.
-    files += [
+    paths += [
         ROOT / path
         for path in re.findall(r"`((?:rlkit|tests|examples|benchmarks|docs|\.ci)/[\w./-]*)`", text)
+        if path != MIXTURE
     ]
-    assert [str(file) for file in files if not file.exists()] == []
+    assert [str(path) for path in paths if not path.exists()] == []
 
 
 def long_lines(text: str) -> list[int]:

@@ -9,7 +9,13 @@ from common import jitted, serve
 
 
 def import_script(name: str) -> ModuleType:
-    """Imports a script, with empty modules for brax, navix and wandb, which are not measured."""
+    """Imports a script."""
+    prepare()
+    return importlib.import_module(name)
+
+
+def prepare() -> None:
+    """Makes scripts importable, with empty modules for brax, navix and wandb, not measured here."""
     for absent in (
         "brax",
         "brax.envs",
@@ -23,11 +29,11 @@ def import_script(name: str) -> ModuleType:
     sys.modules["brax.envs.wrappers.training"].EpisodeWrapper = object
     sys.modules["brax.envs.wrappers.training"].AutoResetWrapper = object
     sys.path.insert(0, os.path.join(os.environ["PUREJAXRL_PATH"], "purejaxrl"))
-    return importlib.import_module(name)
 
 
-def build(task):
-    config = {
+def config_of(task):
+    """The task in PureJaxRL's words."""
+    return {
         "ENV_NAME": task.env,
         "NUM_ENVS": task.num_envs,
         "NUM_STEPS": task.num_steps,
@@ -45,13 +51,20 @@ def build(task):
         "MAX_GRAD_NORM": task.max_grad_norm,
         "DEBUG": False,  # its host callback would almost double the time
     }
+
+
+def build(task):
     assert task.hidden == (64, 64), "PureJaxRL's networks have a fixed size"
-    return import_script("ppo").make_train(config)
+    return import_script("ppo").make_train(config_of(task))
 
 
 def mean_return(task, output):
     """Mean return of the training episodes that ended in the last tenth of the updates."""
-    info = output["metrics"]  # [updates, steps, envs]
+    return mean_return_of(task, output["metrics"])
+
+
+def mean_return_of(task, info):
+    """The same, of what is known of each step [updates, steps, envs]."""
     last = slice(-max(1, task.num_updates // 10), None)
     ended = info["returned_episode"][last]
     return float(info["returned_episode_returns"][last].mean(where=ended)) if ended.any() else None

@@ -53,6 +53,14 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/Freeway-MinAtar": Goal(published="gymnax 58 (10M, 1 run, an older gymnax)"),
     "ppo/gymnax/Seaquest-MinAtar": Goal(),
     "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
+    "ppo/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
+    "ppo/rlkit/MountainCarContinuousNoVel-v0": Goal(
+        bar=91.5, published=f"{_ZOO} 91.5 ± 1.8 (LSTM, 300k, 1 run)"
+    ),
+    "ppo/rlkit/CartPoleNoVel-v1": Goal(bar=490, published=f"{_ZOO} 500 (LSTM, 100k, 1 run)"),
+    "ppo/rlkit/PendulumNoVel-v1": Goal(
+        bar=-217.9, published=f"{_ZOO} -218 ± 140 (LSTM, 100k, 1 run)"
+    ),
     "ppo/gymnasium/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
     "ppo/gymnasium/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),

@@ -25,6 +25,7 @@ from .heads import Distribution as Distribution
 from .heads import TanhGaussian as TanhGaussian
 from .heads import policy_head as policy_head
 from .layers import Linear as Linear
+from .memory import MemoryTorso as MemoryTorso
 from .networks import Network as Network
 from .networks import make_network as make_network
 from .orthogonal_weights import orthogonal as orthogonal

@@ -9,20 +9,26 @@ from jax import Array
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import Linear
+from rlkit.agents.memory import WithMemory, features_of, one_step
+from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.state_dependent_noise import state_dependent_noise
-from rlkit.agents.torso import WithHead, outputs, torso_of
+from rlkit.agents.torso import WithHead, outputs
 from rlkit.spaces import Space, check_observation_space
-from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
 class ActorCritic:
-    """Build it with `actor_critic`. Every method takes one batch axis: obs [B, ...]."""
+    """Build it with `actor_critic`. Every method takes one batch axis: obs [B, ...].
 
-    network: Network[tuple[Array, Array]]
+    With memory, those that losses call take `Sequences` in place of observations.
+    """
+
+    network: Network[tuple[Carry, tuple[Array, Array]]]
     head: PolicyHead
+    memory: InitialCarry | None  # that of the network
     spec: tuple[str, ActorCriticConfig] | None
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
@@ -32,20 +38,27 @@ class ActorCritic:
         return {"network": self.network.init(key), "head": self.head.init_params()}
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(), or the state of gSDE."""
-        return self.head.initial_carry(num_envs)
+        """(), the state of gSDE, or `WithMemory`."""
+        noise = self.head.initial_carry(num_envs)
+        if self.memory is None:
+            return noise
+        return WithMemory(memory=self.memory(num_envs), noise=noise)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy; their log-probs are computed after collection, in one batch."""
-        out, _ = self.network.apply(params["network"], obs)
-        action, carry = self.head.explore(out, params["head"], carry, key)
-        return action, carry, {}
+        out, carry = self._act(params, obs, carry)
+        if isinstance(carry, WithMemory):
+            action, noise = self.head.explore(out, params["head"], carry.noise, key)
+            return action, carry.replace(noise=noise), {}
+        action, noise = self.head.explore(out, params["head"], carry, key)
+        return action, noise, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The most likely actions."""
-        return self.policy(params, obs).mode(), carry
+        out, carry = self._act(params, obs, carry)
+        return self.head.distribution(out, params["head"]).mode(), carry
 
     def policy(self, params: Params, obs: Obs) -> Distribution:
         """The distribution over actions for each observation."""
@@ -57,8 +70,17 @@ class ActorCritic:
 
     def policy_and_value(self, params: Params, obs: Obs) -> tuple[Distribution, Array]:
         """Both in one call; under `jit`, an unused output is not computed."""
-        out, value = self.network.apply(params["network"], obs)
+        if isinstance(obs, Sequences):
+            obs = obs.replace(carry=obs.carry.memory)
+        _, (out, value) = self.network.apply(params["network"], obs)
         return self.head.distribution(out, params["head"]), value
+
+    def _act(self, params: Params, obs: Obs, carry: Carry) -> tuple[Array, Carry]:
+        """The policy's outputs for one step, and the carry with the memory from after it."""
+        if not isinstance(carry, WithMemory):
+            return self.network.apply(params["network"], obs)[1][0], carry
+        memory, (out, _) = self.network.apply(params["network"], one_step(obs, carry.memory))
+        return out, carry.replace(memory=memory)
 
 
 def actor_critic(
@@ -71,13 +93,14 @@ def actor_critic(
     """An `ActorCritic` for the spaces of ONE environment.
 
     `torso` replaces the default torso: `torso(rngs)` returns an `nnx.Module` that maps observations
-    [B, ...] to features [B, F]. Weights are orthogonal: √2 in the torso, 0.01 on the policy's last
-    layer, 1 on the value's (Andrychowicz et al. 2021; "The 37 implementation details of PPO").
+    [B, ...] to features [B, F], or a `MemoryTorso`. Weights are orthogonal: √2 in the torso, 0.01
+    on the policy's last layer, 1 on the value's (Andrychowicz et al. 2021; "The 37 implementation
+    details of PPO").
     Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
     config = settings(config, ActorCriticConfig)
     check_observation_space(observation_space)
-    build, features = torso_of(config, observation_space, torso)
+    build, features, memory = torso_and_memory(config, observation_space, torso)
     head = policy_head(
         action_space,
         initial_std=config.initial_std,
@@ -90,9 +113,12 @@ def actor_critic(
     )
     kind = SharedActorCritic if config.share_torso else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head, rngs=rngs), config)
+    if memory is not None and not config.share_torso:
+        memory = _twice(memory)
     return ActorCritic(
         network=network,
         head=head,
+        memory=memory,
         spec=("actor_critic", config),
         custom=("torso",) if torso else (),
         action_space=action_space,
@@ -100,9 +126,10 @@ def actor_critic(
 
 
 class SeparateActorCritic(nnx.Module):
-    """Two separate networks: obs [B, ...] -> (policy outputs, values [B]).
+    """Two separate networks: obs [B, ...] -> (memory, (policy outputs, values [B])).
 
-    The outputs are those that `head` takes, of a `WithHead`.
+    The outputs are those that `head` takes, of a `WithHead`. The memory is a pair, of actor and
+    critic, or () without.
     """
 
     def __init__(self, build: TorsoBuilder, features: int, head: PolicyHead, *, rngs: nnx.Rngs):
@@ -111,14 +138,19 @@ class SeparateActorCritic(nnx.Module):
         )
         self.critic = WithHead(build(rngs), features, 1, 1.0)
 
-    def __call__(self, obs: Obs) -> tuple[Array, Array]:
-        return self.actor(obs), jnp.squeeze(self.critic(obs), -1)
+    def __call__(self, obs: Obs | Sequences) -> tuple[Carry, tuple[Array, Array]]:
+        if not isinstance(obs, Sequences):
+            return (), (self.actor(obs), jnp.squeeze(self.critic(obs), -1))
+        actor, critic = obs.carry
+        actor, out = self.actor.remembering(obs.replace(carry=actor))
+        critic, value = self.critic.remembering(obs.replace(carry=critic))
+        return (actor, critic), (out, jnp.squeeze(value, -1))
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (policy outputs, values [B]).
+    """Two linear heads on one torso: obs [B, ...] -> (memory, (policy outputs, values [B])).
 
-    The outputs are those that `head` takes.
+    The outputs are those that `head` takes. The memory is that of the torso, () without.
     """
 
     def __init__(self, build: TorsoBuilder, features: int, head: PolicyHead, *, rngs: nnx.Rngs):
@@ -127,7 +159,11 @@ class SharedActorCritic(nnx.Module):
         self.actor_head = Linear(features, head.num_outputs, scale=0.01)
         self.critic_head = Linear(features, 1, scale=1.0)
 
-    def __call__(self, obs: Obs) -> tuple[Array, Array]:
-        features = self.torso(obs)
+    def __call__(self, obs: Obs | Sequences) -> tuple[Carry, tuple[Array, Array]]:
+        memory, features = features_of(self.torso, obs)
         out = outputs(self.actor_head, features, keep_features=self.keep_features)
-        return out, jnp.squeeze(self.critic_head(features), -1)
+        return memory, (out, jnp.squeeze(self.critic_head(features), -1))
+
+
+def _twice(memory: InitialCarry) -> InitialCarry:
+    return lambda num_envs: (memory(num_envs), memory(num_envs))

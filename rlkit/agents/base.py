@@ -4,6 +4,7 @@ Agents know nothing of losses and environments.
 """
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import jax
@@ -136,10 +137,29 @@ class DiscreteSoftActorCriticAgent(DiscreteAgent, Protocol):
         ...
 
 
-def is_recurrent(carry: Carry) -> bool:
-    """Whether a carry holds memory, which is anything but the state of exploration noise."""
-    leaves = jax.tree.leaves(carry, is_leaf=lambda x: isinstance(x, NoiseState))
-    return any(not isinstance(x, NoiseState) for x in leaves)
+def remembers(agent: Agent) -> bool:
+    """Whether an agent has memory; computes nothing."""
+    return carries_memory(jax.eval_shape(lambda: agent.initial_carry(1)))
+
+
+def carries_memory(carry: Carry) -> bool:
+    """Whether a carry holds memory: anything but the state of exploration noise."""
+    return bool(jax.tree.leaves(memory_of(carry)))
+
+
+def memory_of(carry: Carry) -> Carry:
+    """A carry without the state of exploration noise, which losses do not learn to use."""
+    return jax.tree.map(lambda x: () if _is_noise(x) else x, carry, is_leaf=_is_noise)
+
+
+def with_memory(carry: Carry, memory: Iterable[Array]) -> Carry:
+    """A carry with these arrays as its memory, in the order of the leaves of `memory_of(carry)`."""
+    left = iter(memory)
+    return jax.tree.map(lambda x: x if _is_noise(x) else next(left), carry, is_leaf=_is_noise)
+
+
+def _is_noise(node: Carry) -> bool:
+    return isinstance(node, NoiseState)
 
 
 def methods_of(family: type) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ Activation = Literal["tanh", "relu", "elu", "gelu", "silu"]
 Precision = Literal["float32", "bfloat16"]
 WeightInit = Literal["orthogonal", "lecun_normal", "pytorch"]
 NoiseColor = Literal["white", "pink"]
+Memory = Literal["gru", "lstm", "min_gru"]
+MEMORY_SIZE = 64
 LogStd = Annotated[float, Ge(-20), Le(2)]
 
 
@@ -59,9 +61,16 @@ class ActorCriticConfig(NetworkConfig):
     """Initial logarithm of gSDE's standard deviation, for each feature; takes the place of
     initial_std.
     """
+    memory: Memory | None = None
+    """Recurrent layer before the last hidden layer, for what one observation does not show. min_gru
+    computes the steps of a sequence in parallel, which is faster where sequences are long.
+    """
+    memory_size: PositiveInt = MEMORY_SIZE
+    """Numbers that the memory keeps."""
 
     def __post_init__(self) -> None:
         _check_sde(self.use_sde, self.sde_sample_freq)
+        _check_memory(self.memory, self.memory_size)
         is_default = not isinstance(self.initial_std, float | int) or self.initial_std == 1.0
         require(
             is_default or not self.use_sde,
@@ -92,8 +101,15 @@ class QNetworkConfig(NetworkConfig):
     """Probability of a random action at the end."""
     exploration_fraction: Annotated[float, Gt(0), Le(1)] = 0.5
     """Fraction of the run over which that probability falls, linearly."""
+    memory: Memory | None = None
+    """Recurrent layer before the last hidden layer, for what one observation does not show. min_gru
+    computes the steps of a sequence in parallel, which is faster where sequences are long.
+    """
+    memory_size: PositiveInt = MEMORY_SIZE
+    """Numbers that the memory keeps."""
 
     def __post_init__(self) -> None:
+        _check_memory(self.memory, self.memory_size)
         start, end = self.epsilon_start, self.epsilon_end
         known = all(isinstance(x, float | int) for x in (start, end))  # neither traced nor text
         if known and 0 <= start <= 1 and 0 <= end <= 1:  # else `validate` says what is wrong
@@ -177,11 +193,23 @@ class DeterministicActorCriticConfig(NetworkConfig):
     """That noise is independent from step to step, or pink (1/f), which explores further."""
 
 
+def _check_memory(memory: str | None, size: int) -> None:
+    """Raises `ConfigError` for a size that nothing uses; `validate` says if it is none."""
+    require(
+        memory is not None or not _is_count(size) or size == MEMORY_SIZE,
+        f"memory_size={size} has no effect without memory",
+        'set memory="gru" as well, or leave it out',
+    )
+
+
 def _check_sde(use_sde: bool, sde_sample_freq: int | None) -> None:
     """Raises `ConfigError` for a frequency that nothing uses; `validate` says if it is none."""
-    is_one = type(sde_sample_freq) is int and 1 <= sde_sample_freq < 2**31
     require(
-        use_sde or not is_one,
+        use_sde or not _is_count(sde_sample_freq),
         f"sde_sample_freq={sde_sample_freq} has no effect without gSDE",
         "set use_sde=True as well, or leave it out",
     )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 1 <= value < 2**31

@@ -43,7 +43,7 @@ class DiscreteSoftActorCritic:
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
+        """(): the agent has no memory."""
         return ()
 
     def explore(

@@ -33,7 +33,8 @@ TRUNCATED_STD = 0.87962566
 class FirstWeights:
     """How a parameter of `shape` is initialised.
 
-    "orthogonal": orthonormal rows or columns times `scale`; "constant": every number is `scale`;
+    "orthogonal": orthonormal rows or columns times `scale`, for each of `blocks` kernels that stand
+    side by side, such as those of a recurrent layer's gates; "constant": every number is `scale`;
     "truncated_normal": of standard deviation `scale`, none beyond 2.27 of them; "uniform": within
     ±`scale`.
     """
@@ -41,6 +42,7 @@ class FirstWeights:
     shape: Shape
     distribution: Distribution
     scale: float
+    blocks: int = 1
     # counts layers in the order of their construction, which decides that of their draws
     number: int = dataclasses.field(default_factory=itertools.count().__next__, compare=False)
 
@@ -58,10 +60,14 @@ class DescribedParam(nnx.Param):
 
 
 def described(
-    shape: Shape, distribution: Literal["orthogonal", "constant"], scale: float
+    shape: Shape,
+    distribution: Literal["orthogonal", "constant"],
+    scale: float,
+    *,
+    blocks: int = 1,
 ) -> nnx.Param:
     """A parameter initialised as by `FirstWeights`, for modules that `make_network` builds."""
-    wanted = FirstWeights(shape, distribution, scale)
+    wanted = FirstWeights(shape, distribution, scale, blocks)
     return DescribedParam(jnp.full(shape, jnp.nan, jnp.float32), first_weights=wanted)
 
 
@@ -142,13 +148,15 @@ def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Na
 
 def _orthogonal(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
     shapes = [
-        frame_shape(first.shape)
+        frame_shape(_block(first))
         for first, shape in wanted.values()
-        for _ in range(_num_members(first, shape))
+        for _ in range(_num_members(first, shape) * first.blocks)
     ]
     frames = iter(draw_frames(key, shapes))
     return {
-        name: _kernel(list(itertools.islice(frames, _num_members(first, shape))), first, shape)
+        name: _kernel(
+            list(itertools.islice(frames, _num_members(first, shape) * first.blocks)), first, shape
+        )
         for name, (first, shape) in wanted.items()
     }
 
@@ -198,7 +206,17 @@ def _num_members(first: FirstWeights, shape: Shape) -> int:
     return math.prod(shape[: len(shape) - len(first.shape)])
 
 
+def _block(first: FirstWeights) -> Shape:
+    """The shape of one of the kernels that stand side by side."""
+    return (*first.shape[:-1], first.shape[-1] // first.blocks)
+
+
 def _kernel(frames: Sequence[Array], first: FirstWeights, shape: Shape) -> Array:
     """One kernel, or all members of a mapped layer."""
-    kernels = [as_kernel(frame, first.shape, first.scale) for frame in frames]
+    blocks = [as_kernel(frame, _block(first), first.scale) for frame in frames]
+    if first.blocks == 1:
+        kernels = blocks
+    else:
+        starts = range(0, len(blocks), first.blocks)
+        kernels = [jnp.concatenate(blocks[i : i + first.blocks], axis=-1) for i in starts]
     return kernels[0] if shape == first.shape else jnp.stack(kernels).reshape(shape)

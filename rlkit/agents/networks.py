@@ -15,8 +15,10 @@ from rlkit.errors import ConfigError, require
 from rlkit.types import Key, Obs, Params, PyTree
 
 Outputs = TypeVar("Outputs")
-TorsoBuilder = Callable[[nnx.Rngs], Callable[[Obs], Array]]
-"""`torso(rngs)`: an `nnx.Module` that maps observations [B, ...] to features [B, F]."""
+TorsoBuilder = Callable[[nnx.Rngs], Callable[..., Any]]
+"""`torso(rngs)`: an `nnx.Module` that maps observations [B, ...] to features [B, F], or a
+`MemoryTorso`.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

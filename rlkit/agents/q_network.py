@@ -11,19 +11,24 @@ from jax import Array
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.layers import Linear
+from rlkit.agents.memory import features_of, one_step
+from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
-from rlkit.agents.torso import torso_of
 from rlkit.ops.random_bits import as_integers, as_uniform
 from rlkit.spaces import Space, check_observation_space
-from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
 
 @dataclasses.dataclass(frozen=True)
 class QNetwork:
-    """Build it with `q_network`. Every method takes one batch axis: obs [B, ...]."""
+    """Build it with `q_network`. Every method takes one batch axis: obs [B, ...].
 
-    network: Network[Array]
+    With memory, those that losses call take `Sequences` in place of observations.
+    """
+
+    network: Network[tuple[Carry, Array]]  # (memory, a value for each action)
+    memory: InitialCarry | None  # that of the network
     config: QNetworkConfig
     num_actions: int
     start: int  # the smallest action
@@ -36,8 +41,8 @@ class QNetwork:
         return self.network.init(key)
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
-        return ()
+        """The memory, () without."""
+        return () if self.memory is None else self.memory(num_envs)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
@@ -46,7 +51,7 @@ class QNetwork:
 
         Drawn for each environment.
         """
-        best = self._best(params, obs)
+        best, carry = self._best(params, obs, carry)
         bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which action
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
         drawn = self.start + as_integers(bits[1:], self.num_actions)
@@ -54,7 +59,7 @@ class QNetwork:
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The actions with the highest value."""
-        return self._best(params, obs), carry
+        return self._best(params, obs, carry)
 
     def epsilon(self, progress: Array) -> Array:
         """ε, which falls linearly over the first `exploration_fraction` of the run."""
@@ -64,14 +69,16 @@ class QNetwork:
 
     def q_values(self, params: Params, obs: Obs) -> Array:
         """The value of every action, [B, A]."""
-        return self.network.apply(params, obs)
+        return self.network.apply(params, obs)[1]
 
     def value(self, params: Params, obs: Obs) -> Array:
         """The value of the best action, [B]."""
         return self.q_values(params, obs).max(axis=-1)
 
-    def _best(self, params: Params, obs: Obs) -> Action:
-        return self.start + self.q_values(params, obs).argmax(axis=-1).astype(jnp.int32)
+    def _best(self, params: Params, obs: Obs, carry: Carry) -> tuple[Action, Carry]:
+        inputs = obs if self.memory is None else one_step(obs, carry)
+        carry, values = self.network.apply(params, inputs)
+        return self.start + values.argmax(axis=-1).astype(jnp.int32), carry
 
     def index(self, action: Action) -> Array:
         """The index of each action, [B], from 0."""
@@ -94,13 +101,16 @@ def q_network(
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a Q-network", "Discrete", action_space)
     num_actions = int(action_space.n)
-    build, features = torso_of(config, observation_space, torso, layer_norm=config.layer_norm)
+    build, features, memory = torso_and_memory(
+        config, observation_space, torso, layer_norm=config.layer_norm
+    )
     network = make_network(
         lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs),
         config,
     )
     return QNetwork(
         network=network,
+        memory=memory,
         config=config,
         num_actions=num_actions,
         start=int(action_space.start),
@@ -124,7 +134,7 @@ def normalized_q_network(
 
 
 class QValues(nnx.Module):
-    """Values of all actions: obs [B, ...] -> [B, A].
+    """Values of all actions: obs [B, ...] -> (memory, values [B, A]).
 
     Dueling: the state's value plus advantages of zero mean.
     """
@@ -136,9 +146,9 @@ class QValues(nnx.Module):
         self.advantage_head = Linear(features, num_actions, scale=1.0)
         self.value_head = Linear(features, 1, scale=1.0) if dueling else None
 
-    def __call__(self, obs: Obs) -> Array:
-        features = self.torso(obs)
+    def __call__(self, obs: Obs | Sequences) -> tuple[Carry, Array]:
+        memory, features = features_of(self.torso, obs)
         values = self.advantage_head(features)
         if self.value_head is None:
-            return values
-        return self.value_head(features) + values - values.mean(axis=-1, keepdims=True)
+            return memory, values
+        return memory, self.value_head(features) + values - values.mean(axis=-1, keepdims=True)

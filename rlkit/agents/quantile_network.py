@@ -29,8 +29,8 @@ class QuantileNetwork:
         return self.inner.init(key)
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no recurrent state."""
-        return ()
+        """The memory, () without."""
+        return self.inner.initial_carry(num_envs)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
@@ -82,8 +82,9 @@ def quantile_network(
     outputs = spaces.Discrete(config.num_quantiles * num_actions)
     wide = q_network(observation_space, outputs, config, torso=torso)
 
-    def means(params: Params, obs: Obs) -> Array:
-        return split(wide.q_values(params, obs), config.num_quantiles).mean(axis=0)
+    def means(params: Params, obs: Obs) -> tuple[Carry, Array]:
+        memory, values = wide.network.apply(params, obs)
+        return memory, split(values, config.num_quantiles).mean(axis=0)
 
     inner = dataclasses.replace(
         wide,

@@ -10,9 +10,10 @@ from jax import Array
 
 from rlkit.agents.encoding import Encoder, EncodingConfig
 from rlkit.agents.layers import CNN, MLP, Linear
+from rlkit.agents.memory import features_of
 from rlkit.agents.networks import TorsoBuilder, out_features
 from rlkit.spaces import Space, abstract, is_image, leaves
-from rlkit.types import Obs
+from rlkit.types import Carry, Obs, Sequences
 
 
 class TorsoConfig(EncodingConfig, Protocol):
@@ -39,12 +40,20 @@ class Torso(nnx.Module):
 
     Each leaf of the observation has its own `Encoder`, and images a CNN on top of it (unless
     `image_encoder` is "flatten"); what they return is joined and passes through an MLP. With
-    `layer_norm`, all layers are normalised before their activation.
+    `layer_norm`, all layers are normalised before their activation. `hidden_sizes=None`: those of
+    the config.
     """
 
-    def __init__(self, space: Space, config: TorsoConfig, *, layer_norm: bool = False):
+    def __init__(
+        self,
+        space: Space,
+        config: TorsoConfig,
+        *,
+        layer_norm: bool = False,
+        hidden_sizes: tuple[int, ...] | None = None,
+    ):
         encoders = [Encoder(leaf, config) for leaf in leaves(space)]
-        activation = config.activation or ("relu" if convolves(space, config) else "tanh")
+        activation = activation_of(space, config)
         cnns = [
             CNN(leaf.shape or (), activation, layer_norm=layer_norm)
             if _is_convolved(leaf, config)
@@ -56,7 +65,8 @@ class Torso(nnx.Module):
             for encoder, cnn in zip(encoders, cnns, strict=True)
         )
         self.encoders, self.cnns = nnx.List(encoders), nnx.List(cnns)
-        self.mlp = MLP(features, config.hidden_sizes, activation, layer_norm=layer_norm)
+        sizes = config.hidden_sizes if hidden_sizes is None else hidden_sizes
+        self.mlp = MLP(features, sizes, activation, layer_norm=layer_norm)
 
     def __call__(self, obs: Obs) -> Array:
         parts = []
@@ -64,6 +74,11 @@ class Torso(nnx.Module):
             x = encoder(x)
             parts.append(cnn(x) if cnn else x.reshape(x.shape[0], -1))
         return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
+
+
+def activation_of(space: Space, config: TorsoConfig) -> str:
+    """The name of the non-linearity between layers."""
+    return config.activation or ("relu" if convolves(space, config) else "tanh")
 
 
 def convolves(space: Space, config: TorsoConfig) -> bool:
@@ -76,7 +91,12 @@ def _is_convolved(leaf: Space, config: TorsoConfig) -> bool:
 
 
 def torso_of(
-    config: TorsoConfig, space: Space, own: TorsoBuilder | None = None, *, layer_norm: bool = False
+    config: TorsoConfig,
+    space: Space,
+    own: TorsoBuilder | None = None,
+    *,
+    layer_norm: bool = False,
+    hidden_sizes: tuple[int, ...] | None = None,
 ) -> tuple[TorsoBuilder, int]:
     """(builder, number of features) of the torso that a config describes, or of a user's `own`.
 
@@ -84,7 +104,7 @@ def torso_of(
     """
 
     def default(_: nnx.Rngs) -> Torso:
-        return Torso(space, config, layer_norm=layer_norm)
+        return Torso(space, config, layer_norm=layer_norm, hidden_sizes=hidden_sizes)
 
     return (own or default), out_features(own or default, abstract(space, (2,)))
 
@@ -109,7 +129,12 @@ class WithHead(nnx.Module):
         self.keep_features = keep_features
 
     def __call__(self, obs: Obs) -> Array:
-        return outputs(self.head, self.torso(obs), keep_features=self.keep_features)
+        return self.remembering(obs)[1]
+
+    def remembering(self, obs: Obs | Sequences) -> tuple[Carry, Array]:
+        """The same with the memory after the last step; see `features_of`."""
+        carry, features = features_of(self.torso, obs)
+        return carry, outputs(self.head, features, keep_features=self.keep_features)
 
 
 def outputs(head: Linear, features: Array, *, keep_features: bool) -> Array:

@@ -39,7 +39,8 @@ def a2c(
         process_batch=process_batch,
         process_gradients=process_gradients,
     )
-    return policy_gradient("a2c", config, a2c_loss(config), overrides, Minibatches())
+    minibatches = Minibatches(sequence_length=config.sequence_length)
+    return policy_gradient("a2c", config, a2c_loss(config), overrides, minibatches)
 
 
 def a2c_loss(config: A2CConfig) -> LossFn:

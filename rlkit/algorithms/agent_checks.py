@@ -1,11 +1,11 @@
-"""Checks that an agent has the methods that losses call, and no carry that goes untrained."""
+"""Checks that an agent has the methods that losses call, and no memory that goes untrained."""
 
 import jax
 import numpy as np
 from jax import Array
 
 from rlkit import spaces
-from rlkit.agents.base import Agent, is_recurrent, methods_of
+from rlkit.agents.base import Agent, methods_of, remembers
 from rlkit.algorithms.base import Algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
@@ -27,15 +27,13 @@ def check_family(name: str, given: object, family: type, agent: str) -> None:
         )
 
 
-def check_carry(algorithm: Algorithm, agent: Agent, num_envs: int) -> None:
-    """Raises `ConfigError` if the agent is recurrent and the algorithm does not train its carry."""
-    carry = jax.eval_shape(lambda: agent.initial_carry(num_envs))
+def check_memory(algorithm: Algorithm, agent: Agent) -> None:
+    """Raises `ConfigError` if the agent has memory and the algorithm does not learn through it."""
     name = algorithm.spec[0] if algorithm.spec else "this algorithm"
     require(
-        algorithm.learns_through_carry or not is_recurrent(carry),
-        f"{type(agent).__name__} is recurrent, but {name} does not learn through the carry"
-        " (no algorithm of rlkit does yet)",
-        "use an agent whose initial_carry is () or a NoiseState, and stack the last observations"
+        algorithm.learns_through_carry or not remembers(agent),
+        f"{type(agent).__name__} has memory, but {name} does not learn through it",
+        "use ppo, a2c or pqn, or an agent without memory that sees the last observations"
         " (rlkit.envs.FrameStack, or Gymnasium's FrameStackObservation)",
     )
 

@@ -23,7 +23,7 @@ from rlkit.algorithms.initial_state import (
 )
 from rlkit.algorithms.metrics import mean_over_devices
 from rlkit.algorithms.process_batch import ProcessBatch, takes_key
-from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.algorithms.replay_buffer import ReplayBuffer, Resizes
 from rlkit.algorithms.rollout_statistics import fold_observations, fold_returns
 from rlkit.algorithms.update_loop import UpdateLoop
 from rlkit.algorithms.updaters import Updater
@@ -34,6 +34,7 @@ from rlkit.types import (
     EpisodeStats,
     Key,
     LearnerState,
+    LocalState,
     Memory,
     Metrics,
     Obs,
@@ -51,7 +52,7 @@ class Algorithm:
     `spec` is (registry name, config), or None for algorithms that are not in the registry. `custom`
     names the parts that were passed in addition to the config. `process_batch` changes each batch
     before the losses see it. `check(agent, env)` raises a
-    `ConfigError` if the algorithm cannot work with them. Recurrent agents are rejected unless
+    `ConfigError` if the algorithm cannot work with them. Agents with memory are refused unless
     `learns_through_carry`.
     """
 
@@ -168,6 +169,25 @@ class Algorithm:
         if self.replay_buffer is None:
             return ()
         return self.replay_buffer.init(self._transition(agent, env, policy), env.num_envs)
+
+    def enter(
+        self, agent: Agent, env: EnvAdapter, local: LocalState, obs: Obs, env_state: EnvState
+    ) -> LocalState:
+        """`local`, the state of other environments, in those that were reset to `obs`.
+
+        The replay memory and the key stay. Episodes, their running returns and the carry start
+        anew. Nothing is learned across: episodes in the memory count as truncated where they were.
+        `local` may lack environments, observations and carry.
+        """
+        buffer, memory, num_envs = self.replay_buffer, local.memory, env.num_envs
+        if buffer is not None and jax.tree.leaves(memory):  # else it was not saved
+            if len(local.discounted_return) == num_envs:
+                memory = buffer.cut(memory)
+            else:
+                assert isinstance(buffer, Resizes)
+                memory = buffer.resized(memory, num_envs)
+        carry = agent.initial_carry(num_envs)
+        return initial_local(obs, env_state, carry, memory, local.key, num_envs)
 
     def collect(
         self, agent: Agent, env: EnvAdapter, state: TrainState, explore: Explore | None = None

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from rlkit import spaces
-from rlkit.agents.base import Agent
+from rlkit.agents.base import Agent, carries_memory, memory_of
+from rlkit.algorithms.sequences import CARRY
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
@@ -145,7 +146,7 @@ def count_episodes(
 
 
 def restart_carry(carry: Carry, initial_carry: Carry, done: Array) -> Carry:
-    """The recurrent state, reset where an episode is `done` [N]."""
+    """The carry, begun anew where an episode is `done` [N]."""
     return where_rows(done, initial_carry, carry)
 
 
@@ -153,9 +154,12 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
     """How `agent` explores with the parameters and statistics of `policy`."""
 
     def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
-        return agent.explore(
+        action, after, extras = agent.explore(
             policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
         )
+        if carries_memory(carry):
+            extras = {**extras, CARRY: memory_of(carry)}
+        return action, after, extras
 
     return explore
 
@@ -163,9 +167,15 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
 def acting_randomly(
     agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
 ) -> Explore:
-    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero."""
+    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero.
+
+    Its memory takes the observations in all the same.
+    """
 
     def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
+        if carries_memory(carry):
+            _, carry, extras = acting(agent, policy)(obs, carry, jax.random.fold_in(key, 1))
+            return spaces.sample(action_space, key, num_envs), carry, extras
         _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
         return spaces.sample(action_space, key, num_envs), carry, zeros

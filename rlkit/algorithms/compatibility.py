@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from rlkit import spaces
 from rlkit.agents.base import Agent
-from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_carry
+from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_memory
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, rows_for
@@ -18,6 +18,8 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
     """Raises one clear error, before anything compiles, if the three parts do not fit together."""
     spaces.check_action_space(env.action_space)
     spaces.check_observation_space(env.observation_space)
+    if hasattr(agent, "initial_carry"):
+        check_memory(algorithm, agent)
     if algorithm.check is not None:
         algorithm.check(agent, env)
     if algorithm.replay_buffer is not None:
@@ -30,7 +32,6 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             f"the agent fails on observations of {env.observation_space}: {error}; build it with"
             " the spaces of this environment"
         ) from error
-    check_carry(algorithm, agent, env.num_envs)
     if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
         raise SpaceError(
             f"the agent's actions are {action.dtype}{list(action.shape)}, "

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from rlkit.errors import ConfigError
+from rlkit.errors import require
 from rlkit.optimizers.config import (
     OptimizerConfig,
     OptimizerName,
@@ -32,7 +32,11 @@ class PPOConfig(OptimizerConfig):
     num_epochs: PositiveInt = 4
     """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
-    """Minibatches in each pass; must divide num_envs x num_steps."""
+    """Minibatches in each pass; must divide num_envs x num_steps (with memory: the sequences)."""
+    sequence_length: PositiveInt | None = None
+    """For agents with memory: the steps of a sequence, through which gradients flow back; divides
+    num_steps. None: num_steps.
+    """
     learning_rate: StepSize = 2.5e-4
     """Step size of the optimiser, which its schedule scales."""
     learning_rate_schedule: ScheduleName = "linear"
@@ -69,6 +73,10 @@ class A2CConfig(OptimizerConfig):
 
     num_steps: PositiveInt = 5
     """Steps that each environment takes in one iteration."""
+    sequence_length: PositiveInt | None = None
+    """For agents with memory: the steps of a sequence, through which gradients flow back; divides
+    num_steps. None: num_steps.
+    """
     learning_rate: StepSize = 7e-4
     """Step size of the optimiser, which its schedule scales."""
     optimizer: OptimizerName = "rmsprop"
@@ -105,7 +113,11 @@ class PQNConfig(OptimizerConfig):
     num_epochs: PositiveInt = 4
     """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
-    """Minibatches in each pass; must divide num_envs x num_steps."""
+    """Minibatches in each pass; must divide num_envs x num_steps (with memory: the sequences)."""
+    sequence_length: PositiveInt | None = None
+    """For agents with memory: the steps of a sequence, through which gradients flow back; divides
+    num_steps. None: num_steps.
+    """
     learning_rate: StepSize = 2.5e-4
     """Step size of the optimiser, which its schedule scales."""
     learning_rate_schedule: ScheduleName = "linear"
@@ -254,16 +266,38 @@ class DiscreteSACConfig(OffPolicyConfig):
     """Target entropy, as a fraction of that of uniformly random actions."""
 
 
-def check_minibatches(config: PPOConfig | PQNConfig, num_envs: int) -> None:
-    """Raises `ConfigError` unless the minibatches divide a rollout of `num_envs` environments."""
-    size = num_envs * config.num_steps
-    if size % config.num_minibatches == 0:
+def check_rollout(
+    config: PPOConfig | A2CConfig | PQNConfig, num_envs: int, *, has_memory: bool
+) -> None:
+    """Raises `ConfigError` unless a rollout can be cut into sequences and minibatches."""
+    steps, length = config.num_steps, config.sequence_length
+    require(
+        has_memory or length is None,
+        f"sequence_length={length} has no effect on an agent without memory",
+        'leave it out, or give the agent memory (memory="gru", --memory gru)',
+    )
+    require(
+        length is None or steps % length == 0,
+        f"sequence_length={length} does not divide num_steps={steps}",
+        f"use sequence_length={_nearest_divisors(steps, length or 1)}",
+    )
+    if isinstance(config, A2CConfig):
         return
+    sequences = num_envs * steps // (length or steps)
+    size = sequences if has_memory else num_envs * steps
+    what = "sequences" if has_memory else "samples"
+    fix = f"use num_minibatches={_nearest_divisors(size, config.num_minibatches)}"
+    require(
+        size % config.num_minibatches == 0,
+        f"num_minibatches={config.num_minibatches} does not divide the {size} {what} of a rollout"
+        f" (num_envs={num_envs} x num_steps={steps}"
+        f"{f', in sequences of {length or steps} for the memory' if has_memory else ''})",
+        f"{fix}, or more environments, or a shorter sequence_length" if has_memory else fix,
+    )
+
+
+def _nearest_divisors(size: int, wanted: int) -> str:
+    """The three divisors of `size` that are nearest to `wanted`."""
     small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
     divisors = {*small, *(size // n for n in small)}
-    nearest = sorted(sorted(divisors, key=lambda n: (abs(n - config.num_minibatches), n))[:3])
-    raise ConfigError(
-        f"num_minibatches={config.num_minibatches} does not divide the {size} samples of a rollout"
-        f" (num_envs={num_envs} x num_steps={config.num_steps}); use"
-        f" num_minibatches={' or '.join(map(str, nearest))}"
-    )
+    return " or ".join(map(str, sorted(sorted(divisors, key=lambda n: (abs(n - wanted), n))[:3])))

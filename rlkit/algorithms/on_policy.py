@@ -6,12 +6,12 @@ They differ in loss, targets and passes over a rollout.
 from collections.abc import Callable
 from typing import Any
 
-from rlkit.agents.base import ActorCriticAgent, Agent
+from rlkit.agents.base import ActorCriticAgent, Agent, remembers
 from rlkit.algorithms.agent_checks import check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.batch_builder import BatchBuilder
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_minibatches
+from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_rollout
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatchBuilder
 from rlkit.algorithms.overrides import Overrides
@@ -38,8 +38,7 @@ def on_policy(
 
     def check_parts(given: Agent, env: EnvAdapter) -> None:
         check_family(name, given, needs, agent)
-        if not isinstance(config, A2CConfig):
-            check_minibatches(config, env.num_envs)
+        check_rollout(config, env.num_envs, has_memory=remembers(given))
         if check is not None:
             check(given, env)
 
@@ -56,6 +55,7 @@ def on_policy(
         custom=overrides.names,
         process_batch=overrides.process_batch,
         check=check_parts,
+        learns_through_carry=True,
     )
 
 

@@ -1,6 +1,8 @@
 """Minibatches of a rollout: for PPO and A2C with advantages by GAE; parts of it for other ones."""
 
 import dataclasses
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,17 +11,35 @@ from jax import Array
 
 from rlkit.agents.base import ActorCriticAgent, StateValueAgent
 from rlkit.algorithms.batch_builder import Plan
+from rlkit.algorithms.sequences import (
+    SequenceDataset,
+    as_inputs,
+    has_memory,
+    in_sequences,
+    values_after,
+)
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
+from rlkit.ops.rows import flatten
 from rlkit.ops.running_stats import normalize
 from rlkit.ops.shuffle import shuffled_indices
-from rlkit.types import Key, LearnerState, Memory, Metrics, Obs, PolicyState, PyTree, Rollout
+from rlkit.types import (
+    Key,
+    LearnerState,
+    Memory,
+    Metrics,
+    Obs,
+    PolicyState,
+    PyTree,
+    Rollout,
+    Sequences,
+)
 
 
 class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
     """What policy-gradient losses see, leaves [M, ...]; in a dataset [T·N, ...]."""
 
-    obs: Obs  # normalised
+    obs: Obs | Sequences  # normalised; `Sequences` of M steps for agents with memory
     action: Array
     log_prob: Array  # of the action, under the behaviour policy
     value: Array  # predicted when it acted
@@ -29,17 +49,30 @@ class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Minibatches:
-    """`num_epochs` shuffles of a dataset [T·N, ...], each split into `num_minibatches` batches."""
+    """`num_epochs` shuffles of a dataset [T·N, ...], each split into `num_minibatches` batches.
+
+    For agents with memory, what is shuffled are sequences of `sequence_length` steps (None: T).
+    """
 
     num_epochs: int = 1
     num_minibatches: int = 1
+    sequence_length: int | None = None
+
+    def dataset(self, rollout: Rollout, samples: Any) -> Any:
+        """What to draw from: `samples` [T, N, ...], flat, or a `SequenceDataset` with memory."""
+        if not has_memory(rollout):
+            return flatten(samples)
+        return in_sequences(rollout, samples, self.sequence_length)
 
     def draw(self, dataset: PyTree, key: Key) -> Array:
-        """Indices [num_epochs · num_minibatches, M]: every sample once per epoch.
+        """Indices [num_epochs · num_minibatches, M]: every sample (or sequence) once per epoch.
 
         The key is consumed.
         """
-        size = jax.tree.leaves(dataset)[0].shape[0]
+        if isinstance(dataset, SequenceDataset):
+            size = dataset.num_sequences
+        else:
+            size = jax.tree.leaves(dataset)[0].shape[0]
         if self.num_minibatches == 1:  # the order within a batch changes nothing
             return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
         orders = jax.vmap(lambda k: shuffled_indices(k, size))(
@@ -48,7 +81,9 @@ class Minibatches:
         return orders.reshape(self.num_epochs * self.num_minibatches, -1)
 
     def gather(self, dataset: PyTree, plan: Array) -> PyTree:
-        """The batch of samples at the indices `plan` [M]."""
+        """The batch of samples (or sequences) at the indices `plan` [M]."""
+        if isinstance(dataset, SequenceDataset):
+            return dataset.batch(None if self.num_minibatches == 1 else plan)
         return dataset if self.num_minibatches == 1 else jax.tree.map(lambda x: x[plan], dataset)
 
 
@@ -73,20 +108,18 @@ class OnPolicyBatchBuilder:
         rollout: Rollout,
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
-    ) -> tuple[Memory, OnPolicyBatch, Metrics]:
+    ) -> tuple[Memory, OnPolicyBatch | SequenceDataset, Metrics]:
         """See `BatchBuilder`; the memory is unchanged.
 
         Log-probs are the behaviour policy's, values the learner's.
         """
         shape = rollout.reward.shape  # [T, N]
-        obs = flatten(normalize(learner.obs_stats, rollout.obs))
-        action = flatten(rollout.action)
-        policy, value = agent.policy_and_value(learner.params, obs)
+        obs = normalize(learner.obs_stats, rollout.obs)
+        policy, value = agent.policy_and_value(learner.params, as_inputs(rollout, obs))
         if behaviour is not None:
-            policy, _ = agent.policy_and_value(
-                behaviour.params, flatten(normalize(behaviour.obs_stats, rollout.obs))
-            )
-        log_prob = policy.log_prob(action)
+            seen = normalize(behaviour.obs_stats, rollout.obs)
+            policy, _ = agent.policy_and_value(behaviour.params, as_inputs(rollout, seen))
+        log_prob = policy.log_prob(flatten(rollout.action)).reshape(shape)
         value = value.reshape(shape)
         advantage = gae(
             scale_rewards(learner, rollout.reward),
@@ -98,22 +131,28 @@ class OnPolicyBatchBuilder:
             gae_lambda=self.gae_lambda,
         )
         target = advantage + value
-        dataset = OnPolicyBatch(
+        samples = OnPolicyBatch(
             obs=obs,
-            action=action,
+            action=rollout.action,
             log_prob=log_prob,
-            value=value.reshape(-1),
-            advantage=advantage.reshape(-1),
-            target=target.reshape(-1),
+            value=value,
+            advantage=advantage,
+            target=target,
         )
+        dataset = self.minibatches.dataset(rollout, samples)
         return memory, dataset, {"explained_variance": explained_variance(value, target)}
 
-    def draw(self, dataset: OnPolicyBatch, key: Key) -> Plan:
+    def draw(self, dataset: OnPolicyBatch | SequenceDataset, key: Key) -> Plan:
         """See `Minibatches`."""
         return Plan(batches=self.minibatches.draw(dataset, key))
 
-    def gather(self, dataset: OnPolicyBatch, plan: Array, axis_name: str | None = None) -> PyTree:
-        """The batch of samples at the indices `plan` [M]."""
+    def gather(
+        self,
+        dataset: OnPolicyBatch | SequenceDataset,
+        plan: Array,
+        axis_name: str | None = None,
+    ) -> PyTree:
+        """See `Minibatches`."""
         batch = self.minibatches.gather(dataset, plan)
         if self.normalize_advantages:
             batch = batch.replace(
@@ -131,17 +170,16 @@ def next_values(
     of the rollout need to be computed. (What follows a termination does not matter.)
     """
 
-    def values(obs: Obs, batch_shape: tuple[int, ...]) -> Array:
-        return agent.value(
-            learner.params, flatten(normalize(learner.obs_stats, obs), len(batch_shape))
-        ).reshape(batch_shape)
+    def after(steps: Rollout) -> Array:  # [B, ...] -> [B]
+        obs, next_obs = (normalize(learner.obs_stats, x) for x in (steps.obs, steps.next_obs))
+        return values_after(partial(agent.value, learner.params), steps, obs, next_obs)
 
-    last = values(jax.tree.map(lambda x: x[-1], rollout.next_obs), value.shape[1:])[None]
+    last = after(jax.tree.map(lambda x: x[-1], rollout))[None]
     following = jnp.concatenate([value[1:], last])
     cut = rollout.truncated & ~rollout.terminated
     return jax.lax.cond(
         cut[:-1].any(),
-        lambda: jnp.where(cut, values(rollout.next_obs, value.shape), following),
+        lambda: jnp.where(cut, after(flatten(rollout)).reshape(value.shape), following),
         lambda: following,
     )
 
@@ -154,11 +192,6 @@ def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> A
     if learner.reward_stats is None:
         return reward
     return jnp.clip(reward * jax.lax.rsqrt(learner.reward_stats.variance + 1e-8), -clip, clip)
-
-
-def flatten(tree: PyTree, num_axes: int = 2) -> PyTree:
-    """Joins the first `num_axes` axes of every leaf: [T, N, ...] -> [T·N, ...]."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), tree)
 
 
 def moments(x: Array, axis_name: str | None) -> tuple[Array, Array]:

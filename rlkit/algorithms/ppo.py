@@ -45,7 +45,11 @@ def ppo(
         process_batch=process_batch,
         process_gradients=process_gradients,
     )
-    minibatches = Minibatches(num_epochs=config.num_epochs, num_minibatches=config.num_minibatches)
+    minibatches = Minibatches(
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        sequence_length=config.sequence_length,
+    )
     return policy_gradient("ppo", config, ppo_loss(config), overrides, minibatches)
 
 

@@ -21,11 +21,13 @@ from rlkit.algorithms.batch_builder import Plan
 from rlkit.algorithms.configs import PQNConfig
 from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.on_policy import on_policy
-from rlkit.algorithms.on_policy_batches import Minibatches, flatten, next_values, scale_rewards
+from rlkit.algorithms.on_policy_batches import Minibatches, next_values, scale_rewards
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
+from rlkit.algorithms.sequences import SequenceDataset, as_inputs
 from rlkit.ops.losses import at_index, explained_variance
 from rlkit.ops.returns import lambda_returns
+from rlkit.ops.rows import flatten
 from rlkit.ops.running_stats import normalize
 from rlkit.types import (
     Key,
@@ -37,6 +39,7 @@ from rlkit.types import (
     PolicyState,
     PyTree,
     Rollout,
+    Sequences,
 )
 from rlkit.validation import settings
 
@@ -64,7 +67,9 @@ def pqn(
         gamma=config.gamma,
         q_lambda=config.q_lambda,
         minibatches=Minibatches(
-            num_epochs=config.num_epochs, num_minibatches=config.num_minibatches
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            sequence_length=config.sequence_length,
         ),
     )
     return on_policy(
@@ -81,7 +86,7 @@ def pqn(
 class QBatch(struct.PyTreeNode, kw_only=True):
     """What the loss sees, leaves [M, ...]; in a dataset [T·N, ...]."""
 
-    obs: Obs  # normalised
+    obs: Obs | Sequences  # normalised; `Sequences` of M steps for agents with memory
     action: Array
     target: Array  # the λ-return
 
@@ -118,11 +123,11 @@ class QLambdaBatchBuilder:
         rollout: Rollout,
         axis_name: str | None = None,
         behaviour: PolicyState | None = None,
-    ) -> tuple[Memory, QBatch, Metrics]:
+    ) -> tuple[Memory, QBatch | SequenceDataset, Metrics]:
         """See `BatchBuilder`; the memory is unchanged, and the behaviour policy does not matter."""
         shape = rollout.reward.shape  # [T, N]
-        obs, action = flatten(normalize(learner.obs_stats, rollout.obs)), flatten(rollout.action)
-        q_values = agent.q_values(learner.params, obs)  # [T·N, A]
+        obs = normalize(learner.obs_stats, rollout.obs)
+        q_values = agent.q_values(learner.params, as_inputs(rollout, obs))  # [T·N, A]
         target = lambda_returns(
             scale_rewards(learner, rollout.reward),
             next_values(agent, learner, rollout, q_values.max(axis=-1).reshape(shape)),
@@ -130,15 +135,22 @@ class QLambdaBatchBuilder:
             rollout.truncated,
             gamma=self.gamma,
             td_lambda=self.q_lambda,
-        ).reshape(-1)
-        chosen = at_index(q_values, agent.index(action))
-        dataset = QBatch(obs=obs, action=action, target=target)
-        return memory, dataset, {"explained_variance": explained_variance(chosen, target)}
+        )
+        chosen = at_index(q_values, agent.index(flatten(rollout.action)))
+        samples = QBatch(obs=obs, action=rollout.action, target=target)
+        explained = explained_variance(chosen, target.reshape(-1))
+        return (
+            memory,
+            self.minibatches.dataset(rollout, samples),
+            {"explained_variance": explained},
+        )
 
-    def draw(self, dataset: QBatch, key: Key) -> Plan:
+    def draw(self, dataset: QBatch | SequenceDataset, key: Key) -> Plan:
         """See `Minibatches`."""
         return Plan(batches=self.minibatches.draw(dataset, key))
 
-    def gather(self, dataset: QBatch, plan: Array, axis_name: str | None = None) -> PyTree:
-        """The batch of samples at the indices `plan` [M]."""
+    def gather(
+        self, dataset: QBatch | SequenceDataset, plan: Array, axis_name: str | None = None
+    ) -> PyTree:
+        """See `Minibatches`."""
         return self.minibatches.gather(dataset, plan)

@@ -65,6 +65,15 @@ class PrioritizedReplay:
         """See `ReplayBuffer`."""
         return memory.replace(ring=memory.ring.cut())
 
+    def resized(self, memory: PrioritizedMemory, num_envs: int) -> PrioritizedMemory:
+        """See `UniformReplay.resized`; transitions keep their priorities."""
+        rows = rows_for(self.capacity, num_envs)
+        ring, origin = memory.ring.resized(rows, num_envs)
+        is_filled = (jnp.arange(rows) < ring.size)[:, None]
+        urgency = jnp.where(is_filled, memory.tree.leaves[origin], 0.0).ravel()
+        tree = SumTree.create(rows * num_envs).set(jnp.arange(rows * num_envs), urgency)
+        return memory.replace(ring=ring, tree=tree)
+
     def sample(self, memory: PrioritizedMemory, key: Key, progress: Array) -> Replayed:
         """`batch_size` transitions, with replacement."""
         ring = memory.ring

@@ -68,6 +68,18 @@ class Reprioritizes(Protocol):
         ...
 
 
+@runtime_checkable
+class Resizes(Protocol):
+    """A `ReplayBuffer` that can go on with another number of environments."""
+
+    def resized(self, memory: Memory, num_envs: int) -> Memory:
+        """The memory, with its transitions, for rollouts of `num_envs` environments.
+
+        No episode goes on: what is added next continues none of them.
+        """
+        ...
+
+
 class Replayed(struct.PyTreeNode, kw_only=True):
     """Sampled transitions of one or several steps, leaves [M, ...]; observations not normalised."""
 
@@ -115,6 +127,13 @@ class UniformReplay:
         No n-step sum then continues past it.
         """
         return memory.cut()
+
+    def resized(self, memory: Ring, num_envs: int) -> Ring:
+        """The newest transitions, in columns of `num_envs` environments.
+
+        The columns mix environments, so n-step sums end at each transition that was stored before.
+        """
+        return memory.resized(rows_for(self.capacity, num_envs), num_envs)[0]
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
         """`batch_size` transitions; all stored ones are equally likely."""

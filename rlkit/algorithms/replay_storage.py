@@ -120,6 +120,35 @@ class Ring(struct.PyTreeNode, kw_only=True):
         flags = self.words[newest, :, position] | TRUNCATED
         return self.replace(words=self.words.at[newest, :, position].set(flags))
 
+    def resized(self, num_rows: int, num_envs: int) -> tuple["Ring", Array]:
+        """A ring of another size with the newest transitions of this one, in the same order.
+
+        The oldest that fill no whole row, or are too many, are left out. All are marked as
+        truncated, since the row after a transition may be that of another environment. Also returns
+        where each came from, as row · N + column of this ring, [C', N']; rows that are not filled
+        come from anywhere.
+        """
+        stored = self.size * self.num_envs
+        size = jnp.minimum(stored // num_envs, num_rows)
+        place = jnp.arange(num_rows * num_envs).reshape(num_rows, num_envs)
+        # The place in the order of age; `place` has fewer elements than there are from there on.
+        old = jnp.clip(stored - size * num_envs + place, 0, self.num_rows * self.num_envs - 1)
+        row, env = self.row(old // self.num_envs), old % self.num_envs
+        is_filled = (jnp.arange(num_rows) < size)[:, None]
+        flags = self.layout.outcome.end[0] - 1  # the last word of the outcome
+        words = jnp.where(is_filled[..., None], self.words[row, env], 0)
+        cut = jnp.where(is_filled, words[..., flags] | TRUNCATED, 0)
+        singles = self.singles
+        if singles is not None:
+            singles = jnp.where(is_filled[..., None], singles[row, env], 0).astype(singles.dtype)
+        ring = self.replace(
+            words=words.at[..., flags].set(cut.astype(words.dtype)).astype(self.words.dtype),
+            singles=singles,
+            head=(size % num_rows).astype(self.head.dtype),
+            size=size.astype(self.size.dtype),
+        )
+        return ring, row * self.num_envs + env
+
     def row(self, age: Array) -> Array:
         """The index of the row that is `age` rows newer than the oldest one."""
         return (self.head - self.size + age) % self.num_rows

@@ -8,7 +8,11 @@ from rlkit.training.run_config import RunConfig, flat_settings, to_dict
 from rlkit.validation import PlainData
 
 ARGUMENTS = "env.arguments"  # a setting of any form
-SETTINGS = {"num_envs": "env.num_envs", "env_arguments": ARGUMENTS}  # that flags name otherwise
+SETTINGS = {
+    "num_envs": "env.num_envs",
+    "env_arguments": ARGUMENTS,
+    "curriculum": "curriculum.phases",
+}  # that flags name otherwise
 
 
 def origins(

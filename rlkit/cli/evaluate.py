@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlkit.cli import flags, trained
-from rlkit.cli.report import mean_and_spread
+from rlkit.cli.closing_words import mean_and_spread
 from rlkit.validation import Episodes, PlainData, PositiveInt
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ EXAMPLES = f"""examples:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateFlags(trained.PolicyFlags):
+class EvaluateFlags(trained.PlayFlags):
     """Evaluates the policy of a run, with its most likely and with sampled actions."""
 
     episodes: Episodes = 100

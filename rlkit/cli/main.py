@@ -13,10 +13,13 @@ from rlkit.xla_cpu.process import raise_gc_thresholds
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
-    "resume": "continue a run that was stopped, or extend a finished one",
+    "sweep": "train many trials with other hyperparameters, as few programs",
+    "resume": "continue a run or sweep that was stopped, or extend a run",
     "evaluate": "evaluate a trained policy",
     "plot": "plot the learning curves of one or several runs",
+    "report": "write one or several runs as one HTML page",
     "video": "record episodes of a trained policy",
+    "export": "write a trained policy as ONNX and StableHLO",
     "check-env": "find mistakes in an environment and how to fix them",
     "list": "list environments, agents, algorithms, presets",
 }
@@ -35,10 +38,13 @@ examples:
   rlkit train ppo gymnasium/Hopper-v5            any Gymnasium environment
   rlkit train ppo my_package.my_module:MyEnv --total-steps 100k
   rlkit train ppo gymnax/CartPole-v1 --help      its settings with their values
+  rlkit sweep ppo gymnax/CartPole-v1 --grid learning_rate=1e-4,1e-3
   rlkit resume runs/first --total-steps 2M
   rlkit evaluate runs/first --episodes 100
   rlkit plot runs/first runs/second --output both.png
+  rlkit report runs/first                        results as one HTML page
   rlkit video runs/first --episodes 3
+  rlkit export runs/first --output policy
   rlkit check-env my_package.my_module:MyEnv     its mistakes, how to fix them
   rlkit list envs
 
@@ -87,7 +93,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if command not in COMMANDS:
         meant = OTHER_COMMANDS.get(command.lower())
-        fix = f"did you mean '{meant}'?" if meant else did_you_mean(command, COMMANDS, cutoff=0.65)
+        fix = f"did you mean '{meant}'?" if meant else did_you_mean(command, COMMANDS, cutoff=0.7)
         raise RlkitError(f"unknown command {command!r}; {fix}")
     return import_module(f"rlkit.cli.{command.replace('-', '_')}").run(arguments[1:])
 

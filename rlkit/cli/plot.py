@@ -89,13 +89,13 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from rlkit.training.logs.plotting import plot_runs
 
-    runs = _runs_in(chosen.run_dirs, chosen.metric)
+    runs = runs_in(chosen.run_dirs, chosen.metric)
     names = ("metric", "x", "group", "center", "band", "smooth", "sampled", "labels", "size")
     print(plot_runs(runs, output, title=chosen.title, **{n: getattr(chosen, n) for n in names}))
     return 0
 
 
-def _runs_in(paths: Sequence[str], metric: str) -> list[str]:
+def runs_in(paths: Sequence[str], metric: str | None = None) -> list[str]:
     """The runs among paths such as a shell makes of `runs/*`; says what it leaves out.
 
     These are directories without a run, and runs that have not logged the metric, if others have.
@@ -105,6 +105,8 @@ def _runs_in(paths: Sequence[str], metric: str) -> list[str]:
     others = [path for path in paths if os.path.exists(path) and not holds_run(Path(path))]
     runs = [path for path in paths if path not in others]
     _say_left_out("they hold no run", others)
+    if metric is None:
+        return runs
     too_new = [
         path for path in runs if os.path.exists(path) and metric not in load_run(path).metrics
     ]

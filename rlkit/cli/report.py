@@ -1,85 +1,86 @@
-"""The report that `train`, `resume` and `evaluate` print at the end."""
+"""`rlkit report`: one or several runs as one HTML page, which opens without a network."""
 
-import json
-import pathlib
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
-import numpy as np
+import tyro
 
-from rlkit.training.logs.human_units import human_seconds
+from rlkit.cli import flags, video
+from rlkit.cli.plot import runs_in
+from rlkit.validation import PositiveInt
 
-if TYPE_CHECKING:
-    from rlkit.types import Measurements
+COMMAND = "rlkit report"
+EXAMPLES = f"""examples:
+  {COMMAND} runs/mine
+  {COMMAND} runs/mine --video
+  {COMMAND} runs/* --group algorithm --output comparison.html
+  {COMMAND} runs/ppo runs/dqn --metrics eval/avg_return train/loss"""
 
 
-def report(
-    history: Sequence["Measurements"], run_dir: str, env_flag: str = "", *, is_stopped: bool = False
-) -> str:
-    """The last evaluation, the speed, and the next commands to run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportFlags:
+    """Writes finished or running runs as one HTML page: results, curves, settings, warnings.
 
-    `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the
-    commands; it starts with a space. `is_stopped`: a signal ended the run early.
+    The page fetches nothing, so it can be opened, sent and kept as it is.
     """
-    lines = ["", *_speed(run_dir)]
-    evaluated = [evaluation for evaluation in history if "return" in evaluation]
-    if evaluated:
-        lines += [
-            "",
-            *_scores(
-                np.atleast_2d(evaluated[-1]["return"]), np.atleast_2d(evaluated[-1]["length"])
-            ),
-        ]
-    lines += ["", f"results      {run_dir}"]
-    if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
-        lines.append(f"plot         {run_dir}/learning_curve.png")
-    lines.append(f"evaluate     rlkit evaluate {run_dir}{env_flag}")
-    resume = f"rlkit resume {run_dir}{env_flag}"
-    lines.append(
-        f"continue     {resume}" if is_stopped else f"train on     {resume} --total-steps N"
-    )
-    return "\n".join(lines)
+
+    run_dirs: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN_DIR...", help_behavior_hint="(required)"),
+    ] = ()
+    """Run directories."""
+    output: str | None = None
+    """File to write. None: report.html or, if that exists, report-2.html and so on."""
+    overwrite: bool = False
+    """Replace the file if it exists."""
+    video: bool = False
+    """Record a video of each run that has none, as `rlkit video` does, of one episode."""
+    env: str | None = None
+    """With --video, the runs' environment again, if it is your own class (module:Class)."""
+    metrics: tuple[str, ...] = ()
+    """Metrics to draw, by their names in metrics.jsonl; none: all, the usual ones first."""
+    group: Literal["run", "settings", "algorithm"] = "run"
+    """Which runs become one curve: none, those with the same settings but for the seed, or those of
+    an algorithm on an environment.
+    """
+    center: Literal["mean", "interquartile_mean", "median"] = "mean"
+    """What stands for several seeds."""
+    band: Literal["auto", "standard_error", "interval", "min_max", "none"] = "auto"
+    """What surrounds it. interval: of 95 %, by a bootstrap over seeds; min_max: from the least to
+    the greatest seed; auto: the standard error of a mean.
+    """
+    smooth: PositiveInt = 1
+    """Draw the mean of so many logged values in place of each."""
+    title: str | None = None
+    """Title of the page; None: the algorithm and the environment, if all runs have the same."""
 
 
-def mean_and_spread(values: np.ndarray) -> str:
-    """Mean ± standard deviation of the finite values, padded for a column."""
-    finite = values[np.isfinite(values)]
-    return f"{finite.mean():9.2f} ± {finite.std():<7.2f}" if finite.size else "      nan          "
+def run(arguments: Sequence[str]) -> int:
+    """Writes the report and returns the exit code."""
+    chosen = flags.parse(ReportFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    default = "report.html"
+    output = chosen.output or (default if chosen.overwrite else flags.free_name(default))
+    from rlkit.training.report.write_report import check_report_file, write_report
+
+    check_report_file(output, overwrite=chosen.overwrite)
+    runs = runs_in(chosen.run_dirs)
+    if chosen.video:
+        _record_videos(runs, chosen.env)
+    names = ("metrics", "group", "center", "band", "smooth", "title", "overwrite")
+    print(write_report(runs, output, **{name: getattr(chosen, name) for name in names}))
+    return 0
 
 
-def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """A row for each seed (over its episodes) and one for all seeds (over their means); [S, E]."""
-    several = "; all: over seeds" if len(returns) > 1 else ""
-    lines = [
-        "final evaluation, deterministic actions",
-        f"mean ± standard deviation over {returns.shape[1]} episodes{several}",
-        "seed index        return              length",
-    ]
-    rows = zip(returns, lengths, strict=True)
-    lines += [
-        f"{seed:<12}{mean_and_spread(scores)}{mean_and_spread(steps)}"
-        for seed, (scores, steps) in enumerate(rows)
-    ]
-    if len(returns) > 1:
-        lines.append(
-            f"{'all':<12}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}"
-        )
-    return [line.rstrip() for line in lines]
+def _record_videos(runs: Sequence[str], env: str | None) -> None:
+    """Records a video of each run that has none."""
+    from rlkit.training.logs.loaded_run import load_run
+    from rlkit.training.report.films import newest_film
+    from rlkit.training.video.movie_file import can_write_mp4
 
-
-def _speed(run_dir: str) -> list[str]:
-    """The run's size, and the speed of its last part without compiling, from its summary."""
-    try:
-        summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
-        steps, seeds = summary["env_steps"], summary["num_seeds"]
-        seconds, compiling = summary["wall_seconds"], summary["compile_seconds"]
-        speed = summary["env_steps_per_second"]
-    except (OSError, ValueError, KeyError):
-        return []
-    size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
-    if speed == 0:  # nothing was left to train
-        return [f"{size} steps"]
-    return [
-        f"{size} steps in {human_seconds(seconds)}, of which compiling took"
-        f" {human_seconds(compiling)}; then {speed:,.0f} steps per second{over}"
-    ]
+    for run_dir in runs:
+        if newest_film(load_run(run_dir)) is None:
+            film = video.VideoFlags(run_dir=run_dir, env=env, episodes=1)
+            ending = ".mp4" if can_write_mp4() else ".gif"
+            print(video.record(film, ending).path)

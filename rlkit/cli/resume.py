@@ -1,4 +1,4 @@
-"""`rlkit resume`: continues a stopped run, or extends a finished one."""
+"""`rlkit resume`: continues a stopped run or sweep, or extends a finished run."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from rlkit import validation
-from rlkit.cli import flags, own_env
+from rlkit.cli import flags, own_env, sweep
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.run_config import read_settings, require_longer
+from rlkit.training.sweeps.directory import holds_sweep
 from rlkit.validation import LargeCount
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ COMMAND = "rlkit resume"
 EXAMPLES = f"""examples:
   {COMMAND} runs/mine                          where it stopped
   {COMMAND} runs/mine --total-steps 2M         beyond its end
-  {COMMAND} runs/mine --checkpoint best --into runs/branch"""
+  {COMMAND} runs/mine --checkpoint best --into runs/branch
+  {COMMAND} runs/my-sweep                      the trials that are left"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class ResumeFlags:
     """
 
     run_dir: flags.RunDir
-    """Directory of the run."""
+    """Directory of the run, or of a sweep."""
     total_steps: LargeCount | None = None
     """Total environment steps, to extend the run; None: as when it was started.
     Steps that refill an unsaved replay buffer are not counted.
@@ -59,6 +61,8 @@ def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
     chosen = flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     flags.validate(chosen, ResumeFlags)
+    if holds_sweep(chosen.run_dir):
+        return _resume_sweep(chosen)
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
@@ -77,6 +81,16 @@ def run(arguments: Sequence[str]) -> int:
     own_env.register(chosen.env)
     run_dir = chosen.into or chosen.run_dir
     return train_to_end(lambda: _reopen(chosen), run_dir=run_dir, env=chosen.env)
+
+
+def _resume_sweep(chosen: ResumeFlags) -> int:
+    allowed = ResumeFlags(run_dir=chosen.run_dir, env=chosen.env)
+    require(
+        chosen == allowed,
+        f"{chosen.run_dir} holds a sweep, which continues with its own settings",
+        f"leave out the other flags, or resume one of its trials ({chosen.run_dir}/trials/000)",
+    )
+    return sweep.resume(chosen.run_dir, chosen.env)
 
 
 def _reopen(chosen: ResumeFlags) -> "Trainer":

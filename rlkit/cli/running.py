@@ -8,7 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from rlkit.cli import own_env
-from rlkit.cli.report import report
+from rlkit.cli.closing_words import closing_words
 from rlkit.errors import RunDirectoryError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files import run_directory
@@ -70,7 +70,8 @@ def train_to_end(
         with make_trainer() as trainer:
             signals.trainer = trainer
             history = trainer.run(seed)
-        print(report(history, run_dir, own_env.flag(env), is_stopped=signals.received is not None))
+        is_stopped = signals.received is not None
+        print(closing_words(history, run_dir, own_env.flag(env), is_stopped=is_stopped))
     if signals.received is None:
         return 0
     print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)

@@ -91,6 +91,8 @@ OTHER_COMMANDS = {
     "ls": "list",
     "show": "list",
     "curve": "plot",
+    "onnx": "export",
+    "convert": "export",
 }
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
 _SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")

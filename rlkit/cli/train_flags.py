@@ -1,10 +1,13 @@
 """The flags of `rlkit train`: settings of the run, the algorithm, the agent and the trainer."""
 
+import collections
 import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
 
+from rlkit.agents.registry import agent_entry
+from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags
 from rlkit.errors import require
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
@@ -23,6 +26,7 @@ FIRST = (  # what `--help` shows
     "env_arguments",
     "agent",
     "config",
+    "curriculum",
     "preset",
     "dry_run",
     "learning_rate",
@@ -51,6 +55,8 @@ class RunFlags:
     """YAML file of settings to use instead of the preset, such as a run's config.yaml.
     Its run_dir and restore_checkpoint are ignored.
     """
+    curriculum: str | None = None
+    """YAML file of phases, one after the other (docs/curricula.md)."""
     preset: str | None = None
     """Environment whose preset to use, such as gymnax/Breakout-MinAtar; None: that of ENV."""
     dry_run: bool = False
@@ -58,9 +64,20 @@ class RunFlags:
 
 
 def override(
-    config: RunConfig, arguments: Sequence[str], *, command: str
-) -> tuple[RunConfig, bool]:
-    """Applies the flags in `arguments` to `config`; returns the checked config and `dry_run`."""
+    config: RunConfig,
+    arguments: Sequence[str],
+    *,
+    command: str,
+    first: Sequence[str] = FIRST,
+    description: str = "Trains {algorithm}; defaults are those of its preset or file.",
+    epilogue: str = EXAMPLES,
+    **more: Any,
+) -> tuple[RunConfig, Any]:
+    """Applies the flags in `arguments` to `config`; returns the checked config, and all flags.
+
+    `more` are parts of flags of the command's own, by name, with their defaults. `first` are those
+    that `--help` shows, between a description and an epilogue.
+    """
     parts = {
         "hyperparameters": config.hyperparameters,
         "network": config.network,
@@ -68,7 +85,7 @@ def override(
     }
     fields: list[tuple[str, Any]] = [
         ("run", RunFlags),
-        *((name, type(part)) for name, part in parts.items()),
+        *((name, type(part)) for name, part in (parts | more).items()),
     ]
     kind = dataclasses.make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     _require_parts_of(config.trainer, arguments)
@@ -82,10 +99,11 @@ def override(
         kind,
         arguments,
         command=command,
-        description=f"Trains {config.algorithm}; defaults are those of its preset or file.",
-        default=kind(run=run_flags, **parts),
-        first=FIRST,
-        epilogue=EXAMPLES.format(command=command),
+        description=description.format(algorithm=config.algorithm),
+        default=kind(run=run_flags, **parts, **more),
+        first=first,
+        epilogue=epilogue.format(command=command),
+        elsewhere=_owners(),
     )
     require(
         parsed.run.num_envs >= 1,
@@ -100,7 +118,17 @@ def override(
     changed = dataclasses.replace(
         config, env=env, seed=parsed.run.seed, **{name: getattr(parsed, name) for name in parts}
     )
-    return flags.validate(changed, kind), parsed.run.dry_run
+    return flags.validate(changed, kind), parsed
+
+
+def _owners() -> dict[str, list[str]]:
+    """By flag of an algorithm or its agent, the algorithms of rlkit that have it."""
+    owners: dict[str, list[str]] = collections.defaultdict(list)
+    for name, entry in ALGORITHMS.items():
+        for kind in (entry.config, agent_entry(entry.agent).config):
+            for flag in flags.flags(kind):
+                owners[flag].append(name)
+    return owners
 
 
 def _require_parts_of(trainer: TrainerConfig, arguments: Sequence[str]) -> None:

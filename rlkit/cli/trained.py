@@ -1,4 +1,4 @@
-"""Commands that play a trained policy: which one, the checks of that, and loading it."""
+"""Commands that use a trained policy: which one, the checks of that, and loading it."""
 
 import dataclasses
 import pathlib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicyFlags:
-    """Which policy plays, and which episodes."""
+    """Which policy of a run."""
 
     run_dir: flags.RunDir
     """Directory of the run."""
@@ -27,14 +27,20 @@ class PolicyFlags:
     """
     seed_index: Count | None = None
     """Which of several parallel seeds, counted from 0; None: the best one."""
-    seed: Seed | None = None
-    """Seed of the episodes; None: fixed episodes that differ from those during training."""
     env: str | None = None
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
     """
     accept_differences: bool = False
     """Use the settings of config.yaml even if the checkpoint was trained with others."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlayFlags(PolicyFlags):
+    """Which policy plays, and which episodes."""
+
+    seed: Seed | None = None
+    """Seed of the episodes; None: fixed episodes that differ from those during training."""
 
 
 def check(chosen: PolicyFlags) -> None:

@@ -4,9 +4,13 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rlkit.cli import flags, trained
 from rlkit.validation import Episodes, PositiveInt
+
+if TYPE_CHECKING:
+    from rlkit.training.video.film import Film
 
 COMMAND = "rlkit video"
 EXAMPLES = f"""examples:
@@ -16,7 +20,7 @@ EXAMPLES = f"""examples:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VideoFlags(trained.PolicyFlags):
+class VideoFlags(trained.PlayFlags):
     """Records episodes of the policy of a run as a video."""
 
     output: str | None = None
@@ -38,15 +42,26 @@ class VideoFlags(trained.PolicyFlags):
 def run(arguments: Sequence[str]) -> int:
     """Records the video and returns the exit code."""
     chosen = flags.parse(VideoFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    video = record(chosen, ".mp4")
+    many = "episode, return" if len(video.returns) == 1 else "episodes, returns"
+    returns = ", ".join(f"{value:.4g}" for value in video.returns)
+    print(f"{video.path}: {len(video.returns)} {many} {returns}")
+    return 0
+
+
+def record(chosen: VideoFlags, ending: str) -> "Film":
+    """Records the video; `ending` is that of the file if the flags name none."""
     trained.check(chosen)
     from rlkit.training.video.movie_file import check_movie_file
 
-    check_movie_file(chosen.output or "video.mp4", overwrite=chosen.overwrite or not chosen.output)
+    file = chosen.output or f"video{ending}"
+    check_movie_file(file, overwrite=chosen.overwrite or not chosen.output)
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # which it reads when it is imported
     policy = trained.load(chosen)
-    default = os.path.join(chosen.run_dir, "videos", f"checkpoint-{policy.checkpoint_step}.mp4")
-    video = policy.record_video(
+    name = f"checkpoint-{policy.checkpoint_step}{ending}"
+    default = os.path.join(chosen.run_dir, "videos", name)
+    return policy.record_video(
         chosen.output or (default if chosen.overwrite else flags.free_name(default)),
         episodes=chosen.episodes,
         deterministic=not chosen.sampled,
@@ -55,7 +70,3 @@ def run(arguments: Sequence[str]) -> int:
         fps=chosen.fps,
         overwrite=chosen.overwrite,
     )
-    many = "episode, return" if len(video.returns) == 1 else "episodes, returns"
-    returns = ", ".join(f"{value:.4g}" for value in video.returns)
-    print(f"{video.path}: {len(video.returns)} {many} {returns}")
-    return 0

@@ -4,7 +4,12 @@ from .host.envpool import EnvPoolAdapter
 from .host.gymnasium import GymnasiumAdapter
 from .jittable.contract import Finding
 from .jittable.gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
-from .jittable.observation_wrappers import CastObservation, FlattenObservation, FrameStack
+from .jittable.observation_wrappers import (
+    CastObservation,
+    FlattenObservation,
+    FrameStack,
+    SelectObservation,
+)
 from .jittable.vectorized import VectorizedEnv, vectorize
 from .jittable.wrappers import RescaleAction, TimeLimit
 from .registry import list_envs, make_env, register_env
@@ -22,6 +27,7 @@ __all__ = [
     "GymnaxEnv",
     "JaxEnv",
     "RescaleAction",
+    "SelectObservation",
     "TimeLimit",
     "VectorizedEnv",
     "check_env",

@@ -42,6 +42,16 @@ INSTALL = {
     "render": 'pip install "gymnasium[classic-control]"',
 }
 
+MIXTURE = "rlkit/Mixture"  # plays each episode in one of several environments
+# Tasks for memory, by the names of rl-baselines3-zoo: Gymnax's environment, and what is observed of
+# it, which is all but velocities.
+WITHOUT_VELOCITY = {
+    "CartPoleNoVel-v1": ("CartPole-v1", (0, 2)),
+    "MountainCarContinuousNoVel-v0": ("MountainCarContinuous-v0", (0,)),
+    "MountainCarNoVel-v0": ("MountainCar-v0", (0,)),
+    "PendulumNoVel-v1": ("Pendulum-v1", (0, 1)),
+}
+
 # Class names in the modules of rlkit.envs.probes.
 PROBE_IDS = (
     "ActionChoice",
@@ -52,6 +62,7 @@ PROBE_IDS = (
     "ImageGoal",
     "MultiDiscreteAction",
     "ObservationDependentAction",
+    "Recall",
     "TimeLimitProbe",
     "ValueByObservation",
     "ValueOnly",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlkit import plugins
 from rlkit.envs import suites
+from rlkit.envs.ids import MIXTURE
 from rlkit.envs.suites import BUILT_IN
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, require
 
@@ -157,6 +158,8 @@ def _find(env_id: str) -> _Entry:
             f"{env_id!r} names a class, but ids never import modules; pass the class itself to"
             " make_env, register it with register_env, or use the id on the command line"
         )
+    if env_id == MIXTURE:
+        return _Entry(_mixture, None)
     factory = suites.find(env_id)
     if factory is not None:
         return _Entry(factory, None)
@@ -164,6 +167,12 @@ def _find(env_id: str) -> _Entry:
     if claims:
         return _Entry(plugins.load_only(claims, "environment"), None)
     raise _unknown(env_id)
+
+
+def _mixture(num_envs: int, **arguments: Any) -> "EnvAdapter":
+    from rlkit.envs.mixture import make_mixture
+
+    return make_mixture(make_env, num_envs, **arguments)
 
 
 def _unknown(env_id: str) -> UnknownNameError:

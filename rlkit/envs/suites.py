@@ -8,7 +8,16 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rlkit.envs.ids import ATARI_IDS, ENVPOOL_IDS, GYMNASIUM_IDS, GYMNAX_IDS, INSTALL, PROBE_IDS
+from rlkit.envs.ids import (
+    ATARI_IDS,
+    ENVPOOL_IDS,
+    GYMNASIUM_IDS,
+    GYMNAX_IDS,
+    INSTALL,
+    MIXTURE,
+    PROBE_IDS,
+    WITHOUT_VELOCITY,
+)
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 
 if TYPE_CHECKING:
@@ -19,6 +28,7 @@ TABLES = {
     "gymnasium": (*GYMNASIUM_IDS, *ATARI_IDS),
     "envpool": ENVPOOL_IDS,
     "probe": PROBE_IDS,
+    "rlkit": (MIXTURE.partition("/")[2], *WITHOUT_VELOCITY),
 }
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
 SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
@@ -34,6 +44,8 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
     suite, _, name = env_id.partition("/")
     if suite == "gymnax" and (env_id in BUILT_IN or name in _own_gymnax_ids()):
         return _gymnax(name)
+    if suite == "rlkit" and name in WITHOUT_VELOCITY:
+        return _without_velocity(name)
     if is_probe(env_id):
         return _probe(name)
     if suite == "gymnasium" and _is_gymnasium(name):
@@ -63,10 +75,28 @@ def _rank(env_id: str) -> int:
 
 
 def _gymnax(name: str) -> "Callable[..., JaxEnv]":
-    def factory(params: dict[str, Any] | None = None, **kwargs: Any) -> "JaxEnv":
+    def factory(
+        params: dict[str, Any] | None = None,
+        observed: Any = None,
+        **kwargs: Any,
+    ) -> "JaxEnv":
         from rlkit.envs.jittable.gymnax import gymnax_env
+        from rlkit.envs.jittable.observation_wrappers import SelectObservation
 
-        return gymnax_env(name, params=params, **kwargs)
+        env = gymnax_env(name, params=params, **kwargs)
+        if observed is None:
+            return env
+        indices = observed if isinstance(observed, (list, tuple)) else (observed,)
+        return SelectObservation(env, tuple(indices))
+
+    return factory
+
+
+def _without_velocity(name: str) -> "Callable[..., JaxEnv]":
+    whole, observed = WITHOUT_VELOCITY[name]
+
+    def factory(params: dict[str, Any] | None = None) -> "JaxEnv":
+        return _gymnax(whole)(params, observed)
 
     return factory
 

@@ -1,4 +1,4 @@
-"""Selects rows of batches."""
+"""Rows of batches: selected, and joined over two axes."""
 
 from typing import TypeVar
 
@@ -18,3 +18,8 @@ def where_rows(condition: Array, yes: Tree, no: Tree) -> Tree:
         )
 
     return jax.tree.map(chosen, yes, no)
+
+
+def flatten(tree: Tree) -> Tree:
+    """Joins the first two axes of every leaf: [T, N, ...] -> [T·N, ...]."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)

@@ -13,6 +13,10 @@ from .core.evaluator import make_evaluator as make_evaluator
 from .core.module import Module as Module
 from .core.module import RLModule as RLModule
 from .core.module import fit as fit
+from .curriculum import Curriculum as Curriculum
+from .curriculum import Phase as Phase
+from .export.folder import Exported as Exported
+from .export.parity import Parity as Parity
 from .files.checkpointer import Checkpointer as Checkpointer
 from .files.run_description import hparams_to_dict as hparams_to_dict
 from .from_config import build as build
@@ -31,8 +35,14 @@ from .logs.records import read_records as read_records
 from .policy import Policy as Policy
 from .policy import load_policy as load_policy
 from .record_video import RecordVideo as RecordVideo
+from .report.write_report import write_report as write_report
 from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
 from .run_config import preset as preset
+from .sweeps.config import SweepConfig as SweepConfig
+from .sweeps.results import TrialResult as TrialResult
+from .sweeps.space import Range as Range
+from .sweeps.sweep import Sweep as Sweep
+from .sweeps.sweep import run_sweep as run_sweep
 from .trainer import Trainer as Trainer
 from .video.film import Film as Film

@@ -179,13 +179,31 @@ class TrainerConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PhasePlan:
+    """The size of one phase of a curriculum."""
+
+    num_checkpoints: int  # outer iterations
+    epochs_per_checkpoint: int  # iterations per outer iteration
+    env_steps_per_iteration: int  # environment steps per iteration, over all environments
+
+    @property
+    def steps_per_checkpoint(self) -> int:
+        """Environment steps per outer iteration."""
+        return self.epochs_per_checkpoint * self.env_steps_per_iteration
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The size of a run: `TrainerConfig`'s request, rounded up to whole outer iterations."""
+    """The size of a run: `TrainerConfig`'s request, rounded up to whole outer iterations.
+
+    With a curriculum, iterations have the size that they have in the current phase.
+    """
 
     num_checkpoints: int  # outer iterations
     epochs_per_checkpoint: int  # iterations per outer iteration
     env_steps_per_iteration: int  # environment steps per iteration, over all environments
     prefill_steps: int  # environment steps with random actions before the first iteration
+    phases: tuple[PhasePlan, ...] = ()  # of a curriculum; (): there is none
 
     @property
     def steps_per_checkpoint(self) -> int:
@@ -195,7 +213,17 @@ class Plan:
     @property
     def total_steps(self) -> int:
         """Environment steps of the whole run, prefill included."""
-        return self.num_checkpoints * self.steps_per_checkpoint + self.prefill_steps
+        return self.prefill_steps + self.steps_up_to(self.num_checkpoints)
+
+    def steps_up_to(self, iteration: int) -> int:
+        """Environment steps of the first `iteration` outer iterations, without the prefill."""
+        steps = 0
+        for phase in self.phases[:-1]:
+            count = min(iteration, phase.num_checkpoints)
+            steps += count * phase.steps_per_checkpoint
+            iteration -= count
+        last = self.phases[-1] if self.phases else self
+        return steps + iteration * last.steps_per_checkpoint
 
 
 def make_plan(

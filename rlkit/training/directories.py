@@ -1,4 +1,4 @@
-"""Directories that others may not write to, whatever the umask is."""
+"""Directories and files that others may not write to, whatever the umask is."""
 
 import errno
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from rlkit.errors import DiskError, RunDirectoryError, did_you_mean
 
 MODE = 0o755
+SWEEP = "sweep.yaml"  # makes a directory that of a sweep
 
 
 def make_directory(path: Path) -> None:
@@ -19,9 +20,16 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=MODE, exist_ok=True)
 
 
+def owner_writes(path: str, flags: int) -> int:
+    """An opener for `open`: only the owner of a new file may change it, whatever the umask is."""
+    return os.open(path, flags, 0o644)
+
+
 def near_run(path: str | os.PathLike[str]) -> str:
-    """ "did you mean ...?" for the path of a run that does not exist; "" if none is alike."""
+    """What to name in place of the path of a run that holds none; "" if nothing is alike."""
     wanted = Path(path)
+    if (wanted / SWEEP).is_file():
+        return f"it holds a sweep: name one of its trials, such as {wanted}/trials/000"
     if wanted.exists() or not wanted.parent.is_dir():
         return ""
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]

@@ -19,15 +19,16 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
+from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.restoring import continued_with, require_continuable
-from rlkit.training.run_parts import parts_from_env, plan_of
+from rlkit.training.run_parts import RunParts, parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
 
 
@@ -37,10 +38,10 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     `trainer.run(config.seed)` runs it, and closing it closes its environments. Opens the run
     directory. Raises `RlkitError`, also if the directory cannot be used; nothing is left open then.
     """
-    env, agent, algorithm = _parts(config)
+    env, agent, algorithm = make_parts(config)
     with contextlib.ExitStack() as undo:
         undo.callback(env.close)
-        parts = parts_from_env(env, None, agent, algorithm, config.trainer)
+        parts = _run_parts(env, agent, algorithm, config)
         _require_moving_target(config, parts.plan.total_steps)
         parts = dataclasses.replace(parts, own_envs=(*parts.own_envs, env))
         trainer = Trainer(env, None, agent, algorithm, config.trainer, _parts=parts, **arguments)
@@ -55,12 +56,36 @@ def check_parts(config: run_config.RunConfig) -> None:
 
     Compiles nothing and opens no files.
     """
-    env, agent, algorithm = _parts(config)
-    try:
+    env, agent, algorithm = make_parts(config)
+    with contextlib.closing(env):
         check_compatible(algorithm, agent, env)
-        _require_moving_target(config, plan_of(config.trainer, algorithm, env)[1].total_steps)
-    finally:
-        env.close()
+        _require_moving_target(config, _plan(env, agent, algorithm, config).total_steps)
+
+
+def plan_run(config: run_config.RunConfig) -> Plan:
+    """The size of the run. Raises what building it would, as far as that shows."""
+    env, agent, algorithm = make_parts(config)
+    with contextlib.closing(env):
+        return _plan(env, agent, algorithm, config)
+
+
+def _plan(
+    env: EnvAdapter, agent: Agent, algorithm: Algorithm, config: run_config.RunConfig
+) -> Plan:
+    if config.curriculum is None:
+        return plan_of(config.trainer, algorithm, env)[1]
+    parts = _run_parts(env, agent, algorithm, config)
+    for own in parts.own_envs:
+        own.close()
+    return parts.plan
+
+
+def _run_parts(
+    env: EnvAdapter, agent: Agent, algorithm: Algorithm, config: run_config.RunConfig
+) -> RunParts:
+    if config.curriculum is None:
+        return parts_from_env(env, None, agent, algorithm, config.trainer)
+    return parts_of_curriculum(env, None, agent, algorithm, config.trainer, config.curriculum)
 
 
 def _require_moving_target(config: run_config.RunConfig, total_steps: int) -> None:
@@ -78,7 +103,8 @@ def _require_moving_target(config: run_config.RunConfig, total_steps: int) -> No
     )
 
 
-def _parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:
+def make_parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:
+    """Environment, agent and algorithm of a run; the caller closes the environment."""
     validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     assert config.agent is not None

@@ -5,26 +5,33 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rlkit import spaces, validation
-from rlkit.agents.base import Agent, is_recurrent
+from rlkit.agents.base import Agent, carries_memory, memory_of
 from rlkit.agents.registry import make_agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
+from rlkit.training.export.checks import Format, check_export
+from rlkit.training.export.folder import Exported, export_folder
+from rlkit.training.export.parity import SEED
+from rlkit.training.export.policy_function import PolicyFunction
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import (
     completed,
+    named,
     registered_agent,
     registered_env,
     require_as_recorded,
@@ -33,7 +40,7 @@ from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings, require_seed
 from rlkit.training.video.film import Film, film
-from rlkit.types import Action, Key, Measurements, PolicyState, PyTree
+from rlkit.types import Action, Carry, Key, Measurements, PolicyState, PyTree
 from rlkit.validation import PlainData
 
 # Differs from training's: the best checkpoint was also lucky on those episodes.
@@ -42,7 +49,10 @@ FRESH_EVALUATION_SEED = 2_000_003
 
 @dataclasses.dataclass(kw_only=True, repr=False)
 class Policy:
-    """An agent with the parameters of a checkpoint; call it with a batch of raw observations."""
+    """An agent with the parameters of a checkpoint; call it with a batch of raw observations.
+
+    One with memory acts by `act`, which takes and returns what the agent carries from step to step.
+    """
 
     agent: Agent
     state: PolicyState
@@ -54,6 +64,8 @@ class Policy:
     max_evaluation_steps: int | None = None
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     """The latest metrics of training and evaluation at its checkpoint, averaged over seeds."""
+    run: PlainData = dataclasses.field(default_factory=dict)
+    """What an export says of the run: its name, algorithm, agent, environment and seed."""
 
     def __post_init__(self) -> None:
         self._act = jax.jit(self._act_batch, static_argnames="deterministic")
@@ -77,7 +89,40 @@ class Policy:
     ) -> np.ndarray:
         """Actions [B, ...] within the action space, for raw observations [B, ...].
 
-        Sampled actions draw from `key`; None: from the policy's own stream.
+        Sampled actions draw from `key`; None: from the policy's own stream. Raises
+        `CheckpointError` for an agent with memory.
+        """
+        require(
+            not carries_memory(self.agent.initial_carry(1)),
+            "this policy has memory, which one call cannot keep",
+            "start with carry = policy.initial_carry(len(obs)), then call actions, carry ="
+            " policy.act(obs, carry, restart=done) in each step",
+            CheckpointError,
+        )
+        return self.act(obs, None, deterministic=deterministic, key=key)[0]
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """What the agent carries at the start of an episode, leaves [num_envs, ...].
+
+        () if it has neither memory nor noise that is correlated over steps.
+        """
+        require_positive_integer("num_envs", num_envs, example=4)
+        return self.agent.initial_carry(num_envs)
+
+    def act(
+        self,
+        obs: PyTree,
+        carry: Carry,
+        *,
+        restart: Any = None,
+        deterministic: bool = True,
+        key: Key | None = None,
+    ) -> tuple[np.ndarray, Carry]:
+        """(actions [B, ...], the new carry) for raw observations [B, ...].
+
+        `carry`: what the last step returned, or `initial_carry(B)` at the start; None: that of new
+        episodes. `restart` [B]: where these observations begin an episode, as after a step that
+        was terminated or truncated. Otherwise as in a call of the policy.
         """
         wanted, given = spaces.leaves(self.env.observation_space), jax.tree.leaves(obs)
         require(
@@ -100,7 +145,25 @@ class Policy:
             )
         if key is None:
             self._key, key = jax.random.split(self._key)
-        return np.asarray(self._act(self.state, obs, key, deterministic=deterministic))
+        size = np.shape(jax.tree.leaves(obs)[0])[0]
+        initial = self.agent.initial_carry(size)
+        given = initial if carry is None else carry
+        shapes = [jax.tree.map(np.shape, each) for each in (initial, given)]
+        require(
+            shapes[0] == shapes[1],
+            f"the carry of {size} episodes has shapes {shapes[0]}, got {shapes[1]}",
+            f"pass what the last step returned, or policy.initial_carry({size})",
+        )
+        if restart is not None:
+            restart = np.asarray(restart, bool)
+            require(
+                restart.shape == (size,),
+                f"restart has shape {restart.shape} for {size} observations",
+                "pass one flag for each, such as terminated | truncated",
+            )
+            given = where_rows(restart, initial, given)
+        action, carry = self._act(self.state, obs, given, key, deterministic=deterministic)
+        return np.asarray(action), carry
 
     def evaluate(
         self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None
@@ -168,18 +231,49 @@ class Policy:
             overwrite=overwrite,
         )
 
-    def _act_batch(
-        self, state: PolicyState, obs: PyTree, key: Key, *, deterministic: bool
-    ) -> Action:
-        carry = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
-        require(
-            not is_recurrent(carry),
-            "this agent is recurrent",
-            "use agent.exploit with its carry",
-            CheckpointError,
+    def export(self, directory: str | os.PathLike[str], *, format: Format = "both") -> Exported:
+        """Writes the policy to a new `directory`, for programs that do not have rlkit.
+
+        Its function takes arrays of raw observations [N, ...], for any N, and returns actions
+        [N, ...] within the action space; with memory, it takes and returns that as well. `format`
+        is "onnx" (needs the packages onnx and onnxruntime), "stablehlo" (an artefact of
+        `jax.export`, one more for sampled actions) or "both". A loader and `manifest.json` lie
+        beside them. What was written then acts on made-up observations, in a process of its own;
+        see `Exported.parity`.
+
+        Raises `ExportError` if the directory exists, a package is missing, ONNX export does not
+        know a primitive of the network, or what was written acts otherwise than this policy.
+        """
+        check_export(directory, format)
+        state = _on_cpu(self.state)  # as the fresh process computes
+        reference = dataclasses.replace(self, state=state)
+
+        def act(obs: PyTree, memory: Carry, *, sampled: bool) -> tuple[np.ndarray, Carry]:
+            key = jax.random.key(SEED, impl="threefry2x32")
+            carry = None if memory is None else function.carry(memory)
+            action, carry = reference.act(obs, carry, deterministic=not sampled, key=key)
+            return action, jax.tree.leaves(memory_of(carry))
+
+        seed = self.run.get("seed")
+        source = {
+            "run": self.run | {"seed_index": self.seed_index},
+            "seed": None if seed is None else seed + (self.seed_index or 0),
+            "checkpoint": self.checkpoint_step,
+            "env_steps": self.env_steps,
+        }
+        function = PolicyFunction(
+            agent=self.agent,
+            state=state,
+            observation_space=self.env.observation_space,
+            action_space=self.env.action_space,
         )
-        action, _ = choose(self.agent, state, obs, carry, key, deterministic=deterministic)
-        return spaces.clip(self.env.action_space, action)
+        return export_folder(directory, function, format=format, source=source, act=act)
+
+    def _act_batch(
+        self, state: PolicyState, obs: PyTree, carry: Carry, key: Key, *, deterministic: bool
+    ) -> tuple[Action, Carry]:
+        action, carry = choose(self.agent, state, obs, carry, key, deterministic=deterministic)
+        return spaces.clip(self.env.action_space, action), carry
 
 
 def load_policy(
@@ -239,10 +333,19 @@ def load_policy(
         make_env=remake,
         checkpoint_step=restored.step,
         metrics=metadata.metrics,
+        run={"name": os.path.basename(os.path.abspath(run_dir)), **named(settings)},
         seed_index=seed_index,
         num_seeds=num_seeds,
         max_evaluation_steps=trainer.max_evaluation_steps,
     )
+
+
+def _on_cpu(state: PolicyState) -> PolicyState:
+    """The state on the CPU, or where it is if JAX was told to use no CPU."""
+    try:
+        return jax.device_put(state, jax.local_devices(backend="cpu")[0])
+    except RuntimeError:
+        return state
 
 
 def _target(

@@ -119,6 +119,10 @@ class Reporter:
         """Logs a sentence."""
         self._log_text("event", text, self.run.now())
 
+    def warn(self, text: str) -> None:
+        """Logs a sentence about what is not as it should be."""
+        self._log_text("warning", text, self.run.now())
+
     def log_user(self, what: str | Mapping[str, float]) -> None:
         """Logs a user's sentence or numbers, at what is being reported, else now."""
         moment = self.run.reported or self.run.now()
@@ -180,6 +184,8 @@ class Reporter:
         run, num_seeds, iteration = self.run, self.run.config.num_seeds, finished.iteration
         speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
+        phase = {} if run.phases.curriculum is None else {"train/phase": run.phases.index + 1.0}
+        records[-1].metrics.update(phase)
         run.metrics = run.metrics | records[-1].metrics
         rows = [records]
         if finished.each:
@@ -187,6 +193,8 @@ class Reporter:
                 train_records(each, when, num_seeds=num_seeds, steps_per_second=speed)
                 for each, when in self._iterations(finished.each, moment)
             ]
+            for row in rows:
+                row[-1].metrics.update(phase)
         training = (_unprefixed(row[-1]) for row in rows)
         run.history.add(training, _at(moment, finished.evaluation))
         if iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints:
@@ -198,7 +206,7 @@ class Reporter:
         if isinstance(run.parts.module, RLModule):
             run.health, warnings = examine(run.health, metrics, run.setting)
             for text in warnings:
-                self._log_text("event", text, moment)
+                self._log_text("warning", text, moment)
         self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
 
     def _require_finite(self, iteration: int, metrics: HostMetrics, updates: int) -> None:
@@ -211,7 +219,7 @@ class Reporter:
         run.skipped_in_a_row = skipped_in_a_row(run.skipped_in_a_row, skipped, updates)
         warning = skipped_in(iteration, skipped, updates)
         if warning is not None:
-            self.log(warning)
+            self.warn(warning)
             most = run.progress.skipped_updates + int(skipped.max())
             run.progress = dataclasses.replace(run.progress, skipped_updates=most)
         check_skipped(run.skipped_in_a_row, run.config.max_skipped_updates, saved)
@@ -284,6 +292,24 @@ def memory_announcements(run: Run) -> list[str]:
         return []
     capacity, num_seeds = module.algorithm.replay_buffer.capacity, run.config.num_seeds
     return [replay_memory(capacity, num_seeds, run.replay_bytes, run.memory)]
+
+
+def phase_announcement(run: Run) -> str:
+    """Which phase begins, and how large it is after rounding."""
+    plan, module = run.plan.phases[run.phases.index], run.parts.module
+    assert isinstance(module, RLModule)
+    steps = plan.num_checkpoints * plan.steps_per_checkpoint
+    steps += run.plan.prefill_steps if run.phases.index == 0 else 0
+    where = module.env.spec[0] if module.env.spec else type(module.env).__name__
+    count = plan.num_checkpoints
+    outer = "1 outer iteration" if count == 1 else f"{count} outer iterations"
+    early = run.phases.advance_at
+    until = "" if early is None else f", or up to a return of {early:g}"
+    return (
+        f"{run.phases.title} begins: {steps:,} environment steps in {module.env.num_envs} x {where}"
+        f" ({outer} of {plan.epochs_per_checkpoint} x {plan.env_steps_per_iteration:,} steps)"
+        f"{until}"
+    )
 
 
 def encoding_announcements(run: Run) -> list[str]:

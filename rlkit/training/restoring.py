@@ -15,6 +15,7 @@ from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import ACCEPT, listed, require_as_recorded
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint_differences
+from rlkit.training.phase_plan import extended, phase_at
 from rlkit.training.run import Run, RunStart
 from rlkit.training.run_progress import KeyData, Parent, RunProgress
 from rlkit.types import PyTree
@@ -92,6 +93,9 @@ def begin_or_restore(
             files.record_settings()
             files.record_length(run.plan)
         return restored
+    first = run.phases.all[0].plan
+    if first.phases:  # an earlier run may have changed its own plan
+        run.use_plan(first)
     run.begin(start.progress)
     if run.config.restore_checkpoint is not None:
         # "auto": a run interrupted before its first checkpoint may have left rows and a length
@@ -122,8 +126,7 @@ def restore(
 
     Raises `RlkitError`, before any file is changed, if it must not.
     """
-    shape = run.program.state_shape(run.compiler.keys(0))
-    restored = _read_run(checkpointer, which, shape, check)
+    restored = _read_run(checkpointer, which, partial(_shape_of, run), check)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
         _require_same_run(restored, checkpointer, start.progress.keys)
@@ -131,7 +134,8 @@ def restore(
         if start.keys is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
     config = run.config
-    if counts_on and config.total_steps is None and config.num_checkpoints is not None:
+    is_counted = counts_on and not before.phases
+    if is_counted and config.total_steps is None and config.num_checkpoints is not None:
         done = before.prefill_steps + progress.outer_iteration * before.steps_per_checkpoint
         plan = before if config.epochs_per_checkpoint is None else run.plan
         more = config.num_checkpoints * plan.steps_per_checkpoint
@@ -141,12 +145,19 @@ def restore(
             num_checkpoints=None,
             epochs_per_checkpoint=before.epochs_per_checkpoint,
         )
-    run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=start is not None))
+    same_run = start is not None
+    if before.phases:
+        phase = phase_at(before, progress.outer_iteration)
+        run.use_plan(_phases_to_go_on(config, before, phase, same_run=same_run), phase)
+    else:
+        run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=same_run))
     run.begin(progress)
     run.metrics = dict(restored.metadata.metrics)
     run.health = restored.metadata.health
     run.state, why_new = _with_environments(run, restored, may_restart=may_restart)
     restored = dataclasses.replace(restored, why_new_episodes=why_new)
+    if run.plan.phases:
+        run.set_hyperparameters()  # which may be others now
     if run.plan.total_steps != before.total_steps:
         run.set_horizon()
     return restored
@@ -253,31 +264,69 @@ def _which_to_restore(
 def _read_run(
     checkpointer: Checkpointer,
     which: Which,
-    shape: PyTree,
+    shape_of: Callable[[CheckpointMetadata], PyTree],
     check: Callable[[CheckpointMetadata], list[str]],
 ) -> RestoredRun:
-    """Reads a checkpoint of a state like `shape`; without a replay memory if it was left out."""
+    """Reads a checkpoint of a state of that shape; without a replay memory if it was left out."""
     directory, changed = str(checkpointer.directory), []
 
     def items(metadata: PlainData) -> dict[str, PyTree]:
         found = CheckpointMetadata.from_metadata(metadata, directory)
         changed[:] = check(found)  # first: other settings may mean other shapes
-        size = found.environments
+        shape, size = shape_of(found), found.environments
         environments = None if size is None else jax.ShapeDtypeStruct((size,), np.uint8)
         saved = to_items(shape if found.replay else without_replay(shape), environments)
         return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
 
     restored = checkpointer.restore(which, items)
     environments = restored.items.get("environments")
+    metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
     return RestoredRun(
         directory=directory,
         step=restored.step,
-        state=from_items(restored.items, shape),
-        metadata=CheckpointMetadata.from_metadata(restored.metadata, directory),
+        state=from_items(restored.items, shape_of(metadata)),
+        metadata=metadata,
         environments=None if environments is None else np.asarray(environments),
         damaged=tuple(step for step, _ in restored.skipped),
         changed=changed,
     )
+
+
+def _shape_of(run: Run, metadata: CheckpointMetadata) -> PyTree:
+    """The shapes of the state in a checkpoint: those of the phase that trained last.
+
+    Raises `CheckpointError` if its run had another curriculum, or only one of the two has any.
+    """
+    own, theirs = len(run.plan.phases), len(metadata.plan.phases)
+
+    def named(count: int) -> str:
+        return f"a curriculum of {count} phases" if count else "no curriculum"
+
+    require(
+        own == theirs,
+        f"the checkpoint is of a run with {named(theirs)}, this one has {named(own)}",
+        "start from its policy: warm_start, or --warm-start RUN_DIR",
+        CheckpointError,
+    )
+    phase = phase_at(metadata.plan, metadata.progress.outer_iteration) if theirs else 0
+    return run.phases.program_at(phase, run.plan).state_shape(run.compiler.keys(0))
+
+
+def _phases_to_go_on(config: TrainerConfig, before: Plan, phase: int, *, same_run: bool) -> Plan:
+    """The plan of a run that continues in a phase, from a checkpoint with the plan `before`.
+
+    Phases keep their lengths, also where one ended early; a longer run has a longer last one.
+
+    Raises `ConfigError` if the same run would become shorter.
+    """
+    total = before.total_steps if config.total_steps is None else config.total_steps
+    most = max(plan.steps_per_checkpoint for plan in before.phases)
+    require(
+        total > before.total_steps - most * len(before.phases) or not same_run,  # as rounded
+        f"total_steps={total} is less than the {before.total_steps} of the run",
+        "give a larger one to extend it",
+    )
+    return extended(before, total, phase)
 
 
 def _require_same_run(

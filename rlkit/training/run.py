@@ -14,7 +14,8 @@ from rlkit.errors import ConfigError, EnvStateError, require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
 from rlkit.training.config import Plan, TrainerConfig
-from rlkit.training.core.module import RLModule
+from rlkit.training.core.module import Module, RLModule
+from rlkit.training.core.swept_module import SweptModule
 from rlkit.training.files.checkpoint_items import lacks_replay, leaves_out_replay
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.memory_size import check_memory
@@ -24,10 +25,12 @@ from rlkit.training.health import Health, Setting
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
+from rlkit.training.phase_plan import plan_of_phases
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.run_clock import RunClock
 from rlkit.training.run_parts import RunParts
+from rlkit.training.run_phases import RunPhases
 from rlkit.training.run_progress import RunProgress
 from rlkit.types import Key, PyTree
 from rlkit.xla_cpu.process import start_run
@@ -51,28 +54,32 @@ class Run:
     def __init__(self, parts: RunParts, config: TrainerConfig):
         start_run(on_host=not parts.is_compiled)
         _require_pinned_threads(config)
-        self.parts, self.config, self.plan = parts, config, parts.plan
+        self.phases = RunPhases(parts, self._make_program)
+        self.config, self.plan = config, parts.plan
         self.memory = device_memory()  # bytes; None: unknown
-        self.replay_bytes = check_replay(parts.module, config.num_seeds, self.memory)
+        each = [check_replay(p.module, config.num_seeds, self.memory) for p in self.phases.all]
+        self.replay_bytes = max(each)
         memory: dict[str, Any] = {"replay_bytes": self.replay_bytes, "memory": self.memory}
         seed_by_seed = trains_seed_by_seed(
             config.num_seeds, deterministic=config.deterministic, **memory
         )
-        check_memory(
-            parts.module,
-            parts.plan,
-            num_seeds=config.num_seeds,
-            seeds_at_once=1 if seed_by_seed else config.num_seeds,
-            replay_bytes=self.replay_bytes,
-            available=self.memory,
-        )
+        for phase, replay_bytes in zip(self.phases.all, each, strict=True):
+            check_memory(
+                phase.module,
+                phase.plan,
+                num_seeds=config.num_seeds,
+                seeds_at_once=1 if seed_by_seed else config.num_seeds,
+                replay_bytes=replay_bytes,
+                available=self.memory,
+            )
         self.compiler = Compiler(
             config.num_seeds,
             num_groups(config.num_seeds, **memory),
             seed_by_seed=seed_by_seed,
+            shares=len(self.phases.all) > 1,
         )
         self.clock = RunClock(self.compiler)
-        self.program: Program = self._make_program()
+        self.program: Program = self.phases.program(self.plan)
         self.on_warm_up: Callable[[int, int], None] = lambda done, total: None
         self.begin(RunProgress.start(self.plan))
 
@@ -105,13 +112,62 @@ class Run:
         self.progress = dataclasses.replace(self.progress, wall_seconds=self.wall_seconds)
         self.clock.stop()
 
-    def use_plan(self, plan: Plan) -> None:
-        """Continues with another plan, and a program for outer iterations of its size."""
+    def use_plan(self, plan: Plan, phase: int = 0) -> None:
+        """Continues with another plan, in a phase, and a program for outer iterations of its size.
+
+        `plan` is that of a run which is in this phase.
+        """
         is_other_size = plan.epochs_per_checkpoint != self.plan.epochs_per_checkpoint
-        self.plan = plan
-        if is_other_size:
+        is_other_phase = phase != self.phases.index
+        self.plan, self.phases.index = plan, phase
+        if is_other_size or is_other_phase:
             self.program.close()
-            self.program = self._make_program()
+            self.program = self.phases.program(plan)
+
+    def close(self) -> None:
+        """Closes programs, and environments that were made for the run."""
+        for part in (self.program, self.phases, self.compiler, *self.phases.whole.own_envs):
+            part.close()
+
+    # Phases
+
+    @property
+    def parts(self) -> RunParts:
+        """What is trained now: the parts of the run or, with a curriculum, of its phase."""
+        return self.phases.current
+
+    @property
+    def is_phase_over(self) -> bool:
+        """Whether the next outer iteration is the first of another phase."""
+        return self.phases.is_over(self.plan, self.progress.outer_iteration)
+
+    def enter_next_phase(self) -> None:
+        """Goes on to the next phase.
+
+        If it has the environments of the one before, their episodes go on. After an error the run
+        is still in the phase before, unless the state is lost.
+        """
+        phases, plan, old = self.phases, self.plan, self.program
+        before = phases.current.module
+        with deferred_interrupts():
+            phases.index += 1
+            self.plan = plan_of_phases(plan.phases, plan.prefill_steps, phases.index)
+            self.program = phases.program(self.plan)
+            module = phases.current.module
+            assert isinstance(before, RLModule) and isinstance(module, RLModule)
+            if module.env is not before.env:
+                try:
+                    self._advance(lambda ts: (self.program.enter(ts), None))
+                except BaseException:
+                    phases.index, self.plan, self.program = phases.index - 1, plan, old
+                    raise
+                if self.program is not old:
+                    phases.close_envs(old, before.env)
+            elif self.program is not old:
+                self.program.adopt(old)
+            self.set_hyperparameters()
+            self.set_horizon()  # a phase that ended early may have moved the end of the run
+            self.health = Health()
 
     # Status
 
@@ -283,6 +339,11 @@ class Run:
             last = self.steps_at(self.plan.num_checkpoints)
             self.state = self.parts.module.with_horizon(self.state, last)
 
+    def set_hyperparameters(self) -> None:
+        """Makes those that the state holds, if any, the ones of its phase."""
+        if isinstance(self.parts.module, SweptModule):
+            self.state = self.parts.module.with_values(self.state)
+
     def fetch(self, results: Results) -> HostMetrics:
         """The metrics of training outside `Trainer.run`; counts its updates."""
         metrics, counters = jax.device_get(results)
@@ -312,11 +373,11 @@ class Run:
                 raise
             return results
 
-    def _make_program(self) -> Program:
+    def _make_program(self, module: Module, num_iterations: int) -> Program:
         return make_program(
-            self.parts.module,
+            module,
             compiler=self.compiler,
-            num_iterations=self.plan.epochs_per_checkpoint,
+            num_iterations=num_iterations,
             overlap=self.config.overlap,
             compile_host_loop=self.config.compile_host_loop,
             keeps_each=self.config.log_iterations,

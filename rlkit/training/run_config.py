@@ -20,6 +20,9 @@ from rlkit.errors import (
     require,
 )
 from rlkit.training.config import TrainerConfig
+from rlkit.training.curriculum import Curriculum
+from rlkit.training.curriculum import from_plain as curriculum_from_plain
+from rlkit.training.curriculum import to_plain as curriculum_to_plain
 from rlkit.training.directories import near_run
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData, PositiveInt
@@ -53,6 +56,8 @@ class RunConfig:
     """Name of the agent; None: the algorithm's default."""
     network: Any = None
     """Settings of the agent; None: its defaults."""
+    curriculum: Curriculum | None = None
+    """Phases that change environments or hyperparameters; None: the same from start to end."""
     trainer: TrainerConfig = dataclasses.field(default_factory=TrainerConfig)
     """Settings of training, evaluation, checkpoints and logs."""
     seed: Seed | None = 0
@@ -78,7 +83,10 @@ class RunConfig:
 
 def to_dict(config: RunConfig) -> PlainData:
     """The config as plain data."""
-    return validation.to_dict(config)
+    values = validation.to_dict(config)
+    if config.curriculum is not None:
+        values["curriculum"] = curriculum_to_plain(config.curriculum)
+    return values
 
 
 def from_dict(values: object) -> RunConfig:
@@ -104,11 +112,12 @@ def from_dict(values: object) -> RunConfig:
         "hyperparameters": entry.config,
         "network": agent_entry(values.get("agent") or entry.agent).config,
     }
-    built = {
+    built: dict[str, Any] = {
         name: validation.from_dict(kind, values.pop(name) or {})
         for name, kind in kinds.items()
         if name in values
     }
+    built["curriculum"] = curriculum_from_plain(values.pop("curriculum", None))
     return validation.validate(
         dataclasses.replace(validation.from_dict(RunConfig, values), **built)
     )

@@ -13,6 +13,7 @@ from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.core.module import Module, RLModule
+from rlkit.training.curriculum import Curriculum
 from rlkit.training.programs.env_groups import num_at_once, remake
 from rlkit.validation import settings
 
@@ -31,6 +32,8 @@ class RunParts:
     plan: Plan
     eval_env: EnvAdapter | None  # set even if no evaluation is planned; None: there is none
     own_envs: tuple[EnvAdapter, ...] = ()  # made for this run, to be closed with it
+    curriculum: Curriculum | None = None
+    phases: tuple["RunParts", ...] = ()  # of the curriculum; (): there is none
 
     @property
     def is_compiled(self) -> bool:
@@ -73,10 +76,8 @@ def parts_from_env(
     train_env = as_adapter(env, own_envs)
     if eval_env is not None:
         eval_adapter = as_adapter(eval_env, own_envs)
-    elif train_env.is_jittable:
-        eval_adapter = _jittable_evaluation_env(train_env, config)
     else:
-        eval_adapter = _evaluation_env(train_env, config, own_envs)
+        eval_adapter = evaluation_env(train_env, config, own_envs)
     algorithm, plan = plan_of(config, algorithm, train_env)
     module = RLModule(
         env=train_env,
@@ -132,10 +133,15 @@ def _require_algorithm(algorithm: object, agent: object) -> None:
 
 def plan_of(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> tuple[Algorithm, Plan]:
     """The algorithm with the settings of `config` that are its own, and the length of the run."""
-    algorithm = algorithm.override(
+    algorithm = with_settings(algorithm, config)
+    return algorithm, _plan(config, algorithm, env)
+
+
+def with_settings(algorithm: Algorithm, config: TrainerConfig) -> Algorithm:
+    """The algorithm with the settings of `config` that are its own."""
+    return algorithm.override(
         warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
     )
-    return algorithm, _plan(config, algorithm, env)
 
 
 def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
@@ -152,6 +158,18 @@ def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
     return env
 
 
+def evaluation_env(
+    env: EnvAdapter, config: TrainerConfig, own_envs: list[EnvAdapter]
+) -> EnvAdapter | None:
+    """Environments like `env` for evaluation; those on the host are added to `own_envs`.
+
+    None if there can be none and none is needed. Raises `ConfigError` if it is needed.
+    """
+    if env.is_jittable:
+        return _jittable_evaluation_env(env, config)
+    return _host_evaluation_env(env, config, own_envs)
+
+
 def _jittable_evaluation_env(env: EnvAdapter, config: TrainerConfig) -> EnvAdapter:
     """Environments like `env` if it has a name, else `env` itself.
 
@@ -163,7 +181,7 @@ def _jittable_evaluation_env(env: EnvAdapter, config: TrainerConfig) -> EnvAdapt
     return make_env(env_id, min(config.evaluation_episodes, MAX_EVAL_ENVS), **arguments)
 
 
-def _evaluation_env(
+def _host_evaluation_env(
     env: EnvAdapter, config: TrainerConfig, own_envs: list[EnvAdapter]
 ) -> EnvAdapter | None:
     """Environments like `env` for evaluation, added to `own_envs`; they start when first needed."""

@@ -64,7 +64,8 @@ class RunProgress:
 
     def steps_at(self, iteration: int, plan: Plan) -> int:
         """Environment steps after `iteration` outer iterations, in the past or the future."""
-        return self.env_steps + (iteration - self.outer_iteration) * plan.steps_per_checkpoint
+        so_far = plan.steps_up_to(self.outer_iteration)
+        return self.env_steps + plan.steps_up_to(iteration) - so_far
 
     def after_outer_iteration(self, plan: Plan) -> "RunProgress":
         """The progress one outer iteration later."""

@@ -27,6 +27,7 @@ from rlkit.training.callbacks import (
 )
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
+from rlkit.training.curriculum import Curriculum
 from rlkit.training.evaluations import Evaluations
 from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
 from rlkit.training.files.exported_policy import export_policy
@@ -40,6 +41,8 @@ from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, VideoLogger
 from rlkit.training.logs.metrics import score
+from rlkit.training.logs.records import Record
+from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.policy import Policy, play_episodes
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
@@ -49,12 +52,14 @@ from rlkit.training.reporting import (
     announcements,
     encoding_announcements,
     memory_announcements,
+    phase_announcement,
     summary,
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
 from rlkit.training.run import Run
 from rlkit.training.run_config import require_seed
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
+from rlkit.training.run_progress import RunProgress
 from rlkit.training.saving import save
 from rlkit.training.starting import begin_from, source_of
 from rlkit.training.video.film import Film
@@ -90,6 +95,8 @@ class Trainer:
             logged, and a dict of numbers is added to the evaluation record.
         accept_differences: continue a run also with other settings than its checkpoint was trained
             with, and a deterministic one on another machine or version.
+        curriculum: phases that change environments or settings of the algorithm; its phases set the
+            length of training.
 
     Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
@@ -111,6 +118,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
         accept_differences: bool = False,
+        curriculum: Curriculum | None = None,
         _parts: RunParts | None = None,  # instead of the first four, see `from_module`
     ):
         check_callbacks(callbacks)
@@ -119,11 +127,15 @@ class Trainer:
             f"eval_fn must be a function of the state, got {eval_fn!r}",
             "pass a function, or leave it out",
         )
-        parts = _parts or parts_from_env(env, eval_env, agent, algorithm, config)
+        parts = _parts
+        if parts is None and curriculum is not None:
+            parts = parts_of_curriculum(env, eval_env, agent, algorithm, config, curriculum)
+        elif parts is None:
+            parts = parts_from_env(env, eval_env, agent, algorithm, config)
         for callback in callbacks:
             callback.check_config(config)
         self._run = Run(parts, config)
-        self._evaluations = Evaluations(parts, self._run.compiler)
+        self._all_evaluations: dict[int, Evaluations] = {}  # by their environments
         self._accepts = accept_differences
         self._open_files = partial(
             RunFiles,
@@ -137,7 +149,7 @@ class Trainer:
         self._eval_fn = eval_fn
         self._pending: collections.deque[Pending] = collections.deque()
         self._half_reported: int | None = None  # the outer iteration that is being reported
-        self.module, self.config, self.compiler = parts.module, config, self._run.compiler
+        self.config, self.compiler = config, self._run.compiler
         self.stop_reason: str | None = None
 
     @classmethod
@@ -287,12 +299,14 @@ class Trainer:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
         self._run.require_state()
         self._refill()
+        self._enter_next_phase()
         return self._run.fetch(self._run.single_iteration())
 
     def train_epoch(self) -> dict[str, np.ndarray]:
         """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
         self._run.require_state()
         self._refill()
+        self._enter_next_phase()
         return self._run.fetch(self._run.outer_iteration())
 
     def evaluate(
@@ -408,6 +422,37 @@ class Trainer:
                 self._save(checkpointer, iteration, self.state, rank=evaluation_score)
         return iteration
 
+    def take_over(
+        self, state: PyTree, progress: RunProgress, records: Sequence[Record] = ()
+    ) -> None:
+        """Continues what another program trained up to `state`: logs its records, then saves it.
+
+        The state and the progress are those of the seeds of this run. `run()` then trains what is
+        left of the plan.
+        """
+        run, files = self._run, self._open(self._description(progress.seed))
+        run.begin(progress)
+        run.state, run.has_started = state, True
+        for record in records:
+            self._logging_files.logger.log(record)
+            if record.seed is None:
+                run.metrics |= record.metrics
+        returns = progress.seed_returns
+        rank = None if returns is None else score({"return": returns}, len(returns))
+        checkpointer = files.checkpointer_for(progress.outer_iteration)
+        self._save(checkpointer, progress.outer_iteration, state, rank=rank, seed_scores=returns)
+        checkpointer.wait()
+
+    def conclude(self, reason: str | None) -> None:
+        """Writes the summary and the end of a run that took over all of its training.
+
+        `reason` is why it ended before its plan did; None: it did not.
+        """
+        files, self.stop_reason = self._open(), reason
+        files.write_summary(self.summary())
+        files.write_status("finished" if reason is None else "stopped", reason)
+        files.flush()
+
     def load_checkpoint(self, path: Path, which: Which = "latest") -> PyTree:
         """Loads a checkpoint from any checkpoint or run directory; returns its state.
 
@@ -460,6 +505,16 @@ class Trainer:
         return self._run.plan
 
     @property
+    def module(self) -> Module:
+        """What is trained; with a curriculum, the module of the current phase."""
+        return self._run.parts.module
+
+    @property
+    def phase(self) -> int | None:
+        """The index of the phase that the state is of, from 0; None without a curriculum."""
+        return None if self._run.phases.curriculum is None else self._run.phases.index
+
+    @property
     def program(self) -> Program:
         """The functions that train."""
         return self._run.program
@@ -480,6 +535,11 @@ class Trainer:
         return self._run.progress.env_steps
 
     @property
+    def progress(self) -> RunProgress:
+        """What the run has done so far."""
+        return self._run.progress
+
+    @property
     def seed(self) -> int | None:
         """The seed that the run was started from; None: a key, or nothing yet."""
         return self._run.progress.seed
@@ -497,7 +557,8 @@ class Trainer:
         gains nothing. Nor does it where one takes more than a second, and a stop would wait for it.
         """
         is_long = (self.iteration_seconds or 0.0) > LONG_ITERATION
-        return self.config.max_queued if self._run.parts.is_compiled and not is_long else 1
+        waits = is_long or self._run.phases.advance_at is not None  # for an evaluation
+        return self.config.max_queued if self._run.parts.is_compiled and not waits else 1
 
     @property
     def iteration_seconds(self) -> float | None:
@@ -539,7 +600,8 @@ class Trainer:
         return self._description(self.seed)
 
     def _description(self, seed: int | None) -> PlainData:
-        return describe(self.module, self._run.parts.eval_env, self.config, seed)
+        whole = self._run.phases.whole
+        return describe(whole.module, whole.eval_env, self.config, seed, whole.curriculum)
 
     def summary(self) -> PlainData:
         """The contents of `summary.json`."""
@@ -555,25 +617,29 @@ class Trainer:
             if files is not None:
                 files.close()
         finally:
-            own_envs = self._run.parts.own_envs
-            for part in (self.program, self.compiler, self._evaluations, *own_envs):
+            for part in (*self._all_evaluations.values(), self._run):
                 part.close()
 
     # The loop
 
     def _loop(self, checkpointer: Checkpointer | None) -> None:
-        run, first, evaluate = self._run, self.outer_iteration, self._evaluations.planned
-        queue, pending = self._reporter.queue, self._pending
+        run, first, pending = self._run, self.outer_iteration, self._pending
+        queue = partial(self._reporter.queue, checkpointer=checkpointer)
         report = partial(self._report_next, checkpointer)
         if first == 0 and not run.has_started:
-            pending.append(queue(None, evaluate, checkpointer))
+            self._log_phase()
+            pending.append(queue(None, self._evaluations.planned))
             report()
         run.clock.start_laps()
         while not run.is_complete and self.stop_reason is None:
+            if run.is_phase_over and pending:
+                report()  # first, since it may stop the run
+                continue
+            self._enter_next_phase()
             with deferred_interrupts():
                 results = run.outer_iteration()
                 self._half_reported = self.outer_iteration
-                pending.append(queue(results, evaluate, checkpointer))
+                pending.append(queue(results, self._evaluations.planned))
                 self._half_reported = None
             while len(pending) >= self.max_in_progress:
                 report()
@@ -583,9 +649,31 @@ class Trainer:
             self._save(checkpointer, self.outer_iteration, self.state)
         skipped = run.progress.skipped_updates
         if skipped > 0:
-            self._log(skipped_in_all(skipped, run.progress.updates))
+            self._reporter.warn(skipped_in_all(skipped, run.progress.updates))
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
+
+    def _enter_next_phase(self) -> None:
+        """Goes on to the next phase of the curriculum, if the one before is over."""
+        if self._run.is_phase_over:
+            last = self._evaluations
+            self._run.enter_next_phase()
+            if self._evaluations is not last:
+                last.close()
+            self._log_phase()
+
+    def _log_phase(self) -> None:
+        if self._run.phases.title is not None:
+            self._log(phase_announcement(self._run))
+
+    @property
+    def _evaluations(self) -> Evaluations:
+        """The evaluations in the environments of the current phase, kept from phase to phase."""
+        parts = self._run.parts
+        key = id(parts.eval_env)
+        if key not in self._all_evaluations:
+            self._all_evaluations[key] = Evaluations(parts, self._run.compiler)
+        return self._all_evaluations[key]
 
     def _report_next(self, checkpointer: Checkpointer | None) -> None:
         """Waits for the oldest pending outer iteration, then logs and saves it, uninterrupted."""
@@ -629,12 +717,23 @@ class Trainer:
         evaluation = self._reporter.outer_iteration(pending)
         self._run.has_started = True
         is_new = pending.iteration > self._run.saved_iteration
+        found = score(evaluation or {}, self.config.num_seeds)
+        self._advance_if_reached(pending.iteration, found)
         if checkpointer is not None and pending.is_saved and is_new:
             # The untrained networks are never the best, however lucky they were.
-            is_trained = pending.iteration > 0
-            found = score(evaluation or {}, self.config.num_seeds) if is_trained else None
+            is_ranked = pending.iteration > 0 and self._run.phases.ranks_checkpoints
+            found = found if is_ranked else None
             own = None if found is None else self._run.progress.seed_returns
             self._save(checkpointer, pending.iteration, pending.state, rank=found, seed_scores=own)
+
+    def _advance_if_reached(self, iteration: int, value: float | None) -> None:
+        """Ends the phase if its mean evaluation return is high enough; checkpoints record it."""
+        run = self._run
+        plan = run.phases.after_evaluation(run.plan, iteration, value)
+        if plan != run.plan:
+            run.plan = plan
+            reached = f"{value:.4g} reached {run.phases.advance_at:.4g}"
+            self._log(f"{run.phases.title} ends early: the return {reached}")
 
     def _save(
         self,

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from rlkit.agents.action_noise import DECAY, PinkNoise, WhiteNoise, action_noise
-from rlkit.agents.base import is_recurrent
+from rlkit.agents.base import carries_memory
 from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCriticConfig
 from rlkit.agents.deterministic import deterministic_actor_critic
 from rlkit.agents.soft_actor_critic import soft_actor_critic
@@ -143,7 +143,7 @@ def test_agents_explore_with_it(name, key):
     """Its draws take the place of those of white noise; `exploit` needs none."""
     pink, white = agents("pink")[name], agents("white")[name]
     carry = pink.initial_carry(5)
-    assert isinstance(carry, NoiseState) and not is_recurrent(carry)
+    assert isinstance(carry, NoiseState) and not carries_memory(carry)
     assert white.initial_carry(5) == ()
     obs = np.linspace(-1.0, 1.0, 15, dtype=np.float32).reshape(5, 3)
 

@@ -11,7 +11,7 @@ from flax import nnx
 from gymnasium import spaces
 
 from rlkit.agents.actor_critic import actor_critic
-from rlkit.agents.base import is_recurrent
+from rlkit.agents.base import carries_memory
 from rlkit.agents.configs import ActorCriticConfig, SoftActorCriticConfig
 from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
 from rlkit.agents.heads import policy_head
@@ -211,7 +211,7 @@ def test_actor_critic_explores_with_its_features(key, share_torso):
     config = {"hidden_sizes": (8,), "share_torso": share_torso}
     agent = actor_critic(OBS, MATRIX, ActorCriticConfig(**config, use_sde=True))
     plain = actor_critic(OBS, MATRIX, ActorCriticConfig(**config))
-    assert not is_recurrent(agent.initial_carry(4)) and plain.initial_carry(4) == ()
+    assert not carries_memory(agent.initial_carry(4)) and plain.initial_carry(4) == ()
     obs = np.float32([[0.1, 0.2], [-0.5, 1.0], [0.1, 0.2], [0.7, 0.0]])
 
     @jax.jit

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import EXPLORING, LEARNING, NAMES, NORMALIZED
+from algorithm_rows import LEARNING, NAMES, NORMALIZED, VARIANTS
 from tiers import by_default, representative
 
 from rlkit.algorithms.replay_storage import Ring
@@ -18,10 +18,10 @@ from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, fit, iteration
 
 pytestmark = pytest.mark.gpu
-EXPLORERS = by_default(["ppo.gsde"], EXPLORING)
+SOME = by_default(["ppo.lstm_gsde"], VARIANTS)
 
 
-@pytest.fixture(scope="module", params=[*NAMES, *EXPLORERS])
+@pytest.fixture(scope="module", params=[*NAMES, *SOME])
 def module(request, make_env):
     name = request.param
     env = make_env(action_space=rows.law_space(name))
@@ -70,7 +70,7 @@ def compiled(module, quick_jit):
     return quick_jit(module.init_train_state), quick_jit(one_trace)
 
 
-EVERY = [*NAMES, *EXPLORING]
+EVERY = [*NAMES, *VARIANTS]
 
 
 @pytest.mark.parametrize("module", by_default(["ppo", "sac"], EVERY), indirect=True)

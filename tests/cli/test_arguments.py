@@ -66,6 +66,14 @@ MISTAKES = {
         [*TRAIN, "--learning-rat", "1"],
         "unknown argument '--learning-rat'; did you mean '--learning-rate'",
     ),
+    "another algorithm's flag": (
+        ["train", "sac", "gymnax/Pendulum-v1", "--clip_epsilon=0.1"],
+        "--clip-epsilon is a setting of ppo; see `rlkit train sac",
+    ),
+    "memory where there is none": (
+        ["train", "sac", "gymnax/Pendulum-v1", "--memory", "gru"],
+        "--memory is a setting of ppo, a2c, pqn",
+    ),
     "one name too many": ([*TRAIN, "now"], "got ppo gymnax/CartPole-v1 now"),
     "word behind the flags": (
         [*TRAIN, "--seed", "1", "now"],
@@ -208,6 +216,12 @@ MISTAKES = {
         ["video", "runs/absent", "--episodes", "0"],
         "--episodes: input should be greater than 0, got 0",
     ),
+    "export of nothing": (["export"], "rlkit export needs RUN_DIR"),
+    "export of an absent run": (["export", "runs/absent"], "runs/absent does not contain a run"),
+    "export as what nobody reads": (
+        ["export", "runs/absent", "--format", "torch"],
+        "--format must be both, onnx or stablehlo, got 'torch'",
+    ),
     "plot nothing": (["plot"], "no run to plot"),
     "plot an absent run": (["plot", "runs/absent"], "runs/absent does not contain a run"),
     "plot over a file": (
@@ -298,7 +312,9 @@ def test_mistakes_and_help_import_no_jax():
         [*TRAIN, "--help"],
         [*TRAIN, "--help-all"],
     ]
-    calls += [[command, "--help"] for command in ("resume", "evaluate", "plot", "video", "list")]
+    calls += [
+        [command, "--help"] for command in ("resume", "evaluate", "plot", "video", "export", "list")
+    ]
     calls += [["list", kind] for kind in ("envs", "agents", "algorithms", "presets")]
     program = f"""
 import sys
@@ -392,6 +408,9 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
         (["video", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
         (["video", "run", "--output", "a.avi"], "a video is an .mp4 or a .gif, got 'a.avi'; write"),
         (["video", "run", "--output", "run/config.yaml"], "a video is an .mp4 or a .gif"),
+        (["export", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
+        (["export", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
+        (["export", "run", "--output", "run"], "run already exists; choose another folder"),
     ],
 )
 def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch):

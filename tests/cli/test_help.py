@@ -11,11 +11,13 @@ import pytest
 import rlkit
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
-from rlkit.cli import flags, train, train_flags
+from rlkit.cli import flags, run_settings, train_flags
 from rlkit.cli.check_env import CheckEnvFlags
 from rlkit.cli.evaluate import EvaluateFlags
+from rlkit.cli.export import ExportFlags
 from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
+from rlkit.cli.report import ReportFlags
 from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.train_flags import FIRST
 from rlkit.cli.video import VideoFlags
@@ -31,7 +33,9 @@ FLAGS = {
     "resume": ResumeFlags,
     "evaluate": EvaluateFlags,
     "plot": PlotFlags,
+    "report": ReportFlags,
     "video": VideoFlags,
+    "export": ExportFlags,
     "check-env": CheckEnvFlags,
 }
 PLACEHOLDER, OWN_CLASS = "my_package.my_module:MyEnv", "host_twins:SizedCounter"
@@ -103,7 +107,7 @@ def test_help_of_train_names_every_kind_of_environment(capsys):
     ],
 )
 def test_a_run_is_named_after_its_environment(env_id, name):
-    assert train._run_name(preset("ppo", env_id)).startswith(name)
+    assert run_settings.run_name(preset("ppo", env_id)).startswith(name)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -145,7 +149,8 @@ def test_help_of_a_file_names_the_file(capsys, tmp_path):
     assert f"  rlkit train --config {tmp_path}/mine.yaml --total-steps" in said
 
 
-EXAMPLES = [[], *([command] for command in COMMANDS), ["train", "ppo", "gymnax/CartPole-v1"]]
+NAMES = ["ppo", "gymnax/CartPole-v1"]
+EXAMPLES = [[], *([command] for command in COMMANDS), ["train", *NAMES], ["sweep", *NAMES]]
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=" ".join)
@@ -167,6 +172,8 @@ def check_command(name, arguments):
         names = [OWN_CLASS if word == PLACEHOLDER else word for word in arguments[:2]]
         config = preset(*names)
         train_flags.override(config, arguments[2:], command="rlkit train")
+    elif name == "sweep":
+        assert main(["sweep", *arguments, "--dry-run"]) == 0
     elif name in FLAGS:
         flags.parse(FLAGS[name], arguments, command=f"rlkit {name}")
     elif name == "list" or "--help" in arguments:

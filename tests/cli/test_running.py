@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlkit.cli import main as command
-from rlkit.cli.report import mean_and_spread, report
+from rlkit.cli.closing_words import closing_words, mean_and_spread
 from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.errors import NonFiniteError, RlkitError
 from rlkit.training.config import Plan
@@ -159,7 +159,7 @@ def evaluation(*seeds):
 @pytest.mark.fast
 class TestReport:
     def test_has_a_row_for_each_seed_and_one_for_all(self, tmp_path):
-        said = report(
+        said = closing_words(
             [evaluation([0, 0], [0, 0]), evaluation([1, 3], [7, 9])], str(tmp_path)
         ).splitlines()
         assert "mean ± standard deviation over 2 episodes; all: over seeds" in said
@@ -169,21 +169,21 @@ class TestReport:
         assert rows["all"][:3] == ["5.00", "±", "3.00"]
 
     def test_of_one_seed_needs_no_row_for_all(self, tmp_path):
-        said = report([evaluation(1, 3)], str(tmp_path))
+        said = closing_words([evaluation(1, 3)], str(tmp_path))
         assert "mean ± standard deviation over 2 episodes\n" in said
         assert said.count("±") == 1 + 2
         assert "2.00 ± 1.00" in said
 
     def test_says_how_to_go_on(self):
-        assert report([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
-        assert report([], "run", is_stopped=True).endswith("\ncontinue     rlkit resume run")
+        assert closing_words([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
+        assert closing_words([], "run", is_stopped=True).endswith("\ncontinue     rlkit resume run")
 
     def test_uses_the_last_evaluation_there_is(self, tmp_path):
-        assert "5.00 ±" in report([evaluation(5, 5), {}], str(tmp_path))
+        assert "5.00 ±" in closing_words([evaluation(5, 5), {}], str(tmp_path))
 
     @pytest.mark.parametrize("history", [[], [{}]])
     def test_without_evaluations_the_next_commands_are_shown(self, history, tmp_path):
-        said = report(history, str(tmp_path))
+        said = closing_words(history, str(tmp_path))
         assert "±" not in said
         assert f"rlkit evaluate {tmp_path}" in said
         assert "learning_curve" not in said
@@ -205,14 +205,14 @@ class TestReport:
         }
         (tmp_path / "summary.json").write_text(json.dumps(summary))
         (tmp_path / "learning_curve.png").touch()
-        said = report([], str(tmp_path))
+        said = closing_words([], str(tmp_path))
         size, over = speed
         compiling = "in 1m04s, of which compiling took 8s"
         assert f"\n{size} {compiling}; then 9,000 steps per second{over}\n" in said
         assert f"{tmp_path}/learning_curve.png" in said
         nothing = summary | {"env_steps_per_second": 0.0}  # a run that was finished before
         (tmp_path / "summary.json").write_text(json.dumps(nothing))
-        assert "per second" not in report([], str(tmp_path))
+        assert "per second" not in closing_words([], str(tmp_path))
 
     def test_a_seed_that_diverged_does_not_hide_the_others(self):
         assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.00"]

@@ -119,7 +119,8 @@ def test_other_names_lead_to_flags_that_exist():
     [
         ("eval", "did you mean 'evaluate'?"),
         ("plt", "did you mean 'plot'?"),
-        ("export", "choose one of check-env, evaluate, list, plot, resume, train, video"),
+        ("convert", "did you mean 'export'?"),
+        ("xyzzy", f"choose one of {', '.join(sorted(COMMANDS))}"),
     ],
 )
 def test_unknown_commands(command, said, capsys):

@@ -14,6 +14,7 @@ from rlkit.envs import (
     FlattenObservation,
     FrameStack,
     RescaleAction,
+    SelectObservation,
     TimeLimit,
     make_env,
     vectorize,
@@ -39,6 +40,7 @@ WRAPPED = {
     ),
     "FrameStack(Catch)": lambda: FrameStack(gymnax_env("Catch-bsuite", params=SHORT), 3),
     "FrameStack(DeepSea)": lambda: FrameStack(gymnax_env("DeepSea-bsuite", params=SHORT), 2),
+    "SelectObservation(Counter)": lambda: SelectObservation(Counter(max_episode_steps=LIMIT), (1,)),
     "CastObservation(Counter)": lambda: CastObservation(
         Counter(max_episode_steps=LIMIT), jnp.float32
     ),

@@ -12,7 +12,7 @@ from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import ConfigError
 
 GAMMA = 0.9
-ANSWERED = [name for name in PROBE_IDS if name != "Counter"]
+ANSWERED = [name for name in PROBE_IDS if name not in ("Counter", "Recall")]
 
 
 def probe(name):
@@ -130,3 +130,19 @@ def test_counter_counts(key):
 def test_impossible_settings_are_refused(make):
     with pytest.raises(ConfigError, match="got"):
         make()
+
+
+@pytest.mark.parametrize("length", [2, 4])
+def test_only_who_remembers_the_cue_is_rewarded(length):
+    env = probes.Recall(length=length)
+    for seed in range(4):
+        state, obs = env.reset(jax.random.key(seed))
+        cue = int(obs[0] > 0)
+        for action, wanted in ((cue, env.best_return), (1 - cue, 0.0)):
+            now, total = state, 0.0
+            for step in range(length):
+                now, seen, reward, terminated, truncated, _ = env.step(None, now, action)
+                total += float(reward)
+                assert bool(terminated) == (step == length - 1) and not truncated
+                assert seen[0] == 0 and bool(seen[1]) == (step == length - 2)
+            assert total == wanted

@@ -72,8 +72,8 @@ IDS = [
         "gymnx/CartPole-v1",
         UnknownNameError,
         (
-            r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe\); did you"
-            r" mean 'gymnax/Cart"
+            r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe, rlkit\); did"
+            r" you mean 'gymnax/Cart"
         ),
     ),
     ("brax/ant", UnknownNameError, "no environment suite 'brax'"),
@@ -499,7 +499,7 @@ def test_class_ids_are_found_once_registered():
     assert "my_package.envs:Walk" in registry.list_envs()
     with pytest.raises(
         UnknownNameError,
-        match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe\)",
+        match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe, rlkit\)",
     ):
         make_env("my/Walk", 2)
 

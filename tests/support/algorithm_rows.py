@@ -26,8 +26,8 @@ from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import SpaceError
 
 NAMES = tuple(list_algorithms())
-# Ways to explore whose noise has a state, as algorithms with settings of their agent. Every
-# function here takes these names as well.
+# Algorithms with settings of their agent: ways to explore whose noise has a state, and memory.
+# Every function here takes these names as well.
 EXPLORING: dict[str, dict[str, Any]] = {
     "ppo.gsde": {"use_sde": True, "sde_sample_freq": 3},
     "a2c.gsde": {"use_sde": True},
@@ -35,6 +35,13 @@ EXPLORING: dict[str, dict[str, Any]] = {
     "sac.pink": {"noise_color": "pink"},
     "td3.pink": {"noise_color": "pink", "exploration_noise": 0.5},
 }
+MEMORY: dict[str, dict[str, Any]] = {
+    "ppo.gru": {"memory": "gru", "memory_size": 5},
+    "ppo.lstm_gsde": {"memory": "lstm", "memory_size": 4, "use_sde": True, "share_torso": True},
+    "a2c.lstm": {"memory": "lstm", "memory_size": 4},
+    "pqn.min_gru": {"memory": "min_gru", "memory_size": 6},
+}
+VARIANTS = EXPLORING | MEMORY
 
 # Small, for the training loop: a ring that two environments soon fill, and batches of 8.
 SMALL = {
@@ -117,7 +124,7 @@ def agent_kind(name: str) -> type:
 
 def network_of(name: str) -> Any:
     """A small config of the agent that the algorithm learns by default."""
-    return small_agent(entry(name).agent, **EXPLORING.get(name, {}))
+    return small_agent(entry(name).agent, **VARIANTS.get(name, {}))
 
 
 def small_agent(agent: str, **settings: Any) -> Any:
@@ -131,7 +138,7 @@ def agent_of(name: str, env: Any, **settings: Any) -> Any:
     `SpaceError`.
     """
     agent = entry(name).agent
-    settings = EXPLORING.get(name, {}) | settings
+    settings = VARIANTS.get(name, {}) | settings
     return make_agent(
         agent, env.observation_space, env.action_space, small_agent(agent, **settings)
     )
@@ -139,7 +146,8 @@ def agent_of(name: str, env: Any, **settings: Any) -> Any:
 
 def acts_in(name: str, space: Any) -> bool:
     """Whether the algorithm's default agent takes `space` as its action space."""
-    fits = name not in EXPLORING or isinstance(space, spaces.Box)
+    continuous = VARIANTS.get(name, {}).keys() & {"use_sde", "noise_color"}
+    fits = not continuous or isinstance(space, spaces.Box)
     return fits and _takes(entry(name).agent, _Spaces(space))
 
 
@@ -187,6 +195,12 @@ def law_space(name: str) -> Any:
 def training_env(name: str) -> str:
     """The registry id of an environment that the algorithm can be trained in."""
     return next(env_id for env_id, env in TRAINING_ENVS.items() if acts_in(name, env.action_space))
+
+
+def long_episodes(algorithm):
+    """An environment for what is kept over an episode; those of the probe are a step long."""
+    continuous = acts_in(algorithm, ACTION_SPACES["box"])
+    return "gymnax/Pendulum-v1" if continuous else "gymnax/CartPole-v1"
 
 
 def updates_per_iteration(config: Any, num_steps: int) -> int:

@@ -174,12 +174,12 @@ def works(number: int, what: str, test: str) -> BadInput:
 
 
 def recurrent() -> None:
-    """Checks a recurrent agent with PPO."""
+    """Checks an agent with memory with DQN."""
     from host_twins import CountingAgent
 
     env = make_env("gymnax/CartPole-v1", 2)
-    agent = CountingAgent(rlkit.actor_critic(env.observation_space, env.action_space))
-    check_compatible(rlkit.ppo(), agent, env)
+    agent = CountingAgent(rlkit.q_network(env.observation_space, env.action_space))
+    check_compatible(rlkit.dqn(), agent, env)
 
 
 def other_copies() -> None:
@@ -282,7 +282,7 @@ ROWS = [
         "=3 does not",
         "num_minibatches=1 or 2 or 4",
     ),
-    py(26, "a recurrent agent", recurrent, "CountingAgent is recurrent", "FrameStack"),
+    py(26, "memory in DQN", recurrent, "CountingAgent has memory", "use ppo, a2c or pqn"),
     works(
         27,
         "environments and devices",

@@ -10,9 +10,11 @@ import re
 import algorithm_rows
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from tiers import by_default, in_full
 
+from rlkit.agents.base import memory_of
 from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
 
@@ -112,3 +114,39 @@ def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
             dropped = state.local.carry.replace(**{name: jnp.copy(getattr(initial, name))})
             resumed.state = state.replace(local=state.local.replace(carry=dropped))
             assert finished(resumed) != uninterrupted, name
+
+
+CARRIED = {name: algorithm_rows.long_episodes(name) for name in algorithm_rows.MEMORY}
+
+
+@pytest.mark.parametrize("algorithm", by_default(["ppo.gru"], CARRIED))
+def test_memory_goes_on_where_it_was(tiny, tmp_path, algorithm):
+    """A resumed run is the uninterrupted one with its memory, and without an array of it it is not.
+
+    The memory of a rollout's steps, from which losses learn, begins with the one that is saved.
+    """
+
+    def trainer(**files):
+        settings = {"epochs_per_checkpoint": 1, "enable_evaluation": False}
+        return tiny.trainer(algorithm, env=CARRIED[algorithm], **settings, **files)
+
+    def finished(trainer):
+        trainer.run()
+        assert trainer.outer_iteration == 3
+        return tree_digest(trainer.state)
+
+    with trainer(checkpointer=tmp_path) as whole:
+        whole.init(SEED)
+        uninterrupted = finished(whole)
+    with trainer() as resumed:
+        carry = memory_of(resumed.load_checkpoint(tmp_path, 2).local.carry)
+        assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(carry))
+        assert finished(resumed) == uninterrupted
+        for number in range(len(jax.tree.leaves(carry))):
+            state = resumed.load_checkpoint(tmp_path, 2)
+            leaves, structure = jax.tree.flatten(state.local.carry)
+            kept = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+            dropped = [jnp.zeros_like(x) if x is kept[number] else x for x in leaves]
+            carry = jax.tree.unflatten(structure, dropped)
+            resumed.state = state.replace(local=state.local.replace(carry=carry))
+            assert finished(resumed) != uninterrupted, number

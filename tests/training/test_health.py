@@ -203,4 +203,4 @@ def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_
         for record in read_records(run / "metrics.jsonl")
         if record.text and record.text.startswith("seeds 0, 1: the values explain")
     ]
-    assert warned == [("event", 48)]
+    assert warned == [("warning", 48)]

@@ -34,8 +34,8 @@ def test_history_holds_training_and_evaluations(tiny):
 @pytest.mark.parametrize(
     ("name", "num_seeds", "kind"),
     [
-        ("dqn", 2, "jittable"),
-        in_full(("ppo", 1, "jittable")),
+        in_full(("dqn", 2, "jittable")),
+        ("ppo", 1, "jittable"),
         in_full(("ppo", 2, "host")),
         in_full(("ppo", 2, "jittable")),
         in_full(("dqn", 1, "host")),

@@ -281,6 +281,7 @@ class OwnBatch:
         self.inner.set_state(state["parts"])
 
 
+@pytest.mark.full
 def test_a_batch_of_ones_own_goes_on_too(tiny, tmp_path):
     def made(name, **settings):
         env, agent = OwnBatch(), agent_for(OwnBatch())

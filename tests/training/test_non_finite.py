@@ -67,9 +67,10 @@ def spoils(after, value=jnp.nan):
 
 
 def of_run(run):
-    """(steps, losses logged, texts of warnings and errors) of a run directory."""
+    """(steps saved, texts of warnings and errors) of a run directory."""
     records = read_records(run / "metrics.jsonl")
-    return steps_in(run / "checkpoints"), [r.text for r in records if r.text]
+    told = [r.text for r in records if r.kind in ("warning", "error")]
+    return steps_in(run / "checkpoints"), told
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from untrained_policies import ACTIONS, OBSERVATIONS, policy_of
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
+from rlkit.ops.rows import where_rows
+from rlkit.ops.running_stats import normalize
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.core.evaluator import EVALUATION_SEED
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -148,3 +151,37 @@ def test_the_best_seed_is_finite():
     assert _best_seed((1.0, 3.0, 2.0)) == 1
     assert _best_seed((nan, -5.0, float("inf"))) == 1
     assert _best_seed((nan, nan)) == 0
+
+
+def test_a_policy_with_memory_acts_step_by_step():
+    """What it carries is what the agent does, and a flag begins it anew."""
+    policy = policy_of("actor_critic", OBSERVATIONS["floats"], ACTIONS["box"], memory="gru")
+    obs = np.random.default_rng(0).standard_normal((3, 3), np.float32)
+    carry, agent = policy.initial_carry(3), policy.agent
+    wanted = agent.initial_carry(3)
+    normal = normalize(policy.state.obs_stats, obs)
+    for restart in (None, [False, False, False], [False, True, False]):
+        actions, carry = policy.act(obs, carry, restart=restart)
+        if restart is not None:
+            wanted = where_rows(np.array(restart), agent.initial_carry(3), wanted)
+        best, wanted = agent.exploit(policy.state.params, normal, wanted, jax.random.key(0))
+        space = policy.env.action_space
+        np.testing.assert_allclose(actions, np.clip(best, space.low, space.high), atol=1e-6)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), carry, wanted)
+    again = policy.act(obs, None)[0]
+    np.testing.assert_allclose(again, policy.act(obs, policy.initial_carry(3))[0])
+    assert np.abs(again - actions).max() > 1e-4
+
+
+def test_a_policy_with_memory_says_how_to_act():
+    policy = policy_of("actor_critic", OBSERVATIONS["floats"], ACTIONS["box"], memory="gru")
+    obs = np.zeros((3, 3), np.float32)
+    wanted = r"has memory, .* carry = policy.initial_carry\(len\(obs\)\)"
+    with pytest.raises(CheckpointError, match=wanted):
+        policy(obs)
+    with pytest.raises(ConfigError, match=r"the carry of 3 episodes has shapes .*initial_carry"):
+        policy.act(obs, policy.initial_carry(2))
+    with pytest.raises(ConfigError, match=r"restart has shape \(2,\) for 3 observations"):
+        policy.act(obs, None, restart=[True, False])
+    with pytest.raises(ConfigError, match="num_envs must be a positive integer"):
+        policy.initial_carry(0)

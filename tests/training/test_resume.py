@@ -80,7 +80,7 @@ for job in json.loads(sys.argv[1]):
 RESUMED = algorithm_rows.SMALL | {"num_epochs": 2, "capacity": 40, "n_step": 3}
 WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6}
 OUTER = 4
-NAMES = [*algorithm_rows.NAMES, *algorithm_rows.EXPLORING]
+NAMES = [*algorithm_rows.NAMES, *algorithm_rows.VARIANTS]
 CASES = [(name, num_seeds) for name in NAMES for num_seeds in (1, 2)]
 DEFAULT_CASES = [("ppo", 1), ("sac", 2)]
 # A process takes seconds to start, so a few cases share one; not all, for the time that a test may
@@ -110,8 +110,8 @@ def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
         algorithm=algorithm_rows.registered(algorithm),
         hyperparameters=hyper,
         env=EnvConfig(
-            id="gymnax/Pendulum-v1"  # the episodes of the probe are a step long
-            if algorithm in algorithm_rows.EXPLORING
+            id=algorithm_rows.long_episodes(algorithm)
+            if algorithm in algorithm_rows.VARIANTS
             else algorithm_rows.training_env(algorithm),
             num_envs=2,
         ),
@@ -342,9 +342,9 @@ def test_every_field_of_the_state_is_needed(tiny, halfway, monkeypatch, field):
     trainer.run()
     assert trainer.outer_iteration == 3
     assert ((tree_digest(trainer.state), last.metrics) == end) == (field is None or empty)
-    assert empty == (
-        field in ("learner.target_params", "local.carry", "local.memory")
-    )  # on-policy and feed-forward: nothing
+    # on-policy, feed-forward and no sweep: nothing
+    nothing = ("learner.target_params", "learner.hyperparameters", "local.carry", "local.memory")
+    assert empty == (field in nothing)
 
 
 @pytest.mark.filterwarnings("ignore:.*is damaged:RuntimeWarning")

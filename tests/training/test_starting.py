@@ -78,6 +78,7 @@ def test_a_state_that_does_not_fit_is_refused(tiny):
 @pytest.mark.parametrize(
     ("name", "num_seeds"), [in_full(("ppo", 1)), ("dqn", 2), in_full(("ppo", 2))]
 )
+@pytest.mark.full
 def test_a_warm_start_takes_the_parameters_alone(tiny, tmp_path, name, num_seeds):
     hyper, run = {"normalize_observations": True}, str(tmp_path / "run")
     with tiny.trainer(name, hyper=hyper, run_dir=run) as first:

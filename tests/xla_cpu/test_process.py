@@ -121,6 +121,7 @@ def test_the_checks_before_a_host_run_compute_nothing():
     assert last == f"['{INLINE}']"
 
 
+@pytest.mark.full
 def test_a_run_leaves_other_programs_alone():
     """Only how programs are dispatched is global; their hash is that of JAX."""
     code = """

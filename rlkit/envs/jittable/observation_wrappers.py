@@ -71,6 +71,56 @@ class FlattenObservation(ObservationWrapper):
         return jnp.concatenate([_flatten_leaf(space, x) for space, x in parts])
 
 
+@dataclasses.dataclass(frozen=True)
+class SelectObservation(ObservationWrapper):
+    """Only some entries of a flat observation: what the agent does not see, it has to remember.
+
+    `indices` count from 0, in the order that the agent sees.
+    """
+
+    indices: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+        space = self.env.observation_space
+        require(
+            isinstance(space, spaces.Box) and len(space.shape) == 1,
+            f"SelectObservation needs a Box with one axis, not {space}",
+            "wrap the environment in FlattenObservation first",
+            SpaceError,
+        )
+        size = as_box(space).shape[0]
+        fits = [type(i) is int and 0 <= i < size for i in self.indices]
+        require(
+            bool(fits) and all(fits) and len(set(self.indices)) == len(fits),
+            f"SelectObservation needs different indices from 0 to {size - 1}, got"
+            f" {list(self.indices)}",
+            "pass those of the entries that the agent sees, such as (0, 2)",
+        )
+
+    @property
+    def observation_space(self) -> Space:
+        """A Box with the bounds of those entries."""
+        return self._observation_space
+
+    @functools.cached_property
+    def _observation_space(self) -> Space:
+        box, chosen = as_box(self.env.observation_space), list(self.indices)
+        return spaces.Box(box.low[chosen], box.high[chosen], dtype=box.dtype.type)
+
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
+        """Starts an episode; returns (state, obs). Consumes the key."""
+        state, obs = self.env.reset(key)
+        return state, self._select(obs)
+
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+        """One step. Consumes the key."""
+        return _map_obs(self._select, self.env.step(key, state, action))
+
+    def _select(self, obs: Obs) -> Array:
+        return jnp.asarray(obs)[np.asarray(self.indices)]
+
+
 class FrameStackState(struct.PyTreeNode, kw_only=True):
     """The wrapped environment's state and the last frames."""
 

@@ -39,9 +39,18 @@ class VectorizedEnv:
     spec: EnvSpec | None = None
     is_jittable: bool = True
 
+    @property
+    def params(self) -> PyTree:
+        """Traced parameters that all environments share, `()` if there are none."""
+        return traced_params(self.env)
+
+    def replace_params(self, params: PyTree) -> "VectorizedEnv":
+        """The same environments with other parameters."""
+        return dataclasses.replace(self, env=self._bind(params))
+
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """Starts new episodes in all environments. Consumes the key."""
-        params = strong_types(traced_params(self.env))
+        params = strong_types(self.params)
         envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
         return VectorState(envs=strong_types(envs), params=params), cast_obs(
             obs, self.observation_space

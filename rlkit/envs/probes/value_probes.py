@@ -4,7 +4,7 @@ Each isolates one thing that an agent can get wrong, so the first failing probe 
 the value head, reading observations, discounting, the policy gradient, time limits, and so on.
 After Andy Jones, "Debugging RL, Without the Agonizing Pain" (2021).
 
-All but `Counter` have `observations()` (a batch of every observation, [M, ...]),
+All but `Counter` and `Recall` have `observations()` (a batch of every observation, [M, ...]),
 `expected_value(gamma)` (their values under the best policy, [M]), `best_action()` ([M, ...], `None`
 if actions do not matter) and `best_return` (undiscounted, per episode).
 """
@@ -14,6 +14,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from gymnasium import spaces
 from jax import Array
 
@@ -220,3 +221,53 @@ class TimeLimitProbe:
 
     def best_action(self) -> None:
         """`None`: actions do not matter."""
+
+
+class RecallState(struct.PyTreeNode, kw_only=True):
+    """The cue of the episode and the steps taken."""
+
+    cue: Array  # [] int32, 0 or 1
+    time: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Recall:
+    """A cue is shown at the first step; a reward of 1 is for the last action, if it names it.
+
+    Tests memory: without it no policy has a return above ½ on average.
+    """
+
+    length: int = 4
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+
+    def __post_init__(self) -> None:
+        require(
+            self.length >= 2,
+            f"length must be at least 2, got {self.length}",
+            "pass 4",
+        )
+
+    @property
+    def best_return(self) -> float:
+        """1."""
+        return 1.0
+
+    def reset(self, key: Key) -> tuple[RecallState, Obs]:
+        """Draws the cue."""
+        cue = jax.random.bernoulli(key).astype(jnp.int32)
+        state = RecallState(cue=cue, time=jnp.int32(0))
+        return state, self._observe(state)
+
+    def step(self, key: Key, state: RecallState, action: Array) -> JaxStep:
+        """Terminates after the last step."""
+        time = state.time + 1
+        last = time >= self.length
+        reward = jnp.where(last & (action == state.cue), 1.0, 0.0)
+        state = state.replace(time=time)
+        return state, self._observe(state), reward, last, jnp.bool_(NO), {}
+
+    def _observe(self, state: RecallState) -> Array:
+        """The cue as ±1, 0 after the first step; and whether this is the last step."""
+        cue = jnp.where(state.time == 0, 2.0 * state.cue - 1.0, 0.0)
+        return jnp.stack([cue, jnp.float32(state.time == self.length - 1)])

@@ -1,5 +1,6 @@
 """Compiles functions with `jax.jit`: once, ahead of time, mapped over seeds, and timed."""
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -12,7 +13,7 @@ import numpy as np
 
 from rlkit.errors import ConfigError, require
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
-from rlkit.types import Key
+from rlkit.types import Key, PyTree
 from rlkit.xla_cpu import threefry
 from rlkit.xla_cpu.xla_options import compiler_options
 
@@ -27,11 +28,20 @@ class Compiler:
 
     `parallel_seeds` computes `groups` groups of seeds in parallel, see `num_groups`; if
     `seed_by_seed`, each seed by the program of a single one. `seconds` is the total time spent
-    tracing and compiling, `count` the number of compilations.
+    tracing and compiling, `count` the number of compilations. If it `shares`, functions that lower
+    to the same program, such as those of two phases of a curriculum, are compiled once.
     """
 
-    def __init__(self, num_seeds: int, groups: int = 1, *, seed_by_seed: bool = False):
+    def __init__(
+        self,
+        num_seeds: int,
+        groups: int = 1,
+        *,
+        seed_by_seed: bool = False,
+        shares: bool = False,
+    ):
         self.num_seeds = num_seeds
+        self.shared = SharedPrograms() if shares else None
         self.seed_by_seed = seed_by_seed
         self.groups = groups
         self.seconds = 0.0
@@ -77,6 +87,14 @@ class Compiler:
         sizes = {"num_seeds": self.num_seeds, "groups": self.groups}
         return ParallelSeeds(
             partial(Compiled, self), whole.function, self._group_threads, donate=donate, **sizes
+        )
+
+    def for_seeds(self, tree: PyTree) -> PyTree:
+        """The same values for every seed, with a leading axis S if there are several."""
+        if self.num_seeds == 1:
+            return jax.tree.map(jnp.asarray, tree)
+        return jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (self.num_seeds, *jnp.shape(x))).copy(), tree
         )
 
     def close(self) -> None:
@@ -128,15 +146,45 @@ class Compiler:
         return key
 
 
+class SharedPrograms:
+    """Executables by what XLA was given: the program as text, with all of its constants."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, list[tuple[Any, Any]]] = {}
+
+    def get(self, lowered: jax.stages.Lowered, compile: Callable[[], Any]) -> Any:
+        """The executable of an equal program; that of `compile()` if there is none yet."""
+        digest = hashlib.sha256(lowered.as_text().encode()).digest()
+        # Equal arrays may be leaves of other trees, and what is not used is not in the program.
+        arguments = [(x.shape, x.dtype) for x in jax.tree.leaves(lowered.in_avals)]
+        form = lowered.in_tree, lowered.out_tree, arguments
+        known = self._known.setdefault(digest, [])
+        for found, executable in known:
+            if found == form:
+                return executable
+        known.append((form, compile()))
+        return known[-1][1]
+
+
 class Compiled(Generic[P, Result]):
-    """A function compiled ahead of time for its first arguments; `executable` is None before."""
+    """A function compiled ahead of time for its first arguments; `executable` is None before.
+
+    `is_shared` says whether an equal program of the compiler may stand for it; one that calls back
+    into Python has no equal.
+    """
 
     def __init__(
-        self, compiler: Compiler, function: Callable[P, Result], donate: tuple[int, ...] = ()
+        self,
+        compiler: Compiler,
+        function: Callable[P, Result],
+        donate: tuple[int, ...] = (),
+        *,
+        is_shared: bool = True,
     ):
         self.function = function
         self._compiler = compiler
         self._donate = donate
+        self._shared = compiler.shared if is_shared else None
         self.executable: Any = None
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
@@ -149,8 +197,12 @@ class Compiled(Generic[P, Result]):
             return
         start = time.perf_counter()
         traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments, **named)
-        self.executable = threefry.lower(traced).compile(
-            compiler_options=compiler_options(traced.jaxpr) or None
-        )
+        lowered = threefry.lower(traced)
+
+        def compile() -> Any:
+            self._compiler.count += 1
+            return lowered.compile(compiler_options=compiler_options(traced.jaxpr) or None)
+
+        shared = self._shared
+        self.executable = compile() if shared is None else shared.get(lowered, compile)
         self._compiler.seconds += time.perf_counter() - start
-        self._compiler.count += 1

@@ -10,7 +10,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require, require_positive_integer
-from rlkit.ops.rows import where_rows
+from rlkit.ops.rows import flatten, where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.types import Key, Measurements, Obs, PolicyState, PyTree
 from rlkit.validation import MAX_EPISODES
@@ -62,7 +62,7 @@ class Evaluator:
         played = jax.lax.map(
             lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
         )
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[: self.num_episodes], played)
+        return jax.tree.map(lambda x: x[: self.num_episodes], flatten(played))
 
     def _round(self, policy: PolicyState, key: Key, deterministic: bool) -> dict[str, PyTree]:
         reset_key, step_key = jax.random.split(key)

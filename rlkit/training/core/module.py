@@ -117,7 +117,11 @@ class RLModule:
         """Fresh networks and environments, and the random prefill if the algorithm has one."""
         return self.begin(key)[0]
 
-    def begin(self, key: Key) -> tuple[TrainState, Metrics]:
+    def starts(self, keys: Key) -> PyTree:
+        """What `begin` is called with for each seed, from the keys of all seeds: its key."""
+        return keys
+
+    def begin(self, start: PyTree) -> tuple[TrainState, Metrics]:
         """The same, and in how many steps of the prefill something was not finite."""
         require(
             self.env.is_jittable,
@@ -125,7 +129,7 @@ class RLModule:
             "use Trainer, which steps it from Python, or a jittable environment (gymnax/…, or"
             " `vectorize` of a JAX environment)",
         )
-        return self.algorithm.begin(self.agent, self.env, key, total_steps=self.total_steps)
+        return self.algorithm.begin(self.agent, self.env, start, total_steps=self.total_steps)
 
     def get_batch(
         self, ts: TrainState, i: Array

@@ -19,6 +19,7 @@ from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, r
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
+from rlkit.training.curriculum import Curriculum
 from rlkit.validation import PlainData, from_dict, to_dict
 
 # Settings that may change when a run is resumed: where it writes, how much it shows, how long it
@@ -42,7 +43,11 @@ MAY_DIFFER = {
 
 
 def describe(
-    module: Module, eval_env: EnvAdapter | None, config: TrainerConfig, seed: int | None
+    module: Module,
+    eval_env: EnvAdapter | None,
+    config: TrainerConfig,
+    seed: int | None,
+    curriculum: Curriculum | None = None,
 ) -> PlainData:
     """The run as plain data: a `RunConfig` if every part comes from a registry.
 
@@ -52,13 +57,17 @@ def describe(
     if not isinstance(module, RLModule):
         return {"custom": ["module"], "module": plain(module), **settings}
     custom = _custom_parts(module, eval_env)
+    if curriculum is not None and not _is_described(curriculum):
+        custom.append("curriculum")
     if custom:
         parts = {
             name: plain(part if part.spec is None else part.spec)
             for name, part in _parts(module).items()
         }
+        parts |= {} if curriculum is None else {"curriculum": plain(curriculum)}
         return {"custom": custom, **parts, "num_envs": module.env.num_envs, **settings}
-    return run_config.to_dict(_config_of(module, config, seed))
+    whole = _config_of(module, config, seed)
+    return run_config.to_dict(dataclasses.replace(whole, curriculum=curriculum))
 
 
 def hparams_to_dict(what: Any) -> PlainData:
@@ -150,6 +159,17 @@ def _config_of(module: RLModule, config: TrainerConfig, seed: int | None) -> run
         network=network,
         trainer=config,
         seed=seed,
+    )
+
+
+def _is_described(curriculum: Curriculum) -> bool:
+    """Whether plain data can rebuild it: its phases hold no environment or algorithm."""
+    return all(
+        (phase.env is None or isinstance(phase.env, str))
+        and phase.algorithm is None
+        and _is_plain(phase.env_params or {})
+        and _is_plain(phase.hyperparameters)
+        for phase in curriculum.phases
     )
 
 
@@ -313,6 +333,25 @@ def registered_agent(run_dir: str | os.PathLike[str], settings: PlainData) -> tu
         name, described = settings["agent"]
         network = {field: value for field, value in described.items() if field != "type"}
     return name, from_dict(agent_entry(name).config, network)
+
+
+def named(settings: PlainData) -> PlainData:
+    """Names of the algorithm, agent and environment of a run, and its seed.
+
+    None for what no registry has a name for.
+    """
+    parts = {part: settings.get(part) for part in ("algorithm", "agent", "env")}
+    names = {part: _name_of(found) for part, found in parts.items()}
+    return {**names, "seed": settings.get("seed")}
+
+
+def _name_of(described: Any) -> str | None:
+    """From a name, a spec (name, arguments), or the settings of an environment."""
+    if isinstance(described, dict):
+        described = described.get("id")
+    if isinstance(described, list | tuple):
+        described = described[0]
+    return described if isinstance(described, str) else None
 
 
 def _require_known(run_dir: str | os.PathLike[str], settings: PlainData, part: str) -> None:

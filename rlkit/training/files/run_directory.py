@@ -196,7 +196,7 @@ def has_begun(path: pathlib.Path) -> bool:
         kinds = {json.loads(row)["kind"] for row in rows.splitlines()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return True  # what cannot be read is not ours to replace
-    return bool(elsewhere) or not kinds <= {"event", "error"}
+    return bool(elsewhere) or not kinds <= {"event", "warning", "error"}
 
 
 def require_no_links_out(path: pathlib.Path) -> None:

@@ -126,6 +126,14 @@ class RunFiles:
         if self.run_directory is None:
             return
         stored: Any = run_config.read_yaml(self.run_directory.config_file)
+        if plan.phases:  # their lengths are those of the curriculum, up to `total_steps`
+            total = {"total_steps": self._config.total_steps}
+            if stored["trainer"].get("total_steps") != self._config.total_steps:
+                stored = stored | {"trainer": stored["trainer"] | total}
+                self.run_directory.write_text(
+                    self.run_directory.config_file.name, dump_yaml(stored)
+                )
+            return
         own = make_plan(
             self._config,
             env_steps_per_iteration=plan.env_steps_per_iteration,

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ XAxis = Literal["env_steps", "updates", "wall_seconds", "training_seconds"]
 Center = Literal["mean", "interquartile_mean", "median"]
 Band = Literal["standard_error", "interval", "min_max", "none"]
 Group = Literal["run", "settings", "algorithm"]
+Kind = tuple[str | None, str | None]  # environment and algorithm of a run
 
 # What runs with the same settings may have of their own: where they are, what they write, how many
 # seeds they train at once.
@@ -25,6 +26,13 @@ _OWN_OF_TRAINER = {
     *("run_dir", "num_seeds", "logger_config", "checkpointer_config", "restore_checkpoint"),
     *("debug", "log_iterations", "max_queued", "deterministic"),
 }
+
+
+class Mark(NamedTuple):
+    """A place on the x axis: where a phase began, or (without a name) the run was extended."""
+
+    x: float
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +45,7 @@ class Curve:
     x: np.ndarray  # [P], increasing
     seeds: np.ndarray  # [S, P], at least one
     logged_mean: np.ndarray | None = None  # [P], over the seeds; None: to be computed
-    marks: tuple[float, ...] = ()  # where on the x axis the run was extended
+    marks: tuple[Mark, ...] = ()
 
     def center(self, how: Center) -> np.ndarray:
         """The statistic over seeds, [P]; NaN where a seed is missing, since it would jump."""
@@ -99,19 +107,21 @@ def curve_of(run: LoadedRun, name: str, metric: str, x: XAxis) -> Curve:
 
 def _x_axis(
     run: LoadedRun, x: XAxis, env_steps: np.ndarray, wall_seconds: np.ndarray
-) -> tuple[np.ndarray, tuple[float, ...]]:
-    """Where these environment steps lie on the axis, and where the run was extended."""
+) -> tuple[np.ndarray, tuple[Mark, ...]]:
+    """Where these environment steps lie on the axis, and its marks."""
     steps = env_steps.astype(float)
+    found = sorted([*((at, "") for at in run.extended_at), *run.phases_at])
     if x == "env_steps":
-        return steps, tuple(map(float, run.extended_at))
+        return steps, tuple(Mark(float(at), name) for at, name in found)
     places = steps, wall_seconds
     if x == "updates":
         known = {record.env_steps: float(record.updates) for record in run.records}
         places = steps, np.array([known[step] for step in env_steps.tolist()])
     elif x == "training_seconds":
         places = steps, _training_seconds(run, steps)
-    marks = np.interp(np.array(run.extended_at, float), *places)
-    return places[1], tuple(marks.tolist())
+    marks = np.interp(np.array([at for at, _ in found], float), *places).tolist()
+    names = [name for _, name in found]
+    return places[1], tuple(map(Mark, marks, names))
 
 
 def _training_seconds(run: LoadedRun, env_steps: np.ndarray) -> np.ndarray:
@@ -133,15 +143,26 @@ def grouped(curves: Sequence[Curve], settings: Sequence[PlainData], by: Group) -
     """
     if by == "run":
         return list(curves)
-    groups: dict[object, list[Curve]] = defaultdict(list)
-    for place, (curve, own) in enumerate(zip(curves, settings, strict=True)):
-        kind = (curve.algorithm, repr(own.get("custom"))) if curve.algorithm else place
-        groups[curve.env, kind if by == "algorithm" else _comparable(own)].append(curve)
-    joined = [_joined(group) for group in groups.values()]
-    kinds = [(curve.env, curve.algorithm) for curve in joined]
-    if len(set(kinds)) < len(kinds):  # the algorithm does not tell them apart
+    kinds = [(curve.env, curve.algorithm) for curve in curves]
+    joined = [joined_curve([curves[i] for i in group]) for group in groups(kinds, settings, by)]
+    if not are_told_apart([(curve.env, curve.algorithm) for curve in joined]):
         return joined
     return [dataclasses.replace(curve, name=curve.algorithm or curve.name) for curve in joined]
+
+
+def groups(kinds: Sequence[Kind], settings: Sequence[PlainData], by: Group) -> list[list[int]]:
+    """The places of the runs that belong together; each has an (env, algorithm) and settings."""
+    members: dict[object, list[int]] = defaultdict(list)
+    for place, ((env, algorithm), own) in enumerate(zip(kinds, settings, strict=True)):
+        named = (algorithm, repr(own.get("custom"))) if algorithm else place
+        key = {"run": place, "algorithm": named, "settings": _comparable(own)}[by]
+        members[env, key].append(place)
+    return list(members.values())
+
+
+def are_told_apart(kinds: Sequence[Kind]) -> bool:
+    """Whether the algorithm tells the groups of an environment apart, so that it names them."""
+    return len(set(kinds)) == len(kinds)
 
 
 def _comparable(settings: PlainData) -> str:
@@ -153,8 +174,11 @@ def _comparable(settings: PlainData) -> str:
     return json.dumps(own, sort_keys=True, default=repr)
 
 
-def _joined(curves: list[Curve]) -> Curve:
-    """One curve with the name of the first and the seeds of all."""
+def joined_curve(curves: list[Curve]) -> Curve:
+    """One curve with the name of the first and the seeds of all.
+
+    Raises `ConfigError` if they share no stretch of the x axis.
+    """
     first = curves[0]
     if len(curves) == 1:
         return first

@@ -1,11 +1,10 @@
 """Figures as files: png, pdf or svg, by their ending."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlkit.errors import ConfigError, require
-from rlkit.training.directories import make_directory
+from rlkit.training.directories import make_directory, owner_writes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,16 +30,11 @@ def require_format(output: Path) -> None:
     require(known, f"cannot draw {kind}", f"choose a name that ends in {endings}")
 
 
-def _private(path: str, flags: int) -> int:
-    """Opens a file that only its owner may change, whatever the umask is."""
-    return os.open(path, flags, 0o644)
-
-
 def save_figure(figure: "Figure", output: Path) -> Path:
     """Writes the figure and returns its path. Raises `ConfigError` if it cannot be written."""
     try:
         make_directory(output.parent)
-        with open(output, "wb", opener=_private) as file:
+        with open(output, "wb", opener=owner_writes) as file:
             figure.savefig(file, format=output.suffix[1:].lower(), dpi=150)
     except OSError as error:
         raise ConfigError(

@@ -26,6 +26,7 @@ CONFIG, METRICS, SUMMARY = "config.yaml", "metrics.jsonl", "summary.json"
 STATUS, LOCK = "status.json", ".lock"
 Status = Literal["running", "finished", "stopped", "failed", "killed", "unknown"]
 _PLAN = re.compile(r"training (?:from step ([\d,]+) )?to ([\d,]+) environment steps")
+_PHASE = re.compile(r"(phase (\d+)) of \d+(?: \((.*)\))? begins: ")
 COLUMNS = ("kind", "env_steps", "updates", "wall_seconds", "seed")  # of a frame, before metrics
 
 
@@ -93,6 +94,17 @@ class LoadedRun:
                 found += [start] if start == end else []
                 end = stop
         return found
+
+    @property
+    def phases_at(self) -> list[tuple[int, str]]:
+        """(environment steps, name) of each phase of its curriculum but the first."""
+        events = ((_PHASE.match(x.text or ""), x) for x in self.records if x.kind == "event")
+        found = {
+            int(match[2]): (record.env_steps, match[3] or match[1])
+            for match, record in events
+            if match
+        }
+        return [found[number] for number in sorted(found) if number > 1]
 
     @property
     def metrics(self) -> list[str]:

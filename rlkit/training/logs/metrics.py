@@ -168,6 +168,12 @@ def _records(
     return [*per_seed, Record(kind=kind, seed=None, metrics=mean, **when)]
 
 
+def average_records(rows: list[dict[str, float]], *, like: Record) -> list[Record]:
+    """A record for each seed, if there are several, then their mean; when and what as in `like`."""
+    moment = Moment(env_steps=like.env_steps, updates=like.updates, wall_seconds=like.wall_seconds)
+    return _records(like.kind, moment, rows, _mean(rows))
+
+
 def _flatten(tree: Measurements, prefix: str = "") -> Measurements:
     flat: Measurements = {}
     for name, value in tree.items():

@@ -5,11 +5,17 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rlkit.errors import did_you_mean, require, require_positive_integer
+from rlkit.errors import require
+from rlkit.training.logs.curve_arguments import (
+    check_curves,
+    require_apart,
+    require_one_of,
+    usual_band,
+)
 from rlkit.training.logs.curves import Band, Center, Curve, Group, XAxis, curve_of, grouped
 from rlkit.training.logs.figures import new_figure, require_format, save_figure
 from rlkit.training.logs.human_units import human_count
@@ -81,7 +87,7 @@ def plot_runs(
     """Plots `metric` of runs over steps or time; returns the path of the picture.
 
     Each environment has a panel of its own. The ending of `output` chooses the format: png, pdf or
-    svg. A dotted line shows where a finished run was extended.
+    svg. Dotted lines show where a phase of a curriculum began, or a finished run was extended.
 
     Args:
         x: env_steps, updates (gradient steps), wall_seconds, or training_seconds, which leaves out
@@ -105,22 +111,13 @@ def plot_runs(
     if isinstance(run_dirs, str | os.PathLike):
         run_dirs = [run_dirs]
     require(len(run_dirs) > 0, "no run to plot", "pass at least one run directory")
-    _require_one_of("x axis", x, XAxis)
-    _require_one_of("group", group, Group)
-    _require_one_of("center", center, Center)
-    _require_one_of("size", size, Size)
-    if band != "auto":
-        _require_one_of("band", band, Band)
-    require(
-        center == "mean" or band != "standard_error",
-        f"the standard error is that of the mean, not of the {center}",
-        "use band='interval' (--band interval)",
-    )
-    require_positive_integer("smooth", smooth, example=5)
+    require_one_of("x axis", x, XAxis)
+    require_one_of("size", size, Size)
+    check_curves(group=group, center=center, band=band, smooth=smooth)
     require_format(Path(output))
     runs = LoadedRuns(load_run(directory) for directory in run_dirs)
     if group != "run":
-        _require_apart(runs)
+        require_apart(runs)
 
     def curves_of(metric: str) -> list[Curve]:
         found = [
@@ -140,20 +137,6 @@ def plot_runs(
         curves = [dataclasses.replace(c, name=n) for c, n in zip(curves, labels, strict=True)]
     picture = _Picture(x=x, metric=metric, center=center, band=band, layout=_LAYOUTS[size])
     return picture.draw(curves, others, Path(output), title)
-
-
-def _require_apart(runs: LoadedRuns) -> None:
-    """Raises `ConfigError` if a run is given twice: its seeds would count twice."""
-    places = [run.directory.resolve() for run in runs]
-    twice = next((place for place in places if places.count(place) > 1), None)
-    require(
-        twice is None, f"{twice} is given twice", "leave one out, so that each seed counts once"
-    )
-
-
-def _require_one_of(what: str, value: object, kinds: object) -> None:
-    known = get_args(kinds)
-    require(value in known, f"unknown {what} {value!r}", did_you_mean(str(value), known))
 
 
 def _sampled(metric: str) -> str:
@@ -237,10 +220,27 @@ class _Picture:
             shown = np.isfinite(values)
             axes.plot(curve.x[shown] / divisor, values[shown], ":", color=color, lw=1.4, zorder=3)
         for mark in sorted({mark for curve in curves for mark in curve.marks}):
-            axes.axvline(mark / divisor, color="0.5", lw=0.9, ls=":", zorder=1)
+            self._draw_mark(axes, mark.x / divisor, mark.name)
         names = _SHORT if self.layout.width else _LABELS
         _decorate(axes, self.x, x_label, names.get(self.metric, self.metric), self.layout)
         return next((note for note in notes if note), "")
+
+    def _draw_mark(self, axes: "Axes", x: float, name: str) -> None:
+        """A dotted line with the name along it, at its foot: curves that rise leave room there."""
+        axes.axvline(x, color="0.5", lw=0.9, ls=":", zorder=1)
+        axes.annotate(
+            name,
+            (x, 0.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, 4),
+            textcoords="offset points",
+            rotation=90,
+            va="bottom",
+            ha="left",
+            fontsize=0.75 * self.layout.text,
+            color="0.4",
+            zorder=2,
+        )
 
     def _draw_curve(
         self, axes: "Axes", curve: Curve, place: int, divisor: float, *, alone: bool
@@ -262,8 +262,7 @@ class _Picture:
                 shown = np.isfinite(values)
                 axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
             return f"{of}; thin: each seed"
-        usual: Band = "standard_error" if self.center == "mean" else "interval"
-        kind = usual if self.band == "auto" else self.band
+        kind = usual_band(self.center) if self.band == "auto" else self.band
         edges = curve.band(kind, self.center)
         if edges is None:
             return of

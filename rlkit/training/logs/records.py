@@ -5,7 +5,7 @@ A JSONL file holds one `Record` per row, in UTF-8, each ended by a newline:
     {"kind": "eval", "env_steps": 4096, "updates": 12, "wall_seconds": 1.5, "seed": null, "metrics":
     {"eval/avg_return": 21.0}}
 
-- `kind`: "train", "eval", "user", "text", "event" or "error";
+- `kind`: "train", "eval", "user", "text", "event", "warning" or "error";
 - `env_steps`, `updates`: whole numbers, environment and gradient steps of one seed so far;
 - `wall_seconds`: seconds since the start;
 - `seed`: whole number, or null for all seeds together (their average);
@@ -26,7 +26,7 @@ from typing import Literal
 from rlkit.errors import ConfigError
 from rlkit.validation import PlainData
 
-Kind = Literal["train", "eval", "user", "text", "event", "error"]
+Kind = Literal["train", "eval", "user", "text", "event", "warning", "error"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -184,7 +184,8 @@ class WandbRun:
             resume="allow",
             reinit="create_new",
             mode=self._config.wandb,
-            dir=None if "WANDB_DIR" in os.environ else self._directory,
+            # W&B itself reads the variable once per process, perhaps before it was set.
+            dir=os.environ.get("WANDB_DIR") or self._directory,
             **self._labels,
             config=settings,
             allow_val_change=True,

@@ -20,7 +20,7 @@ class EnvGroup:
     A rollout is `start_rollout`, then `choose_actions`, `send_actions` and `receive_step` for each
     step. In between, another group can do the same: while one steps, the other acts.
 
-    `obs` are the observations to act on next, leaves [S·N, ...]; `carry` is the recurrent state,
+    `obs` are the observations to act on next, leaves [S·N, ...]; `carry` is what agents carry,
     leaves [(S,) N, ...].
     """
 
@@ -33,6 +33,12 @@ class EnvGroup:
     def reset(self, key: Key) -> None:
         """Starts new episodes everywhere, from one key or one per seed."""
         self.env_state, self.obs = self.env.reset(key)
+
+    def going_on(self, num_steps: int) -> "EnvGroup":
+        """The same environments, in the middle of their episodes, for rollouts of other length."""
+        group = EnvGroup(self.env, self._num_seeds, num_steps)
+        group.env_state, group.obs = self.env_state, self.obs
+        return group
 
     def get_state(self) -> Plain:
         """The states of the environments as plain values; `EnvStateError` if they have none."""

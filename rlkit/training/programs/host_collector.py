@@ -5,6 +5,7 @@ import operator
 import jax
 import numpy as np
 
+from rlkit.envs.base import EnvAdapter
 from rlkit.envs.host.plain_bytes import pack, unpack
 from rlkit.errors import EnvFailedError, EnvStateError
 from rlkit.training.compile.aot_compile import Compiled
@@ -30,16 +31,33 @@ class HostCollector:
     ):
         self._functions = functions
         self._num_seeds = num_seeds
+        self._num_groups = num_groups
         self._num_steps = module.algorithm.collector.num_steps
-        size = num_seeds * (module.env.num_envs // num_groups)
-        as_given = num_groups == num_seeds == 1
-        self._own_envs = [] if as_given else [remake(module.env, size) for _ in range(num_groups)]
-        self.groups = [
-            EnvGroup(env, num_seeds, self._num_steps) for env in self._own_envs or [module.env]
-        ]
+        self._make_groups(module.env)
         self._has_carry = bool(jax.tree.leaves(module.agent.initial_carry(1)))
         self._is_ready = False  # whether the environments are where the last state says
         self._last_obs: Obs = ()  # the observations of that state
+
+    def use(self, env: EnvAdapter) -> None:
+        """Steps environments like `env` from now on; those made here before are closed."""
+        if env is self._env:
+            return
+        self.close()
+        self._make_groups(env)
+
+    def adopt(self, other: "HostCollector") -> None:
+        """Goes on with the environments of another collector, which has none any more."""
+        self.close()
+        self._env, self._own_envs, other._own_envs = other._env, other._own_envs, []
+        self.groups = [group.going_on(self._num_steps) for group in other.groups]
+        self._is_ready, self._last_obs = other._is_ready, other._last_obs
+        other.forget()
+
+    def enter(self, ts: TrainState) -> TrainState:
+        """The state `ts` of other environments, in new episodes of these."""
+        functions = self._functions
+        self.reset(functions.phase_key(ts.local.key))
+        return self.with_obs(ts.replace(local=functions.enter(bare(ts.local))))
 
     def reset(self, key: Key) -> None:
         """Starts new episodes everywhere."""
@@ -132,6 +150,14 @@ class HostCollector:
         for env in self._own_envs:
             env.close()
         self.forget()
+
+    def _make_groups(self, env: EnvAdapter) -> None:
+        count, seeds = self._num_groups, self._num_seeds
+        size = seeds * (env.num_envs // count)
+        as_given = count == seeds == 1
+        self._env = env
+        self._own_envs = [] if as_given else [remake(env, size) for _ in range(count)]
+        self.groups = [EnvGroup(env, seeds, self._num_steps) for env in self._own_envs or [env]]
 
     def _take_steps(self, act: Compiled) -> None:
         """Takes all steps of a rollout; while one group's environments step, the other acts."""

@@ -31,6 +31,7 @@ from rlkit.types import (
 )
 from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
+NEW_PHASE = 0x9A5E  # likewise, for the new episodes of its next phase
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
 Acted = tuple[Action, dict[str, PyTree], Array, Carry]  # actions, extras, next time, carry
@@ -120,7 +121,7 @@ class SeedFunctions:
         return _explore(explore, keys, time, carry, obs)
 
     def restart_carry(self, carry: Carry, done: Array) -> Carry:
-        """The recurrent state [N/G, ...], reset where an episode is `done` [N/G]."""
+        """The carry [N/G, ...], begun anew where an episode is `done` [N/G]."""
         initial = self.module.agent.initial_carry(self.group_size)
         return collectors.restart_carry(carry, initial, done)
 
@@ -170,6 +171,16 @@ class SeedFunctions:
         memory = module.algorithm.empty_memory(module.agent, module.env, learner.policy)
         return strong_types(self._with_new_episodes(local, memory))
 
+    def phase_key(self, key: Key) -> Key:
+        """The key that seeds the new episodes of a phase, for a state with this local key."""
+        return jax.random.fold_in(key, NEW_PHASE)
+
+    def enter(self, local: LocalState) -> LocalState:
+        """A bare local state of other environments, at the start of new episodes in these."""
+        agent, env = self.module.agent, self.module.env
+        entered = self.module.algorithm.enter(agent, env, local, (), ())
+        return strong_types(entered)
+
     def _with_new_episodes(self, local: LocalState, memory: Memory) -> LocalState:
         return local.replace(
             episodes=jax.tree.map(jnp.zeros_like, local.episodes),
@@ -200,6 +211,8 @@ class HostFunctions:
     absorb: Compiled[..., tuple[LearnerState, LocalState]]  # donates learner and local state
     cut: Compiled[..., LocalState]
     empty: Compiled[..., LocalState]
+    phase_key: Compiled[..., Key]
+    enter: Callable[..., LocalState]  # compiled on each call, for states of any shape
     copy: Compiled[..., PyTree]
     copy_policy: Compiled[..., PyTree]
 
@@ -229,6 +242,8 @@ def compile_host_functions(
         absorb=compiler(f.absorb, donate=(0, 1), axes=(0, 0, 1)),
         cut=compiler(f.cut),
         empty=compiler(f.empty),
+        phase_key=compiler(f.phase_key),
+        enter=lambda local: compiler(f.enter)(local),
         copy=compiler(_copy),
         copy_policy=compiler(_copy),
     )

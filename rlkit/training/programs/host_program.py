@@ -10,13 +10,14 @@ from jax import Array
 from rlkit import spaces
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.metrics import of_each, reduce_metrics
+from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.core.module import RLModule
 from rlkit.training.programs.host_collector import HostCollector
 from rlkit.training.programs.host_functions import bare, compile_host_functions, with_obs_and_carry
-from rlkit.training.programs.protocol import Results
+from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.programs.schedules import step_callbacks
 from rlkit.training.programs.schedules.base import HostParts, Schedule
 from rlkit.training.programs.schedules.compiled_host_loop import CompiledLoop
@@ -106,6 +107,19 @@ class HostProgram:
     def resume(self, ts: TrainState, environments: np.ndarray) -> TrainState:
         """See `Program`."""
         return self.collector.resume(ts, environments)
+
+    def enter(self, ts: TrainState) -> TrainState:
+        """See `Program`."""
+        return self.collector.enter(ts)
+
+    def adopt(self, other: Program) -> None:
+        """See `Program`; takes the running environments over from the other program."""
+        assert isinstance(other, HostProgram)
+        self.collector.adopt(other.collector)
+
+    def use(self, env: EnvAdapter) -> None:
+        """See `Program`; those that it made before are closed."""
+        self.collector.use(env)
 
     def restart(self, ts: TrainState) -> TrainState:
         """A restored state with new episodes, seeded by its key."""

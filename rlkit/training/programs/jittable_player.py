@@ -1,11 +1,15 @@
 """Episodes in jittable environments: evaluation and recording, each one compiled program."""
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from rlkit import spaces
+from rlkit.envs.base import traced_params
 from rlkit.ops.rows import where_rows
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
@@ -18,11 +22,15 @@ class DevicePlayer:
     def __init__(self, evaluator: Evaluator, compiler: Compiler):
         self._evaluator = evaluator
         self._compiler = compiler
-        self._evaluate = compiler.parallel_seeds(evaluator)
+        # As arguments in a curriculum, whose phases may differ in nothing else.
+        params = () if compiler.shared is None else traced_params(evaluator.env)
+        self._params = compiler.for_seeds(params) if jax.tree.leaves(params) else None
+        measure: Any = evaluator if self._params is None else self._evaluate_with
+        self._evaluate = compiler.parallel_seeds(measure)
 
     def evaluate(self, policy: PolicyState) -> Measurements:
         """See `Player`."""
-        return self._evaluate(policy)
+        return self._evaluate(policy if self._params is None else (policy, self._params))
 
     def record(
         self, policy: PolicyState, key: Key, num_episodes: int, *, deterministic: bool
@@ -48,6 +56,11 @@ class DevicePlayer:
 
     def close(self) -> None:
         """See `Player`: nothing to free."""
+
+    def _evaluate_with(self, given: tuple[PolicyState, PyTree]) -> Measurements:
+        policy, params = given
+        env: Any = self._evaluator.env
+        return dataclasses.replace(self._evaluator, env=env.replace_params(params))(policy)
 
     def _round(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, PyTree]:
         """Every step of the first episode of each environment, leaves [L, N, ...].

@@ -1,11 +1,13 @@
 """A run compiled as a whole: environments, acting and learning."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rlkit.envs.base import EnvAdapter, traced_params
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import (
@@ -14,8 +16,10 @@ from rlkit.training.core.module import (
     iteration,
     outer_iteration,
 )
-from rlkit.training.programs.protocol import Results
-from rlkit.types import Counters, Key, Metrics, PyTree
+from rlkit.training.programs.protocol import Program, Results
+from rlkit.types import Counters, Key, LocalState, Metrics, PyTree
+
+NEW_PHASE = 0x9A5E  # folded into the key of a state, for the new episodes of its next phase
 
 
 class DeviceProgram:
@@ -48,12 +52,28 @@ class DeviceProgram:
             assert isinstance(module, RLModule)  # only its states are saved in part
             return strong_types(module.refill(ts))
 
-        def start(key: Key) -> tuple[PyTree, Metrics]:
+        def start(given: PyTree) -> tuple[PyTree, Metrics]:
             if isinstance(module, RLModule):
-                return strong_types(module.begin(key))
-            return strong_types(module.init_train_state(key)), {}
+                return strong_types(module.begin(given))
+            return strong_types(module.init_train_state(given)), {}
 
-        self._state_shape = compiler(lambda key: start(key)[0]).function
+        self._starts: Callable[[Key], PyTree] = (
+            module.starts if isinstance(module, RLModule) else lambda keys: keys
+        )
+
+        def enter(given: tuple[LocalState, PyTree]) -> LocalState:
+            assert isinstance(module, RLModule)
+            local, params = given
+            env: Any = module.env
+            if jax.tree.leaves(params):  # not constants, so that one program serves all of them
+                env = env.replace_params(params)
+            key = jax.random.fold_in(local.key, NEW_PHASE)
+            env_state, obs = env.reset(key)
+            return strong_types(module.algorithm.enter(module.agent, env, local, obs, env_state))
+
+        self._module, self._compiler = module, compiler
+        self._enter_function = enter
+        self._state_shape = compiler(lambda given: start(given)[0]).function
         self._init = compiler.of_seeds(start)
         self._refill = compiler.of_seeds(refill, donate=True)
         self.outer = compiler.parallel_seeds(
@@ -67,12 +87,28 @@ class DeviceProgram:
 
     def init(self, key: Key) -> PyTree:
         """See `Program`."""
-        ts, self.warm_up_metrics = self._init(key)
+        ts, self.warm_up_metrics = self._init(self._starts(key))
         return ts
+
+    def enter(self, ts: PyTree) -> PyTree:
+        """See `Program`; states of other shapes are other programs."""
+        assert isinstance(self._module, RLModule)
+        local = ts.local.replace(env_state=(), obs=(), carry=(), episodes=())
+        given = local, self._compiler.for_seeds(traced_params(self._module.env))
+        # A memory for another number of environments cannot take the place of the old one.
+        is_same_number = ts.local.discounted_return.shape[-1] == self._module.env.num_envs
+        entered = self._compiler.of_seeds(self._enter_function, donate=is_same_number)(given)
+        return ts.replace(local=entered)
+
+    def adopt(self, other: Program) -> None:
+        """Nothing to do: the state holds the environments."""
+
+    def use(self, env: EnvAdapter) -> None:
+        """Nothing to do: other environments have a program of their own."""
 
     def state_shape(self, key: Key) -> PyTree:
         """See `Program`; computes nothing."""
-        return jax.eval_shape(self._state_shape, key)
+        return jax.eval_shape(self._state_shape, self._starts(key))
 
     def environments(self, ts: PyTree) -> None:
         """See `Program`."""

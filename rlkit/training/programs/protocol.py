@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rlkit.envs.base import EnvAdapter
 from rlkit.types import Counters, Key, Metrics, PyTree
 
 Results = tuple[Metrics, Counters | None]  # of iterations; None: the module counts nothing
@@ -56,6 +57,24 @@ class Program(Protocol):
 
     def restart(self, ts: PyTree, /) -> PyTree:
         """A restored state, ready to continue from, with new episodes on the host."""
+        ...
+
+    def enter(self, ts: PyTree, /) -> PyTree:
+        """A state trained in other environments, with new episodes in those of this program.
+
+        Donates the state. See `Algorithm.enter`.
+        """
+        ...
+
+    def adopt(self, other: "Program", /) -> None:
+        """Goes on in the environments of another program, in the middle of their episodes."""
+        ...
+
+    def use(self, env: EnvAdapter, /) -> None:
+        """Trains in `env` from now on, which has the same spaces and number.
+
+        A jittable one is the module's own.
+        """
         ...
 
     def refill(self, ts: PyTree, /) -> PyTree:

@@ -39,8 +39,13 @@ def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     )
     if ending == ".mp4":
         fix = "pip install imageio-ffmpeg, or write a .gif"
-        require(_ffmpeg() is not None, "an .mp4 needs ffmpeg, which is not installed", fix)
+        require(can_write_mp4(), "an .mp4 needs ffmpeg, which is not installed", fix)
     return path
+
+
+def can_write_mp4() -> bool:
+    """Whether ffmpeg is there."""
+    return _ffmpeg() is not None
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
 from rlkit.envs.jittable.gymnax import GymnaxEnv
+from rlkit.envs.jittable.mixture import JaxMixture
 from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper
 from rlkit.errors import ConfigError, EnvFailedError
@@ -147,6 +148,8 @@ class HostStage:
 
 def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture], int]:
     """How (state, observation) are drawn, and the frames per second."""
+    if isinstance(env, JaxMixture):
+        return _drawing_of_mixture(env, space)
     inner, inside = env, lambda state: state
     while isinstance(inner, Wrapper):
         inside = _inside(inner, inside)
@@ -160,6 +163,19 @@ def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture
         return lambda state, obs: draw(inside(state)), fps
     is_flat = isinstance(space, spaces.Box) and len(space.shape) < 2
     return lambda state, obs: picture_of(space, obs), _SMOOTH if is_flat else _SLOW
+
+
+def _drawing_of_mixture(
+    env: JaxMixture, space: Space
+) -> tuple[Callable[[PyTree, Obs], Picture], int]:
+    """The drawings of the members."""
+    draws, fps = zip(*[_drawing(member, space) for member in env.members], strict=True)
+
+    def draw(state: PyTree, obs: Obs) -> Picture:
+        which, own = env.member_state(state)
+        return draws[which](own, obs)
+
+    return draw, min(fps)
 
 
 def _whole(fps: float) -> int:

@@ -13,12 +13,14 @@ from rlkit.envs import (
     FlattenObservation,
     FrameStack,
     RescaleAction,
+    SelectObservation,
     TimeLimit,
     vectorize,
 )
 from rlkit.envs.jittable.gymnax import gymnax_env
 from rlkit.envs.probes.space_probes import ContinuousAction, Counter, DictObservation
 from rlkit.envs.probes.value_probes import ActionChoice, TimeLimitProbe, ValueByObservation
+from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, EnvContractError, SpaceError
 
 ZERO, ONE, TWO = jnp.int32(0), jnp.int32(1), jnp.int32(2)
@@ -148,6 +150,48 @@ def test_frame_stack_repeats_the_first_and_drops_the_oldest(key):
     ]
 
 
+def test_what_is_not_selected_is_hidden(key):
+    env = SelectObservation(Counter(), (1,))
+    assert env.observation_space.shape == (1,) and env.observation_space.dtype == np.int32
+    np.testing.assert_array_equal(env.observation_space.high, [11])
+    whole, hidden = play(Counter(), [ONE, TWO], key), play(env, [ONE, TWO], key)
+    assert hidden[0] == whole[0][1:]
+    assert [row[0] for row in hidden[1]] == [row[0][1:] for row in whole[1]] == [[1], [3]]
+
+
+def test_entries_are_chosen_in_the_order_given(key):
+    env, whole = (gymnax_env("CartPole-v1"), gymnax_env("CartPole-v1"))
+    env = SelectObservation(env, (2, 0))
+    obs, wanted = env.reset(key)[1], whole.reset(key)[1]
+    np.testing.assert_array_equal(obs, [wanted[2], wanted[0]])
+
+
+@pytest.mark.parametrize(("observed", "shape"), [([0, 2], (2,)), ((1,), (1,)), (3, (1,))])
+def test_an_argument_of_gymnax_environments_hides_entries(observed, shape):
+    env = make_env("gymnax/CartPole-v1", 2, observed=observed)
+    assert env.observation_space.shape == shape
+    assert env.spec == ("gymnax/CartPole-v1", {"observed": observed})
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "seen"),
+    [
+        ("CartPoleNoVel-v1", "CartPole-v1", [0, 2]),
+        ("MountainCarContinuousNoVel-v0", "MountainCarContinuous-v0", [0]),
+        ("MountainCarNoVel-v0", "MountainCar-v0", [0]),
+        ("PendulumNoVel-v1", "Pendulum-v1", [0, 1]),
+    ],
+)
+def test_tasks_without_velocities(key, name, whole, seen):
+    hidden, whole = (
+        make_env(each, 2, params={"max_steps_in_episode": 50})
+        for each in (f"rlkit/{name}", f"gymnax/{whole}")
+    )
+    assert hidden.spec == (f"rlkit/{name}", {"params": {"max_steps_in_episode": 50}})
+    assert hidden.max_episode_steps == whole.max_episode_steps == 50
+    np.testing.assert_array_equal(hidden.reset(key)[1], whole.reset(key)[1][:, seen])
+
+
 def test_frame_stack_starts_anew_with_a_self_resetting_environment(key, deep_sea):
     env = FrameStack(deep_sea, 2)
     assert env.observation_space.shape == (3, 6)
@@ -231,6 +275,15 @@ ERRORS = [
         "wrap the environment in FlattenObservation first",
     ),
     (lambda: FrameStack(Counter(), 0), ConfigError, "num_frames must be a positive integer"),
+    (
+        lambda: SelectObservation(DictObservation(), (0,)),
+        SpaceError,
+        "wrap the environment in FlattenObservation first",
+    ),
+    *(
+        (lambda i=indices: SelectObservation(Counter(), i), ConfigError, "indices from 0 to 1, got")
+        for indices in ((), (2,), (-1,), (0, 0), (True,), ("0",))
+    ),
     (
         lambda: CastObservation(Counter(goal=300), np.uint8),
         SpaceError,

@@ -150,6 +150,7 @@ def test_one_group_is_the_plain_function():
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", in_full("dqn")])
+@pytest.mark.full
 def test_groups_train_as_one_program_does(tiny, monkeypatch, algorithm):
     """Parameters to rounding, for products of other sizes are added up in another order; keys and
     counters exactly.
@@ -173,6 +174,7 @@ def test_groups_train_as_one_program_does(tiny, monkeypatch, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", in_full("dqn"), in_full("sac")])
+@pytest.mark.full
 def test_seeds_of_a_deterministic_run_are_the_single_runs_to_the_bit(tiny, monkeypatch, algorithm):
     monkeypatch.setenv("NPROC", "1")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError
-from rlkit.training.logs.curves import Curve, curve_of, grouped
+from rlkit.training.logs.curves import Curve, Mark, curve_of, grouped
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import Record
@@ -104,13 +104,13 @@ def test_runs_that_share_nothing_are_refused():
 
 def test_runs_of_an_algorithm_are_one_curve_on_what_they_share():
     runs = [
-        curve([0, 2, 4], name="a", x=(0, 2, 4), marks=(2.0,)),
+        curve([0, 2, 4], name="a", x=(0, 2, 4), marks=(Mark(2.0), Mark(3.0, "b"))),
         curve([1, 1, 1], name="b", x=(1, 2, 3)),
         curve([7, 7, 7], name="c", algorithm="dqn"),
     ]
     joined = grouped(runs, [{}] * 3, "algorithm")
     assert [c.name for c in joined] == ["ppo", "dqn"]
-    assert joined[0].x.tolist() == [1, 2, 3] and joined[0].marks == (2.0,)
+    assert joined[0].x.tolist() == [1, 2, 3] and joined[0].marks == (Mark(2.0), Mark(3.0, "b"))
     assert joined[0].seeds.tolist() == [[1, 2, 3], [1, 1, 1]]  # one in between was interpolated
 
 
@@ -128,7 +128,9 @@ def record(kind, steps, seconds, metrics, *, seed=None, text=None):
 
 @pytest.fixture
 def extended(tmp_path):
-    """A run of two seeds, which compiled for 5 s and was extended after 200 steps."""
+    """A run of two seeds, which compiled for 5 s, began a phase after 100 steps, and was extended
+    after 200.
+    """
     logger = JsonlLogger(tmp_path / "metrics.jsonl")
     logger.log(record("event", 0, 0, {}, text="training to 200 environment steps: 2 outer"))
     for steps, seconds in ((0, 0.0), (100, 7.0), (200, 9.0), (300, 11.0)):
@@ -137,6 +139,9 @@ def extended(tmp_path):
         if steps == 300:
             text = "training from step 200 to 300 environment steps: 1 outer"
             logger.log(record("event", 200, 9.0, {}, text=text))
+        if steps == 100:
+            for text in ("phase 1 of 2 begins: 100", "phase 2 of 2 (long pole) begins: 100 steps"):
+                logger.log(record("event", 100, 7.0, {}, text=text))
         for seed in (0, 1):
             logger.log(record("eval", steps, seconds, {"eval/avg_return": steps + seed}, seed=seed))
     logger.close()
@@ -144,18 +149,18 @@ def extended(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("x", "places", "mark"),
+    ("x", "places"),
     [
-        ("env_steps", [0, 100, 200, 300], 200),
-        ("updates", [0, 10, 20, 30], 20),
-        ("wall_seconds", [0, 7, 9, 11], 9),
-        ("training_seconds", [0, 2, 4, 6], 4),  # 100 steps of two seeds at 100 steps per second
+        ("env_steps", [0, 100, 200, 300]),
+        ("updates", [0, 10, 20, 30]),
+        ("wall_seconds", [0, 7, 9, 11]),
+        ("training_seconds", [0, 2, 4, 6]),  # 100 steps of two seeds at 100 steps per second
     ],
 )
-def test_what_the_axis_counts(extended, x, places, mark):
+def test_what_the_axis_counts(extended, x, places):
     found = curve_of(extended, "run", "eval/avg_return", x)
     assert found.x.tolist() == places
-    assert found.marks == (mark,)
+    assert found.marks == (Mark(places[1], "long pole"), Mark(places[2]))
     assert found.seeds.tolist() == [[0, 100, 200, 300], [1, 101, 201, 301]]
 
 

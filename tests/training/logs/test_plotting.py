@@ -6,6 +6,7 @@ import struct
 
 import matplotlib
 import pytest
+from tiers import in_full
 
 from rlkit.errors import ConfigError, RunDirectoryError
 from rlkit.training.logs.curves import curve_of
@@ -228,7 +229,7 @@ def test_sampled_returns_are_dotted_beside(tmp_path):
         plot_runs([tmp_path / "run"], tmp_path / "no.svg", metric="train/loss", sampled=True)
 
 
-@pytest.mark.parametrize(("size", "inches"), [("column", 3.3), ("page", 6.8)])
+@pytest.mark.parametrize(("size", "inches"), [("column", 3.3), in_full(("page", 6.8))])
 def test_sizes_for_papers(tmp_path, size, inches):
     runs = [
         write_config(write_run(tmp_path / name), "ppo", env)

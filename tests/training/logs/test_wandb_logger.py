@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import wandb
 from wandb_files import wandb_files, wandb_history, wandb_labels
 
 import rlkit
@@ -156,7 +157,7 @@ def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.process
 @pytest.mark.full
-def test_an_unreachable_wandb_holds_nothing_up_for_long(tmp_path, monkeypatch, caplog):
+def test_an_unreachable_wandb_holds_nothing_up_for_long(tmp_path, quiet_wandb, monkeypatch, caplog):
     """A real client with a key, and a server that refuses connections."""
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -254,6 +255,7 @@ def test_wandb_gets_the_settings_of_an_off_policy_run(tiny, tmp_path, quiet_wand
 
 @pytest.mark.process
 def test_wandb_writes_where_its_variable_says(tmp_path, quiet_wandb, monkeypatch):
+    wandb.setup()  # reads the environment, and is asked before the variable is set
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere").mkdir()
     logger = make_logger(LoggerConfig(wandb="offline", console=False), tmp_path / "run")

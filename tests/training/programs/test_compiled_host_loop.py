@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import EXPLORING, NAMES, NORMALIZED, acts_in, entry, known
+from algorithm_rows import NAMES, NORMALIZED, VARIANTS, acts_in, entry, known
 from gymnasium import spaces
 from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
 from jax.experimental import io_callback
@@ -55,9 +55,9 @@ def program_of(
         HostCounter if acts_in(name, HostCounter().action_space) else HostStairs, 4
     )
     agent = agent_for(env, counting=counting, algorithm=name)
-    algorithm = dataclasses.replace(
-        tiny.algorithm(name, num_steps=1, **settings), learns_through_carry=counting
-    )
+    algorithm = tiny.algorithm(name, num_steps=1, **settings)
+    if counting:
+        algorithm = dataclasses.replace(algorithm, learns_through_carry=True)
     module = RLModule(env=env, agent=agent, algorithm=algorithm, total_steps=1000.0)
     return HostProgram(
         module,
@@ -95,7 +95,7 @@ def with_transitions(ts, num_seeds):
 
 
 CASES = [
-    *((name, "none", 1) for name in (*NAMES, *EXPLORING)),
+    *((name, "none", 1) for name in (*NAMES, *VARIANTS)),
     ("sac.pink", "update", 2),
     *(("ppo", overlap, 2) for overlap in OVERLAPS),
     *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers

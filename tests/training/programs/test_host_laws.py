@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import EXPLORING, NAMES, NORMALIZED, acts_in, entry, known
+from algorithm_rows import MEMORY, NAMES, NORMALIZED, VARIANTS, acts_in, entry, known
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
 from tiers import by_default, in_full
 
@@ -43,7 +43,9 @@ def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
         host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
     else:
         device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
-    algorithm = dataclasses.replace(tiny.algorithm(name, **settings), learns_through_carry=counting)
+    algorithm = tiny.algorithm(name, **settings)
+    if counting:
+        algorithm = dataclasses.replace(algorithm, learns_through_carry=True)
     return tuple(
         RLModule(
             env=env,
@@ -83,7 +85,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", by_default(["ppo", "sac"], [*NAMES, *EXPLORING]))
+@pytest.mark.parametrize("name", by_default(["ppo", "sac"], [*NAMES, *VARIANTS]))
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.
@@ -91,7 +93,8 @@ def test_host_equals_jitted(name, tiny):
     Rollouts are of 8 steps; for single ones see `test_single_steps_equal_jitted`.
     """
     key = jax.random.key(2)  # one with which episodes end in both ways
-    modules = twins(tiny, name, **known(entry(name).config, NORMALIZED))
+    sequences = {"sequence_length": 4} if name in MEMORY else {}
+    modules = twins(tiny, name, **known(entry(name).config, NORMALIZED | sequences))
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))
@@ -104,7 +107,7 @@ def test_host_equals_jitted(name, tiny):
     before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
     assert rollout.reward.shape == (8, 3) and rollout.done.any()
     ends = rollout.truncated.any() and rollout.terminated.any()
-    assert ends or name in EXPLORING  # which act differently
+    assert ends or name in VARIANTS  # which act differently
     assert_ulps(rollout.action, found.action)
     assert_equal(rollout.replace(action=()), found.replace(action=()))
     assert_equal(on_device.local.obs, on_host.local.obs)

@@ -233,6 +233,7 @@ def test_what_cannot_be_filmed_is_said(tmp_path, env, message):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_recording_changes_nothing_of_a_run(tmp_path):
     digests = []
     for name, callbacks in (("plain", []), ("filmed", [RecordVideo(every=2, ending=".gif")])):

@@ -53,7 +53,7 @@ class CompiledLoop:
         # Traced once, for both the shapes of its metrics and the loop.
         self.learn: Callable[..., Learned] = jax.jit(parts.functions.learn.function, inline=True)
         self.exchange = StepExchange()
-        self.program = Compiled(compiler, self.compute, donate=(0, 1))
+        self.program = Compiled(compiler, self.compute, donate=(0, 1), is_shared=False)
         self.last_finished: tuple[TrainState, int] | None = None
 
     def run(self, ts: TrainState, num_iterations: int) -> tuple[TrainState, IterationResult]:

@@ -1,0 +1,87 @@
+"""Memory: what a network keeps over the steps of an episode, step by step and over sequences."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from rlkit.ops.rows import where_rows
+from rlkit.types import Carry, Obs, Sequences
+
+
+@runtime_checkable
+class MemoryTorso(Protocol):
+    """A torso with memory.
+
+    It may also have `over(carry, obs, restart) -> (carry, features)`, which computes the L steps of
+    observations [L, B, ...] to features [L, B, F] at once, with the initial memory before a step
+    where `restart` [L, B]. Without it the steps are taken one after the other.
+    """
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """The memory at the start of an episode, leaves [N, ...]: constants, not parameters."""
+        ...
+
+    def __call__(self, carry: Carry, obs: Obs) -> tuple[Carry, Array]:
+        """The new memory [B, ...] and features [B, F] for observations [B, ...]."""
+        ...
+
+
+class WithMemory(struct.PyTreeNode, kw_only=True):
+    """The carry of an agent that has memory and may explore with noise."""
+
+    memory: Carry
+    noise: Carry  # a `NoiseState`, or ()
+
+
+def one_step(obs: Obs, carry: Carry) -> Sequences:
+    """Observations [B, ...] to act on, with the memory [B, ...] from before them."""
+    batch = jax.tree.leaves(obs)[0].shape[0]
+    return Sequences(
+        obs=jax.tree.map(lambda x: x[None], obs), carry=carry, restart=jnp.zeros((1, batch), bool)
+    )
+
+
+def features_of(torso: Any, obs: Obs | Sequences) -> tuple[Carry, Array]:
+    """The memory after the last step, () without memory, and features.
+
+    [B, F] for observations [B, ...], [L·B, F] for `Sequences`.
+    """
+    if not has_memory(torso):
+        return (), torso(obs)
+    assert isinstance(obs, Sequences), "an agent with memory takes `Sequences`"
+    if hasattr(torso, "over"):
+        carry, features = torso.over(obs.carry, obs.obs, obs.restart)
+    else:
+        initial = torso.initial_carry
+        carry, features = steps_in_a_loop(torso, initial, obs.carry, obs.obs, obs.restart)
+    return carry, features.reshape(-1, features.shape[-1])
+
+
+def has_memory(torso: object) -> bool:
+    """Whether a torso is a `MemoryTorso`: one that says how its memory begins."""
+    return hasattr(torso, "initial_carry")
+
+
+def steps_in_a_loop(
+    step: Callable[[Carry, Obs], tuple[Carry, Array]],
+    initial_carry: Callable[[int], Carry],
+    carry: Carry,
+    x: Obs,
+    restart: Array,
+) -> tuple[Carry, Array]:
+    """`step` over the first axis of `x`, with the initial memory where `restart` [L, B]."""
+    length, batch = restart.shape
+    initial = jax.tree.map(lambda new, x: new.astype(x.dtype), initial_carry(batch), carry)
+
+    def one(carry: Carry, row: tuple[Obs, Array]) -> tuple[Carry, Array]:
+        x, restart = row
+        return step(where_rows(restart, initial, carry), x)
+
+    if length == 1:  # to act, which needs no loop
+        carry, out = one(carry, jax.tree.map(lambda x: x[0], (x, restart)))
+        return carry, out[None]
+    return jax.lax.scan(one, carry, (x, restart), unroll=4)  # 10 % faster on a CPU

@@ -1,0 +1,134 @@
+"""Torsos with memory: a recurrent layer on a torso, and users' own."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+from rlkit.agents.cells import Cell, make_cell
+from rlkit.agents.configs import Memory
+from rlkit.agents.layers import MLP
+from rlkit.agents.memory import has_memory
+from rlkit.agents.networks import TorsoBuilder
+from rlkit.agents.torso import TorsoConfig, activation_of, torso_of
+from rlkit.errors import ConfigError, require
+from rlkit.ops.rows import flatten
+from rlkit.spaces import Space, abstract
+from rlkit.types import Carry, Obs
+
+InitialCarry = Callable[[int], Carry]
+"""`initial_carry(num_envs)`: the memory at the start of an episode."""
+
+
+class MemoryConfig(TorsoConfig, Protocol):
+    """What the configs of agents say about their memory."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """The recurrent layer."""
+        ...
+
+    @property
+    def memory_size(self) -> int:
+        """Its width."""
+        ...
+
+
+class Remembering(nnx.Module):
+    """A torso without memory, a recurrent layer on it, and layers for both.
+
+    The last layers see what the torso says of the observation beside the memory. A policy needs
+    both, and minGRU, which is linear in its memory, learns nothing of a difference without them.
+    """
+
+    def __init__(self, torso: Callable[[Obs], Array], cell: Cell, last: Callable[[Array], Array]):
+        self.torso, self.cell, self.last = torso, cell, last
+
+    def initial_carry(self, num_envs: int) -> Carry:
+        """That of the recurrent layer."""
+        return self.cell.initial_carry(num_envs)
+
+    def over(self, carry: Carry, obs: Obs, restart: Array) -> tuple[Carry, Array]:
+        """See `MemoryTorso`. The torso, without memory, takes all steps as one batch."""
+        features = self.torso(flatten(obs))
+        features = features.reshape(*restart.shape, -1)
+        carry, memory = self.cell.over(carry, features, restart)
+        return carry, self.last(jnp.concatenate([memory, features], axis=-1))
+
+
+def torso_and_memory(
+    config: MemoryConfig,
+    space: Space,
+    own: TorsoBuilder | None = None,
+    *,
+    layer_norm: bool = False,
+) -> tuple[TorsoBuilder, int, InitialCarry | None]:
+    """(builder, number of features, initial memory or None) of a torso: see `torso_of`.
+
+    It has memory if the config says so, or if the user's `own` is a `MemoryTorso`. The recurrent
+    layer that a config names stands before the last hidden layer, or on the user's torso.
+    """
+    kind, size = config.memory, config.memory_size
+    if own is not None and (memory := _memory_of(own)) is not None:
+        require(
+            kind is None,
+            f"the torso has a memory of its own, and memory={kind!r} would add another one",
+            "leave out one of them",
+        )
+        return own, _features_with(own, memory, abstract(space, (2,))), memory
+    if kind is None:
+        return *torso_of(config, space, own, layer_norm=layer_norm), None
+    first, width = config.hidden_sizes[:-1], config.hidden_sizes[-1]
+    build, features = torso_of(config, space, own, layer_norm=layer_norm, hidden_sizes=first)
+
+    def remembering(rngs: nnx.Rngs) -> Remembering:
+        activation = activation_of(space, config)
+        return Remembering(
+            build(rngs),
+            make_cell(kind, features, size),
+            MLP(size + features, (width,), activation, layer_norm=layer_norm),
+        )
+
+    shapes = nnx.eval_shape(lambda: make_cell(kind, features, size))
+    return remembering, width, shapes.initial_carry
+
+
+def _memory_of(own: TorsoBuilder) -> InitialCarry | None:
+    """How its memory begins; None if it has none."""
+    try:
+        module: Any = nnx.eval_shape(lambda: own(nnx.Rngs(0)))
+    except Exception:  # `torso_of` says what is wrong
+        return None
+    return module.initial_carry if has_memory(module) else None
+
+
+def _features_with(own: TorsoBuilder, initial_carry: InitialCarry, example: Obs) -> int:
+    """The number of features of a torso with memory; raises `ConfigError` if it does not fit."""
+
+    def run(carry: Carry, obs: Obs) -> Any:
+        torso: Any = own(nnx.Rngs(0))
+        return torso(carry, obs)
+
+    must = "it must map (carry [B, ...], obs [B, ...]) to (carry [B, ...], features [B, F])"
+    batch = jax.tree.leaves(example)[0].shape[0]
+    try:
+        before = jax.eval_shape(lambda: initial_carry(batch))
+        after, features = jax.eval_shape(run, before, example)
+    except Exception as error:
+        raise ConfigError(f"the torso fails on a batch of observations: {error}; {must}") from error
+    shapes = [jax.tree.map(lambda x: (x.shape, str(x.dtype)), tree) for tree in (before, after)]
+    require(
+        shapes[0] == shapes[1],
+        f"the torso changes the shape of its memory from {shapes[0]} to {shapes[1]}",
+        "return a memory like that of initial_carry",
+    )
+    shape = getattr(features, "shape", None)
+    require(
+        shape is not None and len(shape) == 2 and shape[0] == batch,
+        f"the torso maps a batch of {batch} observations to {shape}",
+        must,
+    )
+    return features.shape[-1]

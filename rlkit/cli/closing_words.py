@@ -1,0 +1,85 @@
+"""What `train`, `resume` and `evaluate` say at the end: scores, speed, the next commands."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlkit.training.logs.human_units import human_seconds
+
+if TYPE_CHECKING:
+    from rlkit.types import Measurements
+
+
+def closing_words(
+    history: Sequence["Measurements"], run_dir: str, env_flag: str = "", *, is_stopped: bool = False
+) -> str:
+    """The last evaluation, the speed, and the next commands to run.
+
+    `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the
+    commands; it starts with a space. `is_stopped`: a signal ended the run early.
+    """
+    lines = ["", *_speed(run_dir)]
+    evaluated = [evaluation for evaluation in history if "return" in evaluation]
+    if evaluated:
+        lines += [
+            "",
+            *_scores(
+                np.atleast_2d(evaluated[-1]["return"]), np.atleast_2d(evaluated[-1]["length"])
+            ),
+        ]
+    lines += ["", f"results      {run_dir}"]
+    if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
+        lines.append(f"plot         {run_dir}/learning_curve.png")
+    lines.append(f"evaluate     rlkit evaluate {run_dir}{env_flag}")
+    resume = f"rlkit resume {run_dir}{env_flag}"
+    lines.append(
+        f"continue     {resume}" if is_stopped else f"train on     {resume} --total-steps N"
+    )
+    return "\n".join(lines)
+
+
+def mean_and_spread(values: np.ndarray) -> str:
+    """Mean ± standard deviation of the finite values, padded for a column."""
+    finite = values[np.isfinite(values)]
+    return f"{finite.mean():9.2f} ± {finite.std():<7.2f}" if finite.size else "      nan          "
+
+
+def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
+    """A row for each seed (over its episodes) and one for all seeds (over their means); [S, E]."""
+    several = "; all: over seeds" if len(returns) > 1 else ""
+    lines = [
+        "final evaluation, deterministic actions",
+        f"mean ± standard deviation over {returns.shape[1]} episodes{several}",
+        "seed index        return              length",
+    ]
+    rows = zip(returns, lengths, strict=True)
+    lines += [
+        f"{seed:<12}{mean_and_spread(scores)}{mean_and_spread(steps)}"
+        for seed, (scores, steps) in enumerate(rows)
+    ]
+    if len(returns) > 1:
+        lines.append(
+            f"{'all':<12}{mean_and_spread(returns.mean(axis=1))}{mean_and_spread(lengths.mean(axis=1))}"
+        )
+    return [line.rstrip() for line in lines]
+
+
+def _speed(run_dir: str) -> list[str]:
+    """The run's size, and the speed of its last part without compiling, from its summary."""
+    try:
+        summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
+        steps, seeds = summary["env_steps"], summary["num_seeds"]
+        seconds, compiling = summary["wall_seconds"], summary["compile_seconds"]
+        speed = summary["env_steps_per_second"]
+    except (OSError, ValueError, KeyError):
+        return []
+    size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
+    if speed == 0:  # nothing was left to train
+        return [f"{size} steps"]
+    return [
+        f"{size} steps in {human_seconds(seconds)}, of which compiling took"
+        f" {human_seconds(compiling)}; then {speed:,.0f} steps per second{over}"
+    ]

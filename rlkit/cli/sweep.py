@@ -1,0 +1,236 @@
+"""`rlkit sweep`: many trials of one run, with other hyperparameters."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
+
+from rlkit.cli import flags, help, own_env, train_flags
+from rlkit.cli.run_settings import (
+    RUNS,
+    check_settings,
+    check_sizes,
+    positionals,
+    read_base,
+    run_name,
+    typed_env,
+)
+from rlkit.cli.running import StopSignals, pin_threads
+from rlkit.errors import ConfigError, require
+from rlkit.training.directories import SWEEP
+from rlkit.training.sweeps.config import SweepConfig, check, load
+from rlkit.training.sweeps.space import parse_grid, parse_random
+from rlkit.training.sweeps.wandb_sweep import write_wandb_sweep
+from rlkit.validation import PositiveInt
+
+if TYPE_CHECKING:
+    from rlkit.training.sweeps.sweep import Sweep
+    from rlkit.training.trainer import Trainer
+
+COMMAND = "rlkit sweep"
+LISTS = ("--grid", "--random")
+EXAMPLES = """examples:
+  {command} --grid gamma=0.9,0.95,0.99
+  {command} --random gamma=0.9..0.99 --trials 8
+  {command} --grid gamma=0.9,0.95,0.99 --halving 3"""
+USAGE = f"""usage: {COMMAND} ALGORITHM ENV [--grid NAME=VALUE,VALUE ...]
+                   [--random NAME=LOW..HIGH ... --trials N]
+
+Trains many trials of one run. Those that differ in numbers alone are one
+compiled program on jittable environments; what changes shapes takes turns.
+
+  --grid NAME=VALUE,VALUE ...   every combination of these values
+  --random NAME=LOW..HIGH ...   drawn anew for each trial; NAME=LOW..HIGH:log draws
+                                the logarithm, NAME=VALUE,VALUE one of the values
+  --trials N                    how many trials (default: the grid once)
+  --num-seeds N                 seeds of each trial
+
+All flags of `rlkit train` set what the trials share. The directory holds
+results.csv, a picture, best.yaml for `rlkit train --config`, and each trial as a
+run. `rlkit resume DIRECTORY` continues a sweep that was stopped.
+
+examples:
+  {COMMAND} ppo gymnax/CartPole-v1 --grid learning_rate=1e-4,3e-4,1e-3
+  {COMMAND} ppo gymnax/CartPole-v1 --random gamma=0.9..0.99 --trials 16
+  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.95,0.99 --halving 3
+
+`{COMMAND} ppo gymnax/CartPole-v1 --help` shows the first settings with their
+values, `--help-all` all of them.
+"""
+FIRST = (
+    "grid",
+    "random",
+    "trials",
+    "search_seed",
+    "rank",
+    "halving",
+    "search",
+    "exploit_every",
+    "wandb_sweep",
+    *(name for name in train_flags.FIRST if name not in ("learning_rate", "gamma")),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepFlags:
+    """What is tried."""
+
+    grid: tuple[str, ...] = ()
+    """Settings of which every combination is tried, such as learning_rate=1e-4,3e-4 or
+    hidden_sizes=[64,64],[128,128].
+    """
+    random: tuple[str, ...] = ()
+    """Settings drawn anew for each trial: gamma=0.95..0.999, learning_rate=1e-5..1e-2:log (its
+    logarithm is drawn), optimizer=adam,lion (one of them).
+    """
+    trials: PositiveInt | None = None
+    """Number of trials; None: the combinations of the grid."""
+    search_seed: int = 0
+    """Seed of the draws; --seed is that of training, the same for each trial."""
+    rank: Literal["final", "area"] = "final"
+    """What ranks trials: the return of the last evaluation, or the mean over all evaluations."""
+    halving: Annotated[int, Ge(2)] | None = None
+    """Successive halving: at each rung keep one trial in so many, and train those as many times
+    longer; None: train all to the end.
+    """
+    search: Literal["random", "optuna"] = "random"
+    """Who chooses the settings: the dice, all at once, or Optuna's TPE, in batches."""
+    batch: PositiveInt | None = None
+    """Trials that Optuna chooses at once, which are trained together; None: a quarter of all."""
+    exploit_every: PositiveInt | None = None
+    """Population-based training: after so many outer iterations, again and again, the worst quarter
+    of trials continues from copies of the best, with other hyperparameters; None: never.
+    """
+    wandb_sweep: str | None = None
+    """Write a sweep for `wandb agent` to this YAML file, and train nothing."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains the trials and returns the exit code."""
+    file = flags.peek(arguments, "--config")
+    if len(positionals(arguments)) < 2 and file is None and help.is_asked(arguments):
+        print(USAGE, end="")
+        return 0
+    names, base = read_base(arguments, command=COMMAND)
+    typed = _joined(arguments[len(names) :])
+    command = " ".join([COMMAND, *(names or ["--config", str(file)])])
+    shared, chosen = train_flags.override(
+        base.config,
+        typed,
+        command=command,
+        first=FIRST,
+        description="Trains {algorithm} with other settings in each trial.",
+        epilogue=EXAMPLES,
+        sweep=SweepFlags(),
+    )
+    of_training = _without(typed, set(flags.flags(SweepFlags)))
+    check_settings(shared, of_training)
+    check_sizes(shared)
+    asked: SweepFlags = chosen.sweep
+    directory = shared.trainer.run_dir or f"{RUNS}/sweep-{run_name(shared)}"
+    shared = dataclasses.replace(shared, trainer=dataclasses.replace(shared.trainer, run_dir=None))
+    own = {name: x for name, x in vars(asked).items() if name not in ("grid", "random")}
+    del own["wandb_sweep"]
+    spaces = {"grid": parse_grid(asked.grid), "random": parse_random(asked.random)}
+    config = check(SweepConfig(run=shared, **spaces, **own))
+    trials = [] if asked.search == "optuna" else config.trial_settings()
+    for changes in trials:
+        check_settings(config.trial(changes), of_training)
+    if asked.wandb_sweep is not None:
+        print(write_wandb_sweep(config, asked.wandb_sweep, [*names, *of_training]))
+        return 0
+    if chosen.run.dry_run:
+        for index, changes in enumerate(trials):
+            print(f"{index:03d}  " + "  ".join(f"{name}={x}" for name, x in changes.items()))
+        return 0
+    require(
+        not os.path.exists(os.path.join(directory, SWEEP)),
+        f"{directory} already holds a sweep",
+        f"continue it with `rlkit resume {directory}`, or choose another --run-dir",
+    )
+    own_env.register(typed_env(names))
+    return _train(config, directory)
+
+
+def resume(directory: str, env: str | None) -> int:
+    """Continues a sweep and returns the exit code."""
+    config = load(os.path.join(directory, SWEEP))
+    own_env.check_run(config.run.env.id, typed=env, run_dir=directory)
+    own_env.register(env)
+    return _train(config, directory)
+
+
+def _train(config: SweepConfig, directory: str) -> int:
+    if config.run.trainer.deterministic:
+        pin_threads()
+    from rlkit.training.compile.compilation_cache import enable_compilation_cache
+    from rlkit.training.sweeps.stages import Interrupted
+    from rlkit.training.sweeps.sweep import run_sweep
+
+    with StopSignals() as signals:
+
+        def watch(trainer: "Trainer") -> None:
+            if signals.received is not None:
+                raise Interrupted
+            signals.trainer = trainer
+
+        enable_compilation_cache()
+        sweep = run_sweep(config, directory, watch=watch)
+    print(_report(sweep, directory))
+    if signals.received is None:
+        return 0
+    print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)
+    return 128 + signals.received
+
+
+def _report(sweep: "Sweep", directory: str) -> str:
+    lines = ["", sweep.table(), "", f"results      {directory}/results.csv"]
+    if not sweep.is_finished:
+        return "\n".join([*lines, f"continue     rlkit resume {directory}"])
+    try:
+        best = sweep.best
+    except ConfigError:
+        return "\n".join([*lines, "no trial has a score"])
+    lines += [
+        f"picture      {directory}/results.png",
+        f"curves       rlkit plot {directory}/trials/*",
+        f"best trial   rlkit evaluate {directory}/trials/{best.trial:03d}",
+        f"train it     rlkit train --config {directory}/best.yaml",
+    ]
+    return "\n".join(lines)
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """The arguments with all values of a repeated `--grid` or `--random` behind one of them."""
+    rest: list[str] = []
+    lists: dict[str, list[str]] = {}
+    current = rest
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if argument.startswith("--"):
+            current = lists.setdefault(name, []) if name in LISTS else rest
+            if name not in LISTS:
+                rest.append(argument)
+            elif equals:
+                current.append(value)
+        else:
+            current.append(argument)
+    for name, values in lists.items():
+        require(bool(values), f"{name} names nothing", f"write {name} learning_rate=1e-4,3e-4")
+        rest += [name, *values]
+    return rest
+
+
+def _without(arguments: Sequence[str], names: set[str]) -> list[str]:
+    """The arguments without those flags and their values."""
+    kept: list[str] = []
+    skips = False
+    for argument in arguments:
+        if argument.startswith("--"):
+            skips = argument.partition("=")[0] in names
+        if not skips:
+            kept.append(argument)
+    return kept

@@ -1,0 +1,1 @@
+"""The loaders that are copied beside an exported policy. They know nothing of rlkit."""

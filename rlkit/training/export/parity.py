@@ -1,0 +1,150 @@
+"""Whether exported files act as the policy does: they run in a fresh process, without rlkit."""
+
+import copy
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium import spaces
+
+from rlkit.errors import ExportError, require
+from rlkit.ops.running_stats import RunningStats
+from rlkit.spaces import Space, bounds, leaves
+
+ROWS = 256  # observations to act on
+SEED = 0  # of the observations, and of sampled actions
+TOLERANCE = 1e-4  # of continuous actions, times max(1, |action|); rounding is about 1e-6
+TIES = 0.01  # share of discrete actions that rounding may decide otherwise
+
+# `loader` is load_onnx or load_stablehlo. A batch of one is acted on too: the size is symbolic.
+_PROGRAM = """
+import importlib, sys
+sys.modules["rlkit"] = None
+folder, batch, found = sys.argv[1:4]
+sys.path.insert(0, folder)
+import numpy as np
+given = np.load(batch)
+results = {}
+for loader, kind, arguments in (
+    ("load_onnx", "onnx", {}),
+    ("load_stablehlo", "stablehlo", {}),
+    ("load_stablehlo", "sampled", {"seed": 0}),
+):
+    if kind not in sys.argv[4:]:
+        continue
+    policy = importlib.import_module(loader).Policy()
+    for rows, name in ((slice(None), kind), (slice(1), kind + ".one")):
+        obs = {}
+        for each in policy.manifest["inputs"]:
+            here, path = obs, ["obs", *each["path"]]
+            for part in path[:-1]:
+                here = here.setdefault(part, {})
+            here[path[-1]] = given[each["name"]][rows]
+        if policy.manifest["memory"]:
+            memory = policy.start(len(given[policy.manifest["inputs"][0]["name"]][rows]))
+            first, memory = policy(obs["obs"], memory, **arguments)
+            second, memory = policy(obs["obs"], memory, **arguments)
+            results[name] = np.concatenate([first, second])
+        else:
+            results[name] = policy(obs["obs"], **arguments)
+np.savez(found, **results)
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parity:
+    """How the actions of one exported file compare with those of the policy."""
+
+    kind: str
+    """onnx, stablehlo, or sampled: the StableHLO that samples."""
+    observations: int
+    """How many were acted on."""
+    differing: int
+    """How many of the actions are not equal to the bit."""
+    largest_difference: float
+    """Between two actions; of discrete ones, 0 unless a near tie was decided otherwise."""
+
+
+def observations(space: Space, stats: RunningStats | None, number: int = ROWS) -> list[np.ndarray]:
+    """Made-up observations, [number, ...] for each leaf of `space`; always the same.
+
+    Floats are drawn from the distribution that `stats` describe (None: the standard normal) and
+    clipped to their bounds, all else uniformly.
+    """
+    generator = np.random.default_rng(SEED)
+    means, variances = [0.0] * len(leaves(space)), [1.0] * len(leaves(space))
+    if stats is not None:
+        means, variances = map(jax.tree.leaves, jax.device_get((stats.mean, stats.variance)))
+    drawn = []
+    for leaf, mean, variance in zip(leaves(space), means, variances, strict=True):
+        if isinstance(leaf, spaces.Box) and np.issubdtype(leaf.dtype, np.floating):
+            normal = generator.standard_normal((number, *leaf.shape))
+            values = mean + np.sqrt(variance) * normal
+            drawn.append(np.clip(values, *bounds(leaf)).astype(leaf.dtype))
+        else:
+            own: Any = copy.deepcopy(
+                leaf
+            )  # sampling from the environment's would move its generator on
+            own.seed(SEED)
+            drawn.append(np.stack([own.sample() for _ in range(number)]))
+    return drawn
+
+
+def act_in_fresh_process(
+    folder: Path, names: Sequence[str], obs: Sequence[np.ndarray], kinds: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The actions of the loaders in `folder`, by kind; those of the first row alone as `kind.one`.
+
+    `names` are those of the inputs. Raises `ExportError` if the process fails.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        batch, found = Path(directory, "batch.npz"), Path(directory, "found.npz")
+        named: dict[str, Any] = dict(zip(names, obs, strict=True))
+        np.savez(batch, **named)
+        command = [sys.executable, "-I", "-B", "-c", _PROGRAM, folder, batch, found, *kinds]
+        # On the CPU: this process may hold the memory of the GPU.
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(
+            list(map(str, command)), env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ExportError(
+                f"the exported policy does not run in a process of its own ({last}); report it,"
+                " with the settings of the agent"
+            )
+        with np.load(found) as actions:
+            return dict(actions)
+
+
+def compared(kind: str, found: np.ndarray, wanted: np.ndarray) -> Parity:
+    """Compares actions [N, ...]. Raises `ExportError` if they are not those of the policy."""
+    require(
+        (found.shape, found.dtype) == (wanted.shape, wanted.dtype),
+        f"the exported {kind} returns {found.dtype} {list(found.shape)}, the policy {wanted.dtype}"
+        f" {list(wanted.shape)}",
+        "report it, with the settings of the agent",
+        ExportError,
+    )
+    off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    differing = int((off != 0).reshape(len(off), -1).any(-1).sum())
+    largest = float(off.max(initial=0.0))
+    if np.issubdtype(wanted.dtype, np.floating):
+        is_same = bool((off <= TOLERANCE * np.maximum(1.0, np.abs(wanted))).all())
+    else:
+        is_same = differing <= TIES * len(off)
+    require(
+        is_same,
+        f"the exported {kind} acts otherwise than the policy on {differing} of {len(off)}"
+        f" observations, by up to {largest:.3g}",
+        "report it, with the settings of the agent",
+        ExportError,
+    )
+    return Parity(kind=kind, observations=len(off), differing=differing, largest_difference=largest)

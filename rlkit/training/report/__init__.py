@@ -1,0 +1,1 @@
+"""`write_report`: runs as one HTML page, which opens without a network."""

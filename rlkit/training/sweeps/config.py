@@ -1,0 +1,153 @@
+"""`SweepConfig`: a whole sweep as plain data, read from and written to YAML. No JAX."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from rlkit import validation
+from rlkit.errors import ConfigError, did_you_mean, require
+from rlkit.training import run_config
+from rlkit.training.plain_yaml import dump_yaml
+from rlkit.training.run_config import RunConfig, Seed
+from rlkit.training.sweeps.space import Range, Values, draw_trials, from_plain, to_plain
+from rlkit.validation import PlainData, PositiveInt
+
+Rank = Literal["final", "area"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """What a sweep tries: `rlkit.run_sweep(sweep_config, directory)` trains its trials."""
+
+    run: RunConfig
+    """The settings that all trials share; its `trainer.num_seeds` seeds are those of each trial."""
+    grid: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    """Settings of which every combination is tried: {"learning_rate": (1e-4, 3e-4)}."""
+    random: Mapping[str, Range | Values] = dataclasses.field(default_factory=dict)
+    """Settings drawn anew for each trial, from a `Range` or a tuple of values."""
+    trials: PositiveInt | None = None
+    """Number of trials; None: the combinations of the grid."""
+    search_seed: Seed = 0
+    """Seed of the draws; those of training are in `run`."""
+    rank: Rank = "final"
+    """What ranks trials, averaged over seeds. final: the mean return of the last evaluation;
+    area: that of all evaluations after training began.
+    """
+    halving: Annotated[int, Ge(2)] | None = None
+    """Keep one trial in so many at each of several rungs (successive halving); None: train all."""
+    search: Literal["random", "optuna"] = "random"
+    """Who chooses the settings of trials: the dice, all at once, or Optuna's TPE, in batches."""
+    batch: PositiveInt | None = None
+    """Trials that Optuna chooses at once, which are trained together; None: a quarter of all."""
+    exploit_every: PositiveInt | None = None
+    """Outer iterations after which the worst quarter of trials continues from copies of the best,
+    with other hyperparameters (population-based training), again and again; None: never.
+    """
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "random"):
+            given = getattr(self, name)
+            plain = to_plain(given) if isinstance(given, Mapping) else given
+            object.__setattr__(self, name, from_plain(plain, where=name))
+        ranges = [name for name, part in self.grid.items() if isinstance(part, Range)]
+        require(not ranges, f"{', '.join(ranges)} is a range in the grid", "move it to random")
+
+    def trial_settings(self) -> list[PlainData]:
+        """What each trial changes, by name. Raises `ConfigError`."""
+        return draw_trials(self.grid, self.random, self.trials, self.search_seed)
+
+    def trial(self, changes: Mapping[str, Any]) -> RunConfig:
+        """The run of a trial. Raises `ConfigError` for an unknown name or a bad value."""
+        return with_changes(self.run, changes)
+
+
+def with_changes(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """`config` with other hyperparameters, settings of the network, or number of environments."""
+    values = run_config.to_dict(config)
+    for name, value in changes.items():
+        part = _part_with(config, name)
+        values[part] = values[part] | {name: value}
+    try:
+        return run_config.from_dict(values)
+    except ConfigError as error:
+        told = ", ".join(f"{name}={value}" for name, value in changes.items())
+        raise ConfigError(f"{error} (in the trial {told})") from None
+
+
+def _part_with(config: RunConfig, name: str) -> str:
+    """The part of the settings that has the field `name`."""
+    if name == "num_envs":
+        return "env"
+    fields = {
+        part: [field.name for field in dataclasses.fields(getattr(config, part))]
+        for part in ("hyperparameters", "network")
+    }
+    for part, names in fields.items():
+        if name in names:
+            return part
+    known = ["num_envs", *fields["hyperparameters"], *fields["network"]]
+    raise ConfigError(
+        f"a sweep of {config.algorithm} cannot vary {name!r}; {did_you_mean(name, known)}"
+    )
+
+
+def to_dict(config: SweepConfig) -> PlainData:
+    """The sweep as plain data."""
+    own = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name not in ("run", "grid", "random")
+    }
+    spaces = {"grid": to_plain(config.grid), "random": to_plain(config.random)}
+    return {"run": run_config.to_dict(config.run), **spaces, **own}
+
+
+def from_dict(values: object) -> SweepConfig:
+    """The opposite of `to_dict`. Raises `ConfigError` for invalid data."""
+    if not isinstance(values, dict) or "run" not in values:
+        raise ConfigError("a sweep needs `run:` with the settings of its runs; add them")
+    values = dict(values)
+    run = run_config.from_dict(values.pop("run"))
+    spaces = {
+        name: from_plain(values.pop(name), where=name)
+        for name in ("grid", "random")
+        if name in values
+    }
+    known = {field.name for field in dataclasses.fields(SweepConfig)}
+    for name in values:
+        require(name in known, f"a sweep has no setting {name!r}", did_you_mean(name, known))
+    return check(SweepConfig(run=run, **spaces, **values))
+
+
+def check(config: SweepConfig) -> SweepConfig:
+    """The sweep, whose own settings are valid. Raises `ConfigError`."""
+    annotations = validation.field_annotations(SweepConfig)
+    own = {
+        name: getattr(config, name) for name in annotations if name not in ("run", "grid", "random")
+    }
+    kind = dataclasses.make_dataclass(
+        "SweepConfig", [(name, annotations[name]) for name in own], frozen=True, kw_only=True
+    )
+    validation.validate(kind(**own))
+    validation.validate(config.run)
+    phases = () if config.run.curriculum is None else config.run.curriculum.phases
+    require(
+        all(phase.advance_at is None for phase in phases),
+        "trials are compared after the same training, but a phase of this curriculum ends when its"
+        " return is reached",
+        "leave out advance_at, or train the runs one by one (rlkit train)",
+    )
+    return config
+
+
+def load(path: str | os.PathLike[str]) -> SweepConfig:
+    """Reads YAML. Raises `ConfigError`, naming the file."""
+    return from_dict(run_config.read_yaml(os.fspath(path)))
+
+
+def dump(config: SweepConfig) -> str:
+    """The sweep as YAML text."""
+    return dump_yaml(to_dict(config))

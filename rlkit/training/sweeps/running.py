@@ -1,0 +1,239 @@
+"""`Running`: trains the trials of a plan, rung by rung and group by group."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rlkit.errors import EnvFailedError, NonFiniteError
+from rlkit.training.logs.loaded_run import load_run
+from rlkit.training.logs.records import Record
+from rlkit.training.sweeps.config import with_changes
+from rlkit.training.sweeps.directory import SweepDirectory
+from rlkit.training.sweeps.joint_records import trial_records
+from rlkit.training.sweeps.plan import Plan
+from rlkit.training.sweeps.population import Population, ranges_in
+from rlkit.training.sweeps.results import TrialResult, score_of
+from rlkit.training.sweeps.shapes import Group
+from rlkit.training.sweeps.stages import (
+    Carried,
+    Interrupted,
+    Trained,
+    Watch,
+    lanes_of,
+    lanes_subset,
+    skipped_updates,
+    train_alone,
+    train_jointly,
+    write_trial,
+)
+from rlkit.validation import PlainData
+
+Say = Callable[[str], None]
+
+
+class Running:
+    """The trials of a plan while they are trained.
+
+    `watch` and `say` are as in `run_sweep`.
+    """
+
+    def __init__(self, files: SweepDirectory, plan: Plan, watch: Watch, say: Say):
+        self._files, self._plan, self._watch, self._say = files, plan, watch, say
+        self._num_seeds = plan.config.run.trainer.num_seeds
+
+    def train(self) -> bool:
+        """Trains what is left; returns whether all is done."""
+        plan, alive = self._plan, list(self._plan.configs)
+        self._announce()
+        for rung, until in enumerate(plan.rungs):
+            for group in plan.groups:
+                members = [trial for trial in group.trials if trial in alive]
+                if not members:
+                    continue
+                try:
+                    self._train(rung, until, group, members)
+                except Interrupted:
+                    return False
+            done = self._files.results.read()
+            at_rung = [done[rung, trial] for trial in alive]
+            is_last = rung + 1 == len(plan.rungs)
+            kept = [] if is_last else _kept(at_rung, self._plan.config.halving or 1)
+            if not is_last:
+                place = f"rung {rung + 1} of {len(plan.rungs)}"
+                self._say(f"{place}: {len(kept)} of {len(alive)} trials go on")
+            self._leave(rung, until, [trial for trial in alive if trial not in kept])
+            alive = kept
+        return True
+
+    def _announce(self) -> None:
+        plan = self._plan
+        joint = [group for group in plan.groups if len(group.trials) > 1]
+        alone = len(plan.groups) - len(joint)
+        parts = [f"{len(group.trials)} trials in one program" for group in joint]
+        parts += [f"{alone} {'trial' if alone == 1 else 'trials'} one by one"] if alone else []
+        seeds = plan.config.run.trainer.num_seeds
+        seeds = self._num_seeds
+        self._say(
+            f"sweep: {len(plan.configs)} trials x {seeds} {'seed' if seeds == 1 else 'seeds'}:"
+            f" {', '.join(parts)}"
+        )
+
+    def _train(self, rung: int, until: int, group: Group, members: Sequence[int]) -> None:
+        """Trains the trials of a group that are left, unless they are at this rung already."""
+        done = self._files.results.read()
+        if all((rung, trial) in done for trial in members):
+            return
+        if group.traced and not self._files.is_split(group.trials[0]):
+            try:
+                with self._joint(rung, until, group, members) as trained:
+                    self._files.results.add(self._results(rung, members, trained))
+                    if len(self._plan.rungs) == 1:  # while the state is at hand
+                        self._write(members, members, trained)
+                return
+            except (NonFiniteError, EnvFailedError) as error:
+                self._files.split(group.trials[0])
+                reason = str(error).partition(";")[0]
+                self._say(f"a trial failed ({reason}): its group is trained one by one")
+        for trial in members:
+            if (rung, trial) not in done:
+                self._files.results.add([self._alone(rung, until, trial)])
+
+    def _alone(self, rung: int, until: int, trial: int) -> TrialResult:
+        config, directory = self._plan.configs[trial], self._files.trial(trial)
+        self._say(f"trial {trial:03d}: {_told(self._plan.changes[trial])}")
+        failure = None
+        try:
+            train_alone(config, directory, until, watch=self._watch)
+        except (NonFiniteError, EnvFailedError) as error:
+            failure = str(error).partition(";")[0]
+            self._say(f"trial {trial:03d} failed: {failure}")
+        records = load_run(directory).records
+        return self._result(rung, trial, records, failure, self._plan.changes[trial])
+
+    @contextmanager
+    def _joint(
+        self, rung: int, until: int, group: Group, members: Sequence[int]
+    ) -> Iterator[Trained]:
+        """The trials of a group at the end of a rung, which is trained if it was not."""
+        configs = [self._plan.configs[trial] for trial in members]
+        directory = self._files.joint(rung, group.trials[0])
+        with train_jointly(
+            configs,
+            members,
+            group.traced,
+            directory,
+            until,
+            carried=None if rung == 0 else lambda: self._carried(rung - 1, group, members),
+            population=self._population(group),
+            watch=self._watch,
+            say=self._say,
+        ) as trained:
+            yield trained
+
+    def _carried(self, rung: int, group: Group, members: Sequence[int]) -> Carried:
+        """What trials bring along from `rung`, where there were more of them."""
+        before = self._at(rung, group)
+        lanes = [
+            lane for trial in members for lane in lanes_of(before.index(trial), self._num_seeds)
+        ]
+        with self._joint(rung, self._plan.rungs[rung], group, before) as trained:
+            return lanes_subset(trained, lanes)
+
+    def _at(self, rung: int, group: Group) -> list[int]:
+        """The trials of a group that were trained up to `rung`."""
+        done = self._files.results.read()
+        return [trial for trial in group.trials if (rung, trial) in done]
+
+    def _leave(self, rung: int, until: int, leaving: Sequence[int]) -> None:
+        """Writes the run directories of trials that are trained no further."""
+        for group in self._plan.groups:
+            own = [trial for trial in leaving if trial in group.trials]
+            missing = [trial for trial in own if not self._files.has_trial(trial)]
+            if not missing or not group.traced or self._files.is_split(group.trials[0]):
+                continue
+            members = self._at(rung, group)
+            with self._joint(rung, until, group, members) as trained:
+                self._write(missing, members, trained)
+
+    def _write(self, trials: Sequence[int], members: Sequence[int], trained: Trained) -> None:
+        """Writes the run directories of some of the `members` that one program trained."""
+        for trial in trials:
+            if self._files.has_trial(trial):
+                continue
+            directory = self._files.fresh_trial(trial)
+            lanes = lanes_of(members.index(trial), self._num_seeds)
+            records = self._records(trial)
+            config = with_changes(self._plan.configs[trial], trained.values_of(lanes[0]))
+            write_trial(config, directory, trained, lanes, records)
+
+    def _records(self, trial: int) -> list[Record]:
+        """All records of a trial that was trained with others, over all of its rungs."""
+        group = next(group for group in self._plan.groups if trial in group.trials)
+        found = []
+        for rung in range(len(self._plan.rungs)):
+            members = self._at(rung, group)
+            if trial not in members:
+                break
+            joint = load_run(self._files.joint(rung, group.trials[0])).records
+            lanes = lanes_of(members.index(trial), self._num_seeds)
+            found += trial_records(joint, lanes, len(members) * self._num_seeds)
+        return found
+
+    def _population(self, group: Group) -> Population | None:
+        """What the trials of a group do to each other, in population-based training."""
+        config = self._plan.config
+        if config.exploit_every is None:
+            return None
+        return Population(
+            every=config.exploit_every,
+            ranges=ranges_in(config),
+            seed=config.search_seed,
+            file=self._files.path / "population.jsonl",
+        )
+
+    def _results(self, rung: int, members: Sequence[int], trained: Trained) -> list[TrialResult]:
+        return [
+            self._result(
+                rung,
+                trial,
+                [
+                    *self._records(trial),  # of earlier rungs
+                    *trial_records(
+                        trained.records, lanes_of(place, self._num_seeds), trained.num_lanes
+                    ),
+                ],
+                None,
+                self._plan.changes[trial] | trained.values_of(place * self._num_seeds),
+            )
+            for place, trial in enumerate(members)
+        ]
+
+    def _result(
+        self,
+        rung: int,
+        trial: int,
+        records: Sequence[Record],
+        failure: str | None,
+        settings: PlainData,
+    ) -> TrialResult:
+        scores = () if failure is not None else score_of(records, self._plan.config.rank)
+        return TrialResult(
+            trial=trial,
+            rung=rung,
+            settings=settings,
+            scores=scores,
+            env_steps=max((record.env_steps for record in records), default=0),
+            skipped_updates=skipped_updates(records),
+            failure=failure,
+        )
+
+
+def _kept(results: Sequence[TrialResult], factor: int) -> list[int]:
+    """The best trials, one in `factor`, in the order of their numbers."""
+    count = max(len(results) // factor, 1)
+    sound = [found for found in results if found.failure is None]
+    best = sorted(sound, key=lambda found: (-found.score, found.trial))[:count]
+    return sorted(found.trial for found in best)
+
+
+def _told(changes: Mapping) -> str:
+    return ", ".join(f"{name}={value}" for name, value in changes.items())

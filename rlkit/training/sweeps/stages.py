@@ -1,0 +1,315 @@
+"""How the trials of a group are trained up to a rung: by one program, or each as a run."""
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from rlkit.training.callbacks import Callback, RunView
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan
+from rlkit.training.files.checkpointer import holds_checkpoints
+from rlkit.training.from_config import build
+from rlkit.training.logs.announcements import announcement
+from rlkit.training.logs.human_units import human_count, human_seconds
+from rlkit.training.logs.records import Record, read_records
+from rlkit.training.run_config import RunConfig
+from rlkit.training.run_progress import RunProgress
+from rlkit.training.sweeps.population import Population
+from rlkit.training.sweeps.shapes import joint_parts, require_seed
+from rlkit.training.trainer import Trainer
+from rlkit.types import Key, Measurements, PyTree
+from rlkit.validation import PlainData
+
+Watch = Callable[[Trainer], None]
+"""Called with the trainer that is about to train, which a signal may ask to stop."""
+
+
+class Interrupted(Exception):
+    """A trainer was asked to stop before the end of its stage."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trained:
+    """The seeds of one or several trials, trained up to a rung."""
+
+    state: PyTree  # leaves [L, ...]
+    progress: RunProgress
+    records: Sequence[Record]
+    num_lanes: int
+
+    def values_of(self, lane: int) -> PlainData:
+        """The hyperparameters of a lane that changed during training; {} if none may."""
+        if not self.is_population:
+            return {}
+        values = self.state.learner.hyperparameters
+        return {name: float(f"{float(x[lane]):.6g}") for name, x in values.items()}
+
+    is_population: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What trials bring along from the rung before."""
+
+    state: PyTree  # leaves [L, ...]
+    progress: RunProgress
+
+
+@contextlib.contextmanager
+def train_jointly(
+    configs: Sequence[RunConfig],
+    names: Sequence[int],
+    traced: Sequence[str],
+    directory: Path,
+    until: int,
+    *,
+    carried: Callable[[], Carried] | None,
+    population: Population | None,
+    watch: Watch,
+    say: Callable[[str], None],
+) -> Iterator[Trained]:
+    """Trains the seeds of all these trials by one program, for `until` outer iterations in all.
+
+    Continues what `directory` holds, or else what was `carried` over (None: a fresh start). `names`
+    are the numbers of the trials. A `population` learns from itself meanwhile. Raises
+    `Interrupted` if it was asked to stop.
+    """
+    parts = joint_parts(configs, traced)
+    first, num_lanes = configs[0], len(configs) * configs[0].trainer.num_seeds
+    plan: Plan = dataclasses.replace(parts.plan, num_checkpoints=until)
+    own, checkpoints = first.trainer, first.trainer.checkpointer_config
+    trainer_config = dataclasses.replace(
+        own,
+        num_seeds=num_lanes,
+        run_dir=os.fspath(directory),
+        restore_checkpoint="auto",
+        total_steps=None,
+        num_checkpoints=until,
+        epochs_per_checkpoint=plan.epochs_per_checkpoint,
+        max_queued=own.max_queued if population is None else 1,  # to pause in time
+        logger_config=LoggerConfig(console=False),
+        checkpointer_config=CheckpointerConfig(
+            max_to_keep=1,
+            keep_best=False,
+            save_replay=None if checkpoints is None else checkpoints.save_replay,
+        ),
+    )
+    parts = dataclasses.replace(parts, plan=plan)
+    pause = PauseAt(until)
+    unused: Any = None  # `_parts` has them
+    with contextlib.ExitStack() as stack:
+        for env in parts.own_envs:
+            stack.callback(env.close)
+        trainer = stack.enter_context(
+            Trainer(
+                *(unused, unused, unused, unused),
+                trainer_config,
+                callbacks=[Report(names, say), pause],
+                _parts=parts,
+            )
+        )
+        watch(trainer)
+        keys = _keys(require_seed(first), own.num_seeds, len(configs))
+        if carried is not None and not holds_checkpoints(os.fspath(directory / "checkpoints")):
+            source = carried()
+            progress = dataclasses.replace(
+                source.progress, seed=None, keys=jax.random.key_data(keys).tolist()
+            )
+            trainer.take_over(_axis_as_needed(source.state, num_lanes), progress)
+        else:
+            trainer.init(keys)
+        if population is None:
+            _train_until(trainer, until)
+        else:
+            _train_population(trainer, until, population, pause, names)
+        state = trainer.state
+        yield Trained(
+            state=jax.tree.map(lambda x: x[None], state) if num_lanes == 1 else state,
+            progress=trainer.progress,
+            records=read_records(directory / "metrics.jsonl"),
+            num_lanes=num_lanes,
+            is_population=population is not None,
+        )
+
+
+def _train_until(trainer: Trainer, iteration: int) -> None:
+    if trainer.outer_iteration < iteration:
+        trainer.run()
+    if trainer.outer_iteration < iteration:
+        raise Interrupted
+
+
+def _train_population(
+    trainer: Trainer, until: int, population: Population, pause: "PauseAt", names: Sequence[int]
+) -> None:
+    """Trains to the end, and lets trials copy each other in between.
+
+    A checkpoint holds what was before they did, so that a resumed sweep does the same again.
+    """
+    while trainer.outer_iteration < until:
+        done, every = trainer.outer_iteration, population.every
+        if done > 0 and done % every == 0:
+            scores = trainer.progress.seed_returns
+            assert scores is not None
+            trainer.state = population.exploit(trainer.state, scores, done, names)
+        pause.iteration = min((done // every + 1) * every, until)
+        _train_until(trainer, pause.iteration)
+
+
+def train_alone(config: RunConfig, directory: Path, until: int, *, watch: Watch) -> None:
+    """Trains a trial as a run of its own, for `until` outer iterations in all.
+
+    Continues what `directory` holds. Raises `Interrupted` if it was asked to stop.
+    """
+    settings = dataclasses.replace(
+        config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto", max_queued=1
+    )
+    config = dataclasses.replace(config, trainer=settings)
+    with build(config, callbacks=[PauseAt(until)]) as trainer:
+        watch(trainer)
+        trainer.run(config.seed)
+        if trainer.outer_iteration < min(until, trainer.plan.num_checkpoints):
+            raise Interrupted
+
+
+def write_trial(
+    config: RunConfig, directory: Path, trained: Trained, lanes: range, records: Sequence[Record]
+) -> None:
+    """Makes a run directory of one of several trials that one program trained.
+
+    It is that of a run that trained these seeds alone, up to rounding: it can be resumed, evaluated
+    and plotted. `records` are those of the trial.
+    """
+    settings = dataclasses.replace(
+        config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto"
+    )
+    config = dataclasses.replace(config, trainer=settings)
+    logs = config.trainer.logger_config
+    silent = logs and dataclasses.replace(logs, console=False)
+    with build(config, logger=silent) as trainer:
+        progress = own_progress(trained.progress, lanes, records, config)
+        plan, num_seeds = trainer.plan, config.trainer.num_seeds
+        text = announcement(plan, 0, plan.prefill_steps, num_seeds)
+        start = Record(
+            kind="event", env_steps=plan.prefill_steps, updates=0, wall_seconds=0.0, text=text
+        )
+        trainer.take_over(own_state(trained.state, lanes), progress, [start, *records])
+        is_whole = progress.outer_iteration >= plan.num_checkpoints
+        trainer.conclude(None if is_whole else "the sweep kept others")
+
+
+def own_state(state: PyTree, lanes: range | Sequence[int]) -> PyTree:
+    """The state of the seeds in `lanes`, with a seed axis if there are several.
+
+    It holds no hyperparameters, like that of a run of its own.
+    """
+    chosen = np.asarray(lanes)
+    part = _axis_as_needed(jax.tree.map(lambda x: x[chosen], state), len(chosen))
+    return part.replace(learner=part.learner.replace(hyperparameters={}))
+
+
+def lanes_subset(trained: Trained, lanes: Sequence[int]) -> Carried:
+    """What the seeds in some lanes bring along into a program of their own."""
+    chosen, progress = np.asarray(lanes), trained.progress
+    returns, peaks = progress.seed_returns, progress.seed_peaks
+    return Carried(
+        state=jax.tree.map(lambda x: x[chosen], trained.state),
+        progress=dataclasses.replace(
+            progress,
+            seed_returns=None if returns is None else tuple(returns[lane] for lane in lanes),
+            seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
+        ),
+    )
+
+
+def own_progress(
+    progress: RunProgress, lanes: range, records: Sequence[Record], config: RunConfig
+) -> RunProgress:
+    """The progress of the seeds in `lanes`."""
+    returns, peaks = progress.seed_returns, progress.seed_peaks
+    returns = None if returns is None else tuple(returns[lane] for lane in lanes)
+    keys = Compiler(len(lanes)).keys(require_seed(config))
+    return dataclasses.replace(
+        progress,
+        seed=config.seed,
+        keys=jax.random.key_data(keys).tolist(),
+        seed_returns=returns,
+        return_std=None if returns is None or len(returns) == 1 else float(np.std(returns)),
+        seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
+        skipped_updates=skipped_updates(records),
+    )
+
+
+def skipped_updates(records: Sequence[Record]) -> int:
+    """Updates skipped because something was not finite, of the seed with most in each iteration."""
+    name = "train/skipped_updates"
+    worst: dict[int, float] = {}
+    for record in records:
+        if name in record.metrics:
+            at = record.env_steps
+            worst[at] = max(worst.get(at, 0.0), record.metrics[name])
+    return int(sum(worst.values()))
+
+
+def lanes_of(place: int, num_seeds: int) -> range:
+    """The lanes of the trial at `place` among those that one program trains."""
+    return range(place * num_seeds, (place + 1) * num_seeds)
+
+
+def _keys(seed: int, num_seeds: int, num_trials: int) -> Key:
+    """The keys of all lanes, [L] ([] for one): each trial has those of the seeds from `seed` on."""
+    one = Compiler(num_seeds).keys(seed)
+    keys = jax.numpy.tile(jax.numpy.atleast_1d(one), num_trials)
+    return keys[0] if keys.shape == (1,) else keys
+
+
+def _axis_as_needed(state: PyTree, num_lanes: int) -> PyTree:
+    """A state [L, ...] as a trainer has it: that of a single seed has no axis."""
+    return jax.tree.map(lambda x: x[0], state) if num_lanes == 1 else state
+
+
+class PauseAt(Callback):
+    """Ends a run after so many outer iterations."""
+
+    def __init__(self, iteration: int):
+        self.iteration = iteration
+
+    def on_run_start(self, trainer: RunView) -> None:
+        """Ends a run that is there already."""
+        self._pause(trainer, trainer.outer_iteration)
+
+    def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
+        """Ends the run when it is there."""
+        self._pause(trainer, iteration)
+
+    def _pause(self, trainer: RunView, iteration: int) -> None:
+        if self.iteration <= iteration < trainer.plan.num_checkpoints:
+            trainer.request_stop("the end of a rung")
+
+
+class Report(Callback):
+    """Prints a line for each evaluation of several trials: the best one, and the median."""
+
+    def __init__(self, names: Sequence[int], say: Callable[[str], None]):
+        self._names, self._say, self._start = names, say, time.monotonic()
+
+    def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
+        """Prints the line."""
+        if "return" not in evaluation:
+            return
+        returns = np.asarray(evaluation["return"], np.float64)
+        means = returns.reshape(len(self._names), -1).mean(1)
+        best = int(np.nanargmax(means)) if np.isfinite(means).any() else 0
+        steps = human_count(int(evaluation["env_steps"]))
+        self._say(
+            f"{steps:>6} steps | {human_seconds(time.monotonic() - self._start)} | best return"
+            f" {means[best]:.4g} (trial {self._names[best]:03d}), median {np.nanmedian(means):.4g}"
+            f" of {len(means)} trials"
+        )

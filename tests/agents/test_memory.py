@@ -1,0 +1,319 @@
+"""Memory: recurrent layers over sequences, and the agents that have one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from gymnasium import spaces
+from tiers import by_default, in_full
+
+import rlkit
+from rlkit.agents.cells import LONGEST, make_cell
+from rlkit.agents.memory import MemoryTorso, WithMemory, steps_in_a_loop
+from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.agents.torso import Torso
+from rlkit.algorithms.collectors import restart_carry
+from rlkit.errors import ConfigError
+from rlkit.ops.rows import where_rows
+from rlkit.types import Sequences
+
+KINDS = ("gru", "lstm", "min_gru")
+LENGTH, BATCH, WIDTH, SIZE = 7, 3, 4, 5
+OBS = spaces.Box(-1, 1, (WIDTH,))
+SPACES = {
+    "discrete": spaces.Discrete(3),
+    "box": spaces.Box(-1, 1, (2,)),
+    "multi_discrete": spaces.MultiDiscrete([2, 3]),
+}
+
+
+def some_inputs(key):
+    """Inputs [L, B, F] and restarts [L, B], some in the middle, one of them at the start."""
+    x = jax.random.normal(key, (LENGTH, BATCH, WIDTH))
+    restart = np.zeros((LENGTH, BATCH), bool)
+    restart[[0, 2, 3, 6], [1, 0, 2, 0]] = True
+    return x, jnp.asarray(restart)
+
+
+def built(kind):
+    return make_cell(kind, WIDTH, SIZE)
+
+
+def drawn(cell, key):
+    """The cell with weights in place of those that `make_network` would draw."""
+    state = nnx.state(cell)
+    leaves, structure = jax.tree.flatten(state)
+    keys = jax.random.split(key, len(leaves))
+    nnx.update(
+        cell,
+        jax.tree.unflatten(
+            structure,
+            [0.5 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)],
+        ),
+    )
+    return cell
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_over_a_sequence_flaxs_cell_takes_its_steps(key, kind):
+    cell = drawn(built(kind), key)
+    x, restart = some_inputs(key)
+    start = jax.tree.map(lambda c: c + 0.3, cell.initial_carry(BATCH))
+    carry, rows = start, []
+    for t in range(LENGTH):
+        carry, row = cell.cell(where_rows(restart[t], cell.initial_carry(BATCH), carry), x[t])
+        rows.append(row)
+    last, found = cell.over(start, x, restart)
+    np.testing.assert_allclose(found, jnp.stack(rows), atol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), last, carry)
+
+
+def test_min_gru_computes_in_parallel_what_its_equation_says(key):
+    cell = drawn(built("min_gru"), key)
+    x, restart = some_inputs(key)
+    gate, candidate = (
+        [np.asarray(each.kernel[...]), np.asarray(each.bias[...])]
+        for each in (cell.gate, cell.candidate)
+    )
+    h, rows = np.full((BATCH, SIZE), 0.3), []
+    for x_t, restart_t in zip(np.asarray(x), np.asarray(restart), strict=True):
+        h = np.where(restart_t[:, None], 0.0, h)
+        z = 1 / (1 + np.exp(-(x_t @ gate[0] + gate[1])))
+        h = (1 - z) * h + z * (x_t @ candidate[0] + candidate[1])
+        rows.append(h)
+    last, found = cell.over(jnp.full((BATCH, SIZE), 0.3), x, restart)
+    np.testing.assert_allclose(found, np.stack(rows), atol=1e-6)
+    np.testing.assert_allclose(last, rows[-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("gru", 3), ("lstm", 4)])
+def test_first_weights_are_orthogonal_for_each_gate(key, kind, gates):
+    """Drawn by rlkit: Flax's initialiser calls LAPACK, which can hang under `jit(vmap(init))`."""
+    cell = agent_with(kind).init(key)["network"]["actor"]["torso"]["cell"]["cell"]
+    assert " qr[" not in str(jax.make_jaxpr(agent_with(kind).init)(key))
+    kernels = np.split(cell["dense_h"]["kernel"], gates, axis=1)
+    for kernel in kernels:
+        np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.1
+    for kernel in np.split(cell["dense_i"]["kernel"], gates, axis=1):  # [6, 5]
+        np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
+    if kind == "lstm":  # forget gates begin open
+        bias = np.split(np.asarray(cell["dense_h"]["bias"]), 4)
+        assert [set(gate.tolist()) for gate in bias] == [{0.0}, {1.0}, {0.0}, {0.0}]
+    else:
+        assert not np.any(cell["dense_i"]["bias"])
+
+
+@pytest.mark.full
+def test_weight_init_is_that_of_the_memory_too(key):
+    agent = agent_with("gru", weight_init="pytorch")
+    cell = agent.init(key)["network"]["actor"]["torso"]["cell"]["cell"]
+    assert 0.9 / np.sqrt(SIZE) < np.abs(cell["dense_h"]["kernel"]).max() <= 1 / np.sqrt(SIZE)
+
+
+def test_min_gru_begins_with_many_time_scales():
+    open_for = np.asarray(jax.nn.sigmoid(built("min_gru").gate.bias[...]))
+    np.testing.assert_allclose(1 / open_for, np.geomspace(2, LONGEST, SIZE), rtol=1e-4)
+
+
+def agent_with(kind, action="discrete", **settings):
+    config = rlkit.ActorCriticConfig(hidden_sizes=(6, 8), memory=kind, memory_size=SIZE, **settings)
+    return rlkit.actor_critic(OBS, SPACES[action], config)
+
+
+AGENTS = [
+    ("actor_critic", {"memory": "gru", "share_torso": False}),
+    ("normalized_q_network", {"memory": "min_gru"}),
+    *(("actor_critic", {"memory": kind, "share_torso": True}) for kind in KINDS),
+    *(("actor_critic", {"memory": kind}) for kind in ("lstm", "min_gru")),
+    ("actor_critic", {"memory": "gru", "use_sde": True}),
+    *((name, {"memory": "lstm"}) for name in ("q_network", "normalized_q_network")),
+    ("quantile_network", {"memory": "gru", "num_quantiles": 4}),
+    ("q_network", {"memory": "gru", "dueling": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), [*AGENTS[:2], *map(in_full, AGENTS[2:])])
+def test_an_agent_says_of_a_sequence_what_it_says_step_by_step(key, name, settings):
+    """Values of all steps at once equal those of acting, which restarts the memory as it goes."""
+    config = agent_entry(name).config(hidden_sizes=(6, 8), memory_size=SIZE, **settings)
+    space = SPACES["box" if settings.get("use_sde") else "discrete"]
+    agent = make_agent(name, OBS, space, config)
+    params = agent.init(jax.random.key(4))  # with which actions differ
+    x, restart = some_inputs(key)
+    x, restart = 20 * x, restart.at[0].set(False)
+    carry = start = agent.initial_carry(BATCH)
+    best = []
+    for t in range(LENGTH):
+        carry = restart_carry(carry, agent.initial_carry(BATCH), restart[t])
+        action, carry = agent.exploit(params, x[t], carry, key)
+        best.append(action)
+    memory = start.replace(noise=()) if isinstance(start, WithMemory) else start
+    sequences = Sequences(obs=x, carry=memory, restart=restart)
+    if name == "actor_critic":
+        policy, value = agent.policy_and_value(params, sequences)
+        found = policy.mode()
+        assert value.shape == (LENGTH * BATCH,)
+    else:
+        found = agent.q_values(params, sequences).argmax(-1)
+    wanted = jnp.concatenate(best)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert len(np.unique(np.asarray(wanted).round(3), axis=0)) > 1
+
+
+@pytest.mark.parametrize("kind", by_default(["lstm"], KINDS))
+def test_what_was_seen_before_counts(key, kind):
+    """Within an episode, and only there."""
+    agent = agent_with(kind)
+    params = agent.init(key)
+    x, _ = some_inputs(key)
+    none = jnp.zeros((LENGTH, BATCH), bool)
+
+    def values(x, restart):
+        memory = agent.initial_carry(BATCH)
+        return agent.value(params, Sequences(obs=x, carry=memory, restart=restart)).reshape(
+            LENGTH, BATCH
+        )
+
+    changed = x.at[2].add(1.0)
+    before, after = values(x, none), values(changed, none)
+    np.testing.assert_allclose(after[:2], before[:2], atol=1e-7)
+    assert (np.abs(after[2:] - before[2:]).max(1) > 1e-5).all()
+    cut = none.at[4].set(True)
+    np.testing.assert_allclose(values(changed, cut)[4:], values(x, cut)[4:], atol=1e-7)
+
+
+def test_actor_and_critic_remember_apart_unless_they_share(key):
+    apart, shared = agent_with("gru"), agent_with("gru", share_torso=True)
+    assert len(jax.tree.leaves(apart.initial_carry(2))) == 2
+    assert len(jax.tree.leaves(shared.initial_carry(2))) == 1
+    params = apart.init(key)["network"]
+    assert set(params) == {"actor", "critic"}
+    assert set(params["actor"]["torso"]) == {"torso", "cell", "last"}
+
+
+def test_the_last_layer_sees_memory_and_features(key):
+    """Of hidden layers (6, 8), the first stands before the memory, the second after it."""
+    torso = agent_with("gru").init(key)["network"]["actor"]["torso"]
+    shapes = jax.tree.map(lambda x: x.shape, torso)
+    assert shapes["torso"]["mlp"]["layers"][0]["kernel"] == (WIDTH, 6)
+    assert shapes["cell"]["cell"]["dense_i"]["kernel"] == (6, 3 * SIZE)
+    assert shapes["last"]["layers"][0]["kernel"] == (SIZE + 6, 8)
+
+
+def test_noise_and_memory_go_on_side_by_side(key):
+    agent = agent_with("gru", "box", use_sde=True)
+    params, carry = agent.init(key), agent.initial_carry(BATCH)
+    x, _ = some_inputs(key)
+    for step, obs in enumerate(x[:3]):
+        assert (carry.noise.age == step).all()
+        action, after, _ = agent.explore(params, obs, carry, key, jnp.float32(0.0))
+        best, memory = agent.exploit(params, obs, carry, key)
+        assert np.abs(action - best).max() > 1e-3
+        jax.tree.map(np.testing.assert_array_equal, after.memory, memory.memory)
+        jax.tree.map(np.testing.assert_array_equal, memory.noise, carry.noise)
+        carry = after
+
+
+class Averages(nnx.Module):
+    """Running sums of observations: a memory of one's own, without parameters."""
+
+    def initial_carry(self, num_envs):
+        return jnp.zeros((num_envs, WIDTH))
+
+    def __call__(self, carry, obs):
+        carry = carry + obs
+        return carry, carry
+
+
+def test_a_torso_with_a_memory_of_its_own(key):
+    agent = rlkit.actor_critic(OBS, SPACES["discrete"], torso=lambda rngs: Averages())
+    params = agent.init(key)
+    x, restart = some_inputs(key)
+    sums, rows = jnp.ones((BATCH, WIDTH)), []
+    for t in range(LENGTH):
+        sums = jnp.where(restart[t][:, None], 0.0, sums) + x[t]
+        rows.append(sums @ params["network"]["critic"]["head"]["kernel"])
+    pair = (jnp.ones((BATCH, WIDTH)),) * 2
+    sequences = Sequences(obs=x, carry=WithMemory(memory=pair, noise=()), restart=restart)
+    found = agent.value(params, sequences)
+    np.testing.assert_allclose(found, jnp.stack(rows).ravel(), atol=1e-5)
+    assert agent.custom == ("torso",)
+
+
+def test_a_memory_on_a_torso_of_ones_own(key):
+    config = rlkit.ActorCriticConfig(memory="gru", memory_size=SIZE, hidden_sizes=(6, 8))
+    own = rlkit.ActorCriticConfig(hidden_sizes=(9,))
+    agent = rlkit.actor_critic(OBS, SPACES["discrete"], config, torso=lambda rngs: Torso(OBS, own))
+    torso = agent.init(key)["network"]["actor"]["torso"]
+    assert torso["cell"]["cell"]["dense_i"]["kernel"].shape == (9, 3 * SIZE)
+    assert torso["last"]["layers"][0]["kernel"].shape == (SIZE + 9, 8)
+
+
+class Grows(Averages):
+    def __call__(self, carry, obs):
+        return jnp.concatenate([carry, obs], -1), obs
+
+
+class Says(Averages):
+    def __call__(self, carry, obs):
+        return carry, obs[0]
+
+
+class Fails(Averages):
+    def __call__(self, carry, obs):
+        raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("torso", "settings", "message"),
+    [
+        (Averages, {"memory": "gru"}, "a memory of its own, and memory='gru' would add another"),
+        (Grows, {}, r"changes the shape of its memory from .*\(2, 4\).* to .*\(2, 8\)"),
+        (Says, {}, r"maps a batch of 2 observations to \(4,\); it must map \(carry \[B, ...\]"),
+        (Fails, {}, "fails on a batch of observations: no such thing; it must map"),
+    ],
+)
+def test_a_torso_that_does_not_fit_is_refused(torso, settings, message):
+    config = rlkit.ActorCriticConfig(**settings)
+    with pytest.raises(ConfigError, match=message):
+        rlkit.actor_critic(OBS, SPACES["discrete"], config, torso=lambda rngs: torso())
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("kind", [rlkit.ActorCriticConfig, rlkit.QNetworkConfig])
+def test_a_size_without_memory_is_refused(kind):
+    with pytest.raises(ConfigError, match=r"memory_size=32 has no effect .*memory=.gru"):
+        kind(memory_size=32)
+    assert kind(memory="lstm", memory_size=32).memory_size == 32
+
+
+@pytest.mark.full
+def test_bfloat16_keeps_its_types_over_a_sequence(key):
+    for kind in KINDS:
+        agent = agent_with(kind, precision="bfloat16")
+        x, restart = some_inputs(key)
+        sequences = Sequences(obs=x, carry=agent.initial_carry(BATCH), restart=restart)
+        value = agent.value(agent.init(key), sequences)
+        assert value.dtype == jnp.float32 and np.isfinite(value).all()
+        carry = agent.initial_carry(BATCH)
+        _, after = agent.exploit(agent.init(key), x[0], carry, key)
+        jax.tree.map(lambda a, b: np.testing.assert_equal(a.dtype, b.dtype), after, carry)
+
+
+def test_a_loop_of_one_step_is_the_step(key):
+    x, _ = some_inputs(key)
+    for restart in (False, True):
+        rows = jnp.full((1, BATCH), restart)
+        carry, out = steps_in_a_loop(
+            Averages(), Averages().initial_carry, jnp.ones((BATCH, WIDTH)), x[:1], rows
+        )
+        wanted = x[0] + (0.0 if restart else 1.0)
+        np.testing.assert_allclose(carry, wanted)
+        np.testing.assert_allclose(out, wanted[None])
+
+
+def test_what_counts_as_a_memory():
+    assert isinstance(Averages(), MemoryTorso)
+    assert not isinstance(Torso(OBS, rlkit.ActorCriticConfig()), MemoryTorso)

@@ -1,0 +1,186 @@
+"""Exported functions act as the policy does, for every agent and every kind of space."""
+
+import importlib.util
+
+import jax
+import numpy as np
+import onnxruntime
+import pytest
+from tiers import by_default, in_full
+from untrained_policies import ACTIONS, OBSERVATIONS, acts_in, policy_of, vary
+
+from rlkit.agents.registry import AGENTS
+from rlkit.training.export.onnx.conversion import to_onnx
+from rlkit.training.export.parity import observations
+from rlkit.training.export.policy_function import PolicyFunction
+from rlkit.training.export.stablehlo import to_stablehlo
+
+# Of continuous actions, which are at most 4 here. JAX's own actions for a batch and for each of its
+# rows alone differ by up to 1.4e-5 with large images, whose sums are the longest.
+ROUNDING = 5e-5
+CASES = [
+    (agent, observation, action)
+    for agent in AGENTS
+    for action in ACTIONS
+    if acts_in(agent, action)
+    for observation in OBSERVATIONS
+]
+# Each agent with all kinds of leaves at once, and each kind of action; large convolutions once.
+DEFAULTS = [
+    *((agent, "dict", "discrete" if acts_in(agent, "discrete") else "box") for agent in AGENTS),
+    ("actor_critic", "dict", "multi-discrete"),
+    ("actor_critic", "floats", "matrix"),
+    ("q_network", "large image", "discrete"),
+]
+# Settings that change what acts, of the agents that have them.
+SETTINGS = {
+    "gSDE": ("soft_actor_critic", "box", {"use_sde": True}),
+    "gSDE of an actor-critic": ("actor_critic", "matrix", {"use_sde": True}),
+    "pink noise": ("deterministic_actor_critic", "matrix", {"noise_color": "pink"}),
+    "one torso": ("actor_critic", "multi-discrete", {"share_torso": True}),
+    "dueling": ("q_network", "discrete", {"dueling": True}),
+    "flat images": ("actor_critic", "discrete", {"image_encoder": "flatten"}),
+    **{
+        name: ("actor_critic", "box", {"activation": name})
+        for name in ("tanh", "relu", "elu", "gelu", "silu")
+    },
+}
+
+
+def function_of(policy):
+    """What is exported of a policy."""
+    env = policy.env
+    return PolicyFunction(
+        agent=policy.agent,
+        state=policy.state,
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+    )
+
+
+def named_inputs(function):
+    return [(each.name, each.dtype, each.shape) for each in function.inputs]
+
+
+def batch_of(function, number):
+    """Observations in the dtypes of the environment: an array for each leaf."""
+    return observations(function.observation_space, function.state.obs_stats, number)
+
+
+def arrays(function, batch):
+    """The same in the dtypes of the inputs."""
+    return [np.asarray(x, each.dtype) for x, each in zip(batch, function.inputs, strict=True)]
+
+
+def require_equal(found, wanted):
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    if wanted.dtype.kind == "i":
+        np.testing.assert_array_equal(found, wanted)
+    else:
+        np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
+
+
+def require_onnx_parity(policy):
+    batch = batch_of(function_of(policy), 40)
+    wanted = vary(policy, function_of(policy).observation(batch))
+    function = function_of(policy)
+    model = to_onnx(function.best, named_inputs(function), ["action"])
+    session = onnxruntime.InferenceSession(model)
+    for number in (40, 5, 1):
+        feed = {
+            each.name: x[:number]
+            for each, x in zip(function.inputs, arrays(function, batch), strict=True)
+        }
+        require_equal(session.run(["action"], feed)[0], wanted[:number])
+
+
+@pytest.mark.parametrize(("agent", "observation", "action"), by_default(DEFAULTS, CASES))
+def test_onnx(agent, observation, action):
+    require_onnx_parity(policy_of(agent, OBSERVATIONS[observation], ACTIONS[action]))
+
+
+@pytest.mark.parametrize(
+    "name", by_default(["gSDE", "dueling", "one torso", "gelu", "elu"], SETTINGS)
+)
+def test_onnx_of_settings(name):
+    agent, action, settings = SETTINGS[name]
+    observation = OBSERVATIONS["small image" if name == "flat images" else "floats"]
+    require_onnx_parity(policy_of(agent, observation, ACTIONS[action], **settings))
+
+
+@pytest.mark.parametrize(
+    ("agent", "observation", "action"),
+    by_default(
+        [("actor_critic", "dict", "multi-discrete"), ("soft_actor_critic", "floats", "box")], CASES
+    ),
+)
+def test_stablehlo(agent, observation, action):
+    """The best actions, and sampled ones of a key."""
+    policy = policy_of(agent, OBSERVATIONS[observation], ACTIONS[action])
+    function, key = function_of(policy), jax.random.key(3)
+    batch = batch_of(function, 5)
+    obs = function.observation(batch)
+    inputs, given = named_inputs(function), arrays(function, batch)
+    best = jax.export.deserialize(bytearray(to_stablehlo(function.best, inputs)))
+    sampled = jax.export.deserialize(
+        bytearray(to_stablehlo(function.sampled, inputs, takes_key=True))
+    )
+    require_equal(np.asarray(best.call(*given)[0]), policy(obs))
+    require_equal(np.asarray(best.call(*(x[:1] for x in given))[0]), policy(obs)[:1])
+    drawn = np.asarray(sampled.call(jax.random.key_data(key), *given)[0])
+    require_equal(drawn, policy(obs, deterministic=False, key=key))
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if "gSDE" in name or "pink" in name])
+@pytest.mark.full
+def test_stablehlo_samples_with_noise_that_has_a_state(name):
+    """As at the start of an episode, which is how a policy samples."""
+    agent, action, settings = SETTINGS[name]
+    policy = policy_of(agent, OBSERVATIONS["floats"], ACTIONS[action], **settings)
+    function, key = function_of(policy), jax.random.key(3)
+    (obs,) = batch_of(function, 5)
+    artefact = to_stablehlo(function.sampled, named_inputs(function), takes_key=True)
+    sampled = jax.export.deserialize(bytearray(artefact))
+    drawn = np.asarray(sampled.call(jax.random.key_data(key), obs)[0])
+    require_equal(drawn, policy(obs, deterministic=False, key=key))
+
+
+REMEMBERING = [
+    ("actor_critic", "box", {"memory": "gru"}),
+    ("actor_critic", "discrete", {"memory": "lstm", "share_torso": True}),
+    ("actor_critic", "box", {"memory": "gru", "use_sde": True}),
+    ("actor_critic", "multi-discrete", {"memory": "min_gru"}),
+    ("normalized_q_network", "discrete", {"memory": "lstm"}),
+]
+
+
+@pytest.mark.parametrize("case", [REMEMBERING[0], *(in_full((case,)) for case in REMEMBERING[1:])])
+def test_a_policy_with_memory_takes_and_returns_it(tmp_path, case):
+    """The exported folder, whose own check acts twice, and its loaders over an episode and a half:
+    what they remember is what `Policy.act` carries.
+    """
+    agent, action, settings = case
+    policy = policy_of(agent, OBSERVATIONS["floats"], ACTIONS[action], memory_size=5, **settings)
+    batch = function_of(policy).observation(batch_of(function_of(policy), 4))
+    vary(policy, batch)
+    exported = policy.export(tmp_path / "policy")
+    assert [each.kind for each in exported.parity] == ["onnx", "stablehlo", "sampled"]
+    assert {each.observations for each in exported.parity} == {512}  # each of 256 twice
+    for loader in ("load_onnx", "load_stablehlo"):
+        spec = importlib.util.spec_from_file_location(loader, tmp_path / "policy" / f"{loader}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        loaded = module.Policy()
+        first, carry = loaded.start(4), None
+        memory, actions = first, []
+        for step in range(5):
+            restart = np.array([False, step == 3, False, False])
+            memory = [
+                np.where(restart[:, None], new, x) for x, new in zip(memory, first, strict=True)
+            ]
+            obs = np.roll(batch, step, axis=0)
+            found, memory = loaded(obs, memory)
+            wanted, carry = policy.act(obs, carry, restart=restart)
+            require_equal(found, wanted)
+            actions.append(wanted)
+        assert (np.ptp(np.stack(actions), axis=0) != 0).any()

@@ -1,0 +1,423 @@
+"""Sweeps end to end: a trial is its own run, whatever else is trained beside it."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+import yaml
+from algorithm_rows import NAMES, config_of
+from tiers import by_default
+
+from rlkit.errors import ConfigError, EnvFailedError, RlkitError, RunDirectoryError
+from rlkit.training.files.checkpoint_leaves import tree_digest
+from rlkit.training.from_config import reopen
+from rlkit.training.logs.loaded_run import load_run
+from rlkit.training.run_config import load
+from rlkit.training.sweeps import running, shapes, stages
+from rlkit.training.sweeps.picture import plot_sweep
+from rlkit.training.sweeps.shapes import Group, group_trials
+
+
+def assert_close(one, other, tolerance=2e-6):
+    """Equal up to rounding; keys and counters to the bit."""
+
+    def compare(a, b):
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=tolerance)
+
+    jax.tree.map(compare, one, other)
+
+
+@pytest.mark.parametrize("algorithm", by_default(["ppo"], NAMES))
+def test_a_trial_is_its_own_run(algorithm, sweeps):
+    off_policy = {"warmup_steps": 26, "replay_buffer_capacity": 40}
+    more = off_policy if hasattr(config_of(algorithm), "capacity") else {}
+    config = sweeps.config(algorithm, num_checkpoints=1, **more)
+    sweep = sweeps.run(config)
+    assert sweep.is_finished and len(sweep.results) == 4
+    assert "4 trials in one program" in sweeps.said[0]
+    assert_close(sweeps.state_of(sweep, 2), sweeps.alone(config, 2))
+    run, alone = load_run(sweep.trial_directory(2)), load_run(sweeps.root / "alone")
+    rows = [[row for row in each.records if row.metrics] for each in (run, alone)]
+    for mine, theirs in zip(*rows, strict=True):
+        assert (mine.kind, mine.env_steps) == (theirs.kind, theirs.env_steps)
+        assert mine.updates == theirs.updates and mine.metrics.keys() == theirs.metrics.keys()
+        for name in mine.metrics.keys() - {"train/steps_per_second"}:
+            assert mine.metrics[name] == pytest.approx(theirs.metrics[name], rel=1e-4, abs=1e-5)
+    assert run.status == "finished" and run.summary["eval_return_mean"] is not None
+
+
+@pytest.mark.full
+def test_trials_differ_in_what_they_learn(sweeps):
+    sweep = sweeps.run(sweeps.config(grid={"learning_rate": (1e-3, 1e-2)}))
+    params = [sweeps.state_of(sweep, trial).learner.params for trial in (0, 1)]
+    assert tree_digest(params[0]) != tree_digest(params[1])
+
+
+@pytest.mark.full
+def test_seeds_are_those_of_a_run_with_several(sweeps):
+    config = sweeps.config(num_seeds=3, num_checkpoints=1)
+    sweep = sweeps.run(config)
+    state = sweeps.state_of(sweep, 1)
+    assert_close(state, sweeps.alone(config, 1))
+    result = next(each for each in sweep.results if each.trial == 1)
+    low, high = result.interval
+    assert len(result.scores) == 3 and low <= result.score <= high
+    summary = load_run(sweep.trial_directory(1)).summary
+    assert summary["eval_return_per_seed"] == pytest.approx(list(result.scores))
+
+
+@pytest.mark.full
+def test_a_deterministic_trial_is_its_own_run_to_the_bit(sweeps, monkeypatch):
+    monkeypatch.setenv("NPROC", "1")
+    config = sweeps.config(grid={"learning_rate": (1e-3, 1e-2)}, deterministic=True)
+    sweep = sweeps.run(config)
+    assert "2 trials one by one" in sweeps.said[0]
+    assert tree_digest(sweeps.state_of(sweep, 1)) == tree_digest(sweeps.alone(config, 1))
+
+
+@pytest.mark.full
+def test_what_changes_shapes_takes_turns(sweeps):
+    grid = {"hidden_sizes": ((8,), (4,)), "learning_rate": (1e-3, 1e-2), "num_epochs": (1, 2)}
+    config = sweeps.config(grid=grid)
+    changes = config.trial_settings()
+    configs = [config.trial(each) for each in changes]
+    groups = group_trials(configs, changes)
+    assert [group.trials for group in groups] == [(0, 2), (1, 3), (4, 6), (5, 7)]
+    assert {group.traced for group in groups} == {("learning_rate",)}
+    sweep = sweeps.run(config)
+    assert len(sweep.results) == 8 and sweep.is_finished
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "values", "is_traced"),
+    [
+        ("ppo", "entropy_coef", (0.0, 0.1), True),
+        ("ppo", "max_grad_norm", (0.5, 1.0), True),
+        ("ppo", "max_grad_norm", (0.5, None), False),
+        ("ppo", "num_steps", (8, 16), False),
+        ("dqn", "updates_per_step", (0.25, 0.5), False),  # counted exactly, in Python
+        ("sac", "tau", (0.005, 0.01), True),
+        ("sac", "temperature", (0.1, 0.2), True),
+        ("dqn", "priority_exponent", (0.4, 0.6), True),
+    ],
+)
+def test_numbers_are_inputs_of_a_program_where_they_can_be(
+    algorithm, name, values, is_traced, sweeps
+):
+    config = sweeps.config(algorithm, grid={name: values})
+    changes = config.trial_settings()
+    configs = [config.trial(each) for each in changes]
+    joint = [Group(trials=(0, 1), traced=(name,))]
+    apart = [Group(trials=(0,)), Group(trials=(1,))]
+    assert group_trials(configs, changes) == (joint if is_traced else apart)
+
+
+def test_one_program_trains_all_trials_of_a_shape(sweeps):
+    counts = []
+    for name, values in (("few", (1e-3, 1e-2)), ("many", tuple(np.linspace(1e-3, 1e-2, 8)))):
+        trainers = []
+        config = sweeps.config(grid={"learning_rate": values}, num_checkpoints=1)
+        sweeps.run(config, name, watch=trainers.append)
+        [trainer] = trainers
+        counts.append(trainer.compiler.count)
+    assert counts[0] == counts[1]
+
+
+def test_trials_that_do_not_fit_into_memory_are_split(sweeps, monkeypatch):
+    config = sweeps.config("dqn", grid={"learning_rate": tuple(np.linspace(1e-3, 1e-2, 10))})
+    changes = config.trial_settings()
+    configs = [config.trial(each) for each in changes]
+    parts = shapes.joint_parts(configs[:1], ("learning_rate",))
+    one = next(size for size in range(1000, 10**7, 1000) if _fits(parts, 1, size))
+    monkeypatch.setattr(shapes, "device_memory", lambda: int(one * 4 / shapes.SHARE))
+    groups = group_trials(configs, changes)
+    assert [len(group.trials) for group in groups] == [4, 3, 3]
+    assert sum((group.trials for group in groups), ()) == tuple(range(10))
+    monkeypatch.setattr(shapes, "device_memory", lambda: one // 2)
+    with pytest.raises(ConfigError, match="memory"):
+        group_trials(configs, changes)
+
+
+def _fits(parts, num_seeds, size):
+    try:
+        shapes._check_fits(parts, num_seeds, size)
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.full
+def test_environments_on_the_host_train_one_by_one(sweeps):
+    config = sweeps.config(
+        grid={"learning_rate": (1e-3, 1e-2)}, env="gymnasium/CartPole-v1", max_evaluation_steps=20
+    )
+    sweep = sweeps.run(config)
+    assert "2 trials one by one" in sweeps.said[0] and sweep.is_finished
+    assert_close(sweeps.state_of(sweep, 1).learner.params, sweeps.alone(config, 1).learner.params)
+
+
+@pytest.mark.full
+def test_a_trial_that_diverges_harms_no_other(sweeps):
+    """With so much weight on the entropy, no gradient has a finite norm."""
+    wild = sweeps.run(sweeps.config(grid={"entropy_coef": (0.0, 1e38, 0.1)}), "wild")
+    calm = sweeps.run(sweeps.config(grid={"entropy_coef": (0.0, 0.1)}), "calm")
+    assert_close(sweeps.state_of(wild, 2), sweeps.state_of(calm, 1))
+    skipped = {result.trial: result.skipped_updates for result in wild.results}
+    assert skipped == {0: 0, 1: 4, 2: 0}
+    assert "diverged: 4 updates skipped" in wild.table()
+    assert load_run(wild.trial_directory(1)).summary["skipped_updates"] == 4
+
+
+@pytest.mark.full
+def test_a_group_that_fails_is_trained_one_by_one(sweeps, monkeypatch):
+    """Whichever trial made an environment fail, the others still count."""
+    failed, train = [], running.train_alone
+
+    def fails(*arguments, **named):
+        raise EnvFailedError("the rewards of outer iteration 1 are not finite; repair it")
+
+    def second_fails(config, directory, until, *, watch):
+        train(config, directory, until, watch=watch)
+        if directory.name == "001":
+            failed.append(directory)
+            raise EnvFailedError("not finite; repair it")
+
+    monkeypatch.setattr(running, "train_jointly", fails)
+    monkeypatch.setattr(running, "train_alone", second_fails)
+    sweep = sweeps.run(sweeps.config(grid={"learning_rate": (1e-3, 1e-2, 2e-2)}))
+    assert any("a trial failed" in text for text in sweeps.said) and len(failed) == 1
+    last = sweep.results[-1]
+    assert (last.trial, last.failure, last.score) == (1, "not finite", -np.inf)
+    assert "failed: not finite" in sweep.table() and sweep.best.trial in (0, 2)
+
+
+def stops_at(iteration):
+    """A `watch` that stops each trainer after so many outer iterations."""
+
+    def watch(trainer):
+        trainer._callbacks.append(stages.PauseAt(iteration))
+
+    return watch
+
+
+def files_of(sweep):
+    """What a sweep left: its results, and the state and records of each trial."""
+    found = {"results": (sweep.directory / "results.jsonl").read_text()}
+    for result in sweep.results:
+        run = load_run(sweep.trial_directory(result.trial))
+        rows = [(row.kind, row.env_steps, row.seed, row.metrics) for row in run.records]
+        for row in rows:
+            row[-1].pop("train/steps_per_second", None)
+        found[result.trial] = run.summary["params_sha256"], [row for row in rows if row[-1]]
+    return found
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_sweep_that_was_stopped_ends_like_any_other(algorithm, sweeps):
+    config = sweeps.config(algorithm, num_checkpoints=3, num_seeds=2, max_queued=1)
+    whole = sweeps.run(config, "whole")
+    part = sweeps.run(config, "part", watch=stops_at(1))
+    assert not part.is_finished and not (part.directory / "best.yaml").exists()
+    rest = sweeps.run(None, "part")
+    assert rest.is_finished and files_of(rest) == files_of(whole)
+
+
+@pytest.mark.full
+def test_a_sweep_one_by_one_that_was_stopped_ends_like_any_other(sweeps, monkeypatch):
+    monkeypatch.setenv("NPROC", "1")
+    grid = {"learning_rate": (1e-3, 1e-2)}
+    config = sweeps.config(grid=grid, num_checkpoints=3, deterministic=True)
+    whole = sweeps.run(config, "whole")
+    assert not sweeps.run(config, "part", watch=stops_at(1)).is_finished
+    rest = sweeps.run(None, "part")
+    assert files_of(rest) == files_of(whole)
+
+
+@pytest.mark.full
+def test_a_trial_that_was_half_written_is_written_again(sweeps):
+    sweep = sweeps.run(sweeps.config(), "whole")
+    before = files_of(sweep)
+    (sweep.trial_directory(3) / "summary.json").unlink()
+    (sweep.directory / "results.jsonl").unlink()
+    again = sweeps.run(None, "whole")
+    assert files_of(again) == before
+
+
+@pytest.mark.full
+def test_a_finished_sweep_trains_nothing_again(sweeps, monkeypatch):
+    sweep = sweeps.run(sweeps.config())
+    monkeypatch.setattr(running, "train_jointly", None)
+    assert sweeps.run(None).results == sweep.results
+
+
+@pytest.mark.full
+def test_halving_trains_the_best_longest(sweeps):
+    grid = {"learning_rate": (1e-3, 3e-3, 1e-2), "gamma": (0.9, 0.95, 0.99)}
+    config = sweeps.config(grid=grid, num_checkpoints=9, sweep={"halving": 3})
+    sweep = sweeps.run(config)
+    assert sweep.num_rungs == 3
+    rungs = [result.rung for result in sweep.results]
+    assert rungs == [2, 1, 1, 0, 0, 0, 0, 0, 0]
+    ends = [
+        load_run(sweep.trial_directory(r.trial)).summary["outer_iterations"] for r in sweep.results
+    ]
+    assert ends == [9, 3, 3] + [1] * 6
+    by_rung = {}
+    for row in (sweep.directory / "results.jsonl").read_text().splitlines():
+        values = json.loads(row)
+        by_rung.setdefault(values["rung"], {})[values["trial"]] = np.mean(values["scores"])
+    best = sorted(by_rung[0], key=lambda trial: -by_rung[0][trial])[:3]
+    assert set(by_rung[1]) == set(best)
+    assert "stopped at rung 1 of 3" in sweep.table()
+    assert any("rung 1 of 3: 3 of 9 trials go on" in text for text in sweeps.said)
+
+
+@pytest.mark.full
+def test_the_winner_of_halving_is_the_trial_of_a_whole_sweep(sweeps):
+    grid = {"learning_rate": (1e-3, 3e-3, 1e-2)}
+    config = sweeps.config(grid=grid, num_checkpoints=3, sweep={"halving": 3})
+    sweep = sweeps.run(config)
+    trial = sweep.best.trial
+    alone = sweeps.alone(config, trial)
+    assert_close(sweeps.state_of(sweep, trial).learner, alone.learner, 1e-4)
+    mine, theirs = load_run(sweep.trial_directory(trial)), load_run(sweeps.root / "alone")
+    steps = [[r.env_steps for r in run.records if r.kind == "eval"] for run in (mine, theirs)]
+    assert steps[0] == steps[1]
+    kinds = [[r.kind for r in run.records if r.text is None] for run in (mine, theirs)]
+    assert kinds[0] == kinds[1]
+
+
+@pytest.mark.full
+def test_halving_that_was_stopped_ends_like_any_other(sweeps):
+    grid = {"learning_rate": (1e-3, 3e-3, 1e-2, 2e-2)}
+    config = sweeps.config(grid=grid, num_checkpoints=4, max_queued=1, sweep={"halving": 2})
+    whole = sweeps.run(config, "whole")
+    for iteration in (1, 3):
+        assert not sweeps.run(config, "part", watch=stops_at(iteration)).is_finished
+    assert files_of(sweeps.run(None, "part")) == files_of(whole)
+
+
+@pytest.mark.full
+def test_trials_are_runs(sweeps):
+    sweep = sweeps.run(sweeps.config(num_seeds=2))
+    directory = sweep.trial_directory(sweep.best.trial)
+    with reopen(directory, total_steps=96) as trainer:
+        before = trainer.env_steps
+        trainer.run()
+        assert before == 32 and trainer.env_steps == 96
+    assert load_run(directory).extended_at == [32]
+
+
+@pytest.mark.full
+def test_the_best_settings_are_a_file_of_settings(sweeps):
+    sweep = sweeps.run(sweeps.config())
+    best = load(sweep.directory / "best.yaml")
+    changes = sweep.best.settings
+    assert {name: getattr(best.hyperparameters, name) for name in changes} == changes
+    assert best.trainer.run_dir is None
+
+
+@pytest.mark.full
+def test_the_table_has_a_row_for_each_trial(sweeps):
+    sweep = sweeps.run(sweeps.config(num_seeds=2))
+    rows = (sweep.directory / "results.csv").read_text().splitlines()
+    assert rows[0].startswith("trial,learning_rate,gamma,return,low,high,return_seed_0")
+    assert len(rows) == 5 and len(sweep.table().splitlines()) == 5
+    scores = [float(row.split(",")[3]) for row in rows[1:]]
+    assert scores == sorted(scores, reverse=True)
+    assert not (sweep.directory / "together").exists()
+
+
+@pytest.mark.full
+def test_area_ranks_by_all_evaluations(sweeps):
+    sweep = sweeps.run(sweeps.config(num_checkpoints=3, sweep={"rank": "area"}))
+    for result in sweep.results:
+        found = load_run(sweep.trial_directory(result.trial)).arrays("eval/avg_return")[1]
+        assert result.scores == pytest.approx(found[:, 1:].mean(1))
+
+
+def test_a_directory_belongs_to_one_sweep(sweeps):
+    sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}))
+    with pytest.raises(RunDirectoryError, match="holds a sweep with other settings"):
+        sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.98)}))
+    (sweeps.root / "mine").mkdir()
+    (sweeps.root / "mine" / "notes.txt").write_text("keep me")
+    with pytest.raises(RunDirectoryError, match="is there already, and holds no sweep"):
+        sweeps.run(sweeps.config(), "mine")
+    with pytest.raises(RunDirectoryError, match="holds no sweep; name a directory"):
+        sweeps.run(None, "nothing")
+
+
+@pytest.mark.full
+def test_two_processes_do_not_train_one_sweep(sweeps):
+    def again(trainer):
+        with pytest.raises(RunDirectoryError, match="in use by this process"):
+            sweeps.run(None)
+
+    assert sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}), watch=again).is_finished
+
+
+MISTAKES = [
+    ({"grid": {"lerning_rate": (1e-3, 1e-2)}}, "cannot vary 'lerning_rate'; did you mean"),
+    ({"grid": {"gamma": (0.9, 1.5)}}, r"gamma: .*got 1.5 \(in the trial gamma=1.5\)"),
+    ({"grid": {"total_steps": (10, 20)}}, "cannot vary 'total_steps'"),
+    ({"sweep": {"halving": 3}, "num_checkpoints": 2}, "has no rung before its end; raise"),
+    (
+        {
+            "sweep": {"halving": 2},
+            "grid": {"num_steps": (8, 16)},
+            "total_steps": 64,
+            "num_checkpoints": None,
+        },
+        "compares trials after the same outer iterations, but these have 2 to 4",
+    ),
+    ({"sweep": {"trials": 0}}, "trials: .*got 0"),
+    ({"sweep": {"rank": "best"}}, "rank: .*got 'best'"),
+]
+
+
+@pytest.mark.parametrize(("asked", "said"), MISTAKES)
+def test_mistakes_are_told_before_anything_is_trained(asked, said, sweeps):
+    with pytest.raises(ConfigError, match=said):
+        sweeps.run(sweeps.config(**asked))
+    assert not (sweeps.root / "sweep" / "trials" / "000").exists()
+
+
+def test_a_sweep_without_scores_has_no_best(sweeps):
+    sweep = sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}, enable_evaluation=False))
+    with pytest.raises(RlkitError, match="no trial of this sweep has a score"):
+        _ = sweep.best
+
+
+def test_the_file_of_a_sweep_gives_it_back(sweeps):
+    from rlkit.training.sweeps.config import dump, from_dict
+    from rlkit.training.sweeps.space import Range
+
+    random = {"gae_lambda": Range(low=0.9, high=1.0), "optimizer": ("adam", "lion")}
+    config = sweeps.config(sweep={"random": random, "trials": 8, "halving": 2})
+    assert from_dict(yaml.safe_load(dump(config))) == config
+    with pytest.raises(ConfigError, match="a sweep has no setting 'trails'; did you mean"):
+        from_dict({"run": {"algorithm": "ppo", "env": {"id": "probe/Counter"}}, "trails": 3})
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("real_curves")
+def test_pictures_are_a_table_where_they_can_be(sweeps, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "rlkit.training.sweeps.picture.save_figure", lambda figure, output: drawn.append(figure)
+    )
+    sweep = sweeps.run(
+        sweeps.config(grid={"gamma": (0.9, 0.99), "learning_rate": (1e-3, 1e-2, 2e-2)})
+    )
+    axes = drawn[0].axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("gamma", "learning rate")
+    assert len(axes.texts) == 6
+    some = [dataclasses.replace(result) for result in sweep.results[:5]]
+    plot_sweep(some, sweep.directory / "some.png", title="")
+    assert [axes.get_xlabel() for axes in drawn[1].axes] == ["gamma", "learning rate"]
