@@ -4,7 +4,7 @@ Plain data, importable in every contender's environment.
 """
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,14 +156,10 @@ class OffPolicyTask:
 Task = OnPolicyTask | OffPolicyTask
 
 # PureJaxRL's own settings.
-CARTPOLE = PPOTask(
-    env="CartPole-v1",
-    num_envs=4,
-    num_steps=128,
-    num_updates=970,
-    num_minibatches=4,
-    learning_rate=2.5e-4,
+CARTPOLE_SETTINGS: dict[str, Any] = dict(
+    env="CartPole-v1", num_envs=4, num_steps=128, num_minibatches=4, learning_rate=2.5e-4
 )
+CARTPOLE = PPOTask(num_updates=970, **CARTPOLE_SETTINGS)
 
 TASKS: dict[str, Task] = {
     "cartpole-4x128": CARTPOLE,
@@ -171,14 +167,7 @@ TASKS: dict[str, Task] = {
     "cartpole-4x128-16-seeds": dataclasses.replace(CARTPOLE, num_seeds=16, num_updates=100),
     "cartpole-4x128-64-seeds": dataclasses.replace(CARTPOLE, num_seeds=64, num_updates=30),
     # PureJaxRL's ppo_rnn.py, whose settings are the same.
-    "cartpole-4x128-memory": RecurrentPPOTask(
-        env="CartPole-v1",
-        num_envs=4,
-        num_steps=128,
-        num_updates=200,
-        num_minibatches=4,
-        learning_rate=2.5e-4,
-    ),
+    "cartpole-4x128-memory": RecurrentPPOTask(num_updates=200, **CARTPOLE_SETTINGS),
     "cartpole-512x64": PPOTask(
         env="CartPole-v1",
         num_envs=512,

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("seeds", nargs="+", type=int)
     arguments = parser.parse_args()
     print("VERSIONS", json.dumps(versions(*PACKAGES, "gymnasium", "mujoco")), flush=True)
-    jittable = arguments.preset.split("/")[1] == "gymnax"
+    jittable = arguments.preset.split("/")[1] != "gymnasium"
     for first, count in groups(arguments.seeds, jittable):
         for row in train(arguments.preset, first, count):
             print("ROW", json.dumps(row), flush=True)

@@ -1,9 +1,7 @@
 """PureJaxRL's dqn.py, from a checkout at PUREJAXRL_PATH; its program includes the prefill."""
 
 import jax
-from purejaxrl_ppo import import_script
-
-from common import jitted, serve
+from purejaxrl_ppo import import_script, serve_script
 
 
 def build(task):
@@ -42,12 +40,4 @@ def gradient_steps(output):
 
 
 if __name__ == "__main__":
-    packages = ("jax", "jaxlib", "flax", "optax", "flashbax", "gymnax", "numpy")
-    imports = ("flax", "optax", "flashbax", "gymnax")
-    serve(
-        jitted(build),
-        mean_return,
-        packages=packages,
-        imports=imports,
-        gradient_steps=gradient_steps,
-    )
+    serve_script(build, mean_return, library="flashbax", gradient_steps=gradient_steps)

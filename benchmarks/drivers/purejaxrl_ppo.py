@@ -70,11 +70,12 @@ def mean_return_of(task, info):
     return float(info["returned_episode_returns"][last].mean(where=ended)) if ended.any() else None
 
 
+def serve_script(build, mean_return, library="distrax", **options):
+    """Serves a script; `library` is what it needs beside what all of them need."""
+    libraries = ("flax", "optax", library, "gymnax")
+    packages = ("jax", "jaxlib", *libraries, "numpy")
+    serve(jitted(build), mean_return, packages=packages, imports=libraries, **options)
+
+
 if __name__ == "__main__":
-    packages = ("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(
-        jitted(build),
-        mean_return,
-        packages=packages,
-        imports=("flax", "optax", "distrax", "gymnax"),
-    )
+    serve_script(build, mean_return)

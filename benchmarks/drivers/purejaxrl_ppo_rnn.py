@@ -4,9 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from purejaxrl_ppo import config_of, mean_return_of, prepare
-
-from common import jitted, serve
+from purejaxrl_ppo import config_of, mean_return_of, prepare, serve_script
 
 WIDTH = "128"  # of all layers in the script, as literals
 # The script is written for a Flax of before 0.7.3, whose GRUCell had another interface.
@@ -33,10 +31,4 @@ def mean_return(task, output):
 
 
 if __name__ == "__main__":
-    packages = ("jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "numpy")
-    serve(
-        jitted(build),
-        mean_return,
-        packages=packages,
-        imports=("flax", "optax", "distrax", "gymnax"),
-    )
+    serve_script(build, mean_return)

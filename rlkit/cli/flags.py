@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import tyro
@@ -32,14 +32,14 @@ def parse(
     default: F | None = None,
     first: Sequence[str] = (),
     epilogue: str = "",
-    elsewhere: Mapping[str, Sequence[str]] | None = None,
+    elsewhere: Callable[[], Mapping[str, Sequence[str]]] = dict,
 ) -> F:
     """Builds a `kind` from `arguments`; fields of nested dataclasses become flags without a prefix.
 
     Flags that are not given keep the values of `default`. `command` is the command as typed, for
     the help. `--help` and `--help-all` print the help, which ends with the `epilogue`, and raise
-    `SystemExit`; `--help` shows the fields in `first` alone, if there are any. `elsewhere` says who
-    has flags that are unknown here. Raises `ConfigError` in one line for mistakes.
+    `SystemExit`; `--help` shows the fields in `first` alone, if there are any. For a flag that is
+    unknown here, `elsewhere` says who has it. Raises `ConfigError` in one line for mistakes.
     """
     if help.is_asked(arguments):
         help.show(
@@ -69,7 +69,7 @@ def parse(
         raise ConfigError(f"{problem}; {see}") from None
     if unknown:
         typed = unknown[0].partition("=")[0].replace("_", "-")
-        if owners := (elsewhere or {}).get(typed):
+        if owners := elsewhere().get(typed):
             raise ConfigError(f"{typed} is a setting of {', '.join(owners)}; {see}")
         is_flag = typed.startswith("-")
         fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see

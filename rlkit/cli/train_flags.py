@@ -103,7 +103,7 @@ def override(
         default=kind(run=run_flags, **parts, **more),
         first=first,
         epilogue=epilogue.format(command=command),
-        elsewhere=_owners(),
+        elsewhere=_owners,
     )
     require(
         parsed.run.num_envs >= 1,

@@ -10,15 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from rlkit import spaces, validation
-from rlkit.agents.base import Agent, carries_memory, memory_of
+from rlkit.agents.base import Agent, memory_of, remembers
 from rlkit.agents.registry import make_agent
+from rlkit.algorithms.collectors import restart_carry
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
-from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
@@ -70,6 +71,7 @@ class Policy:
     def __post_init__(self) -> None:
         self._act = jax.jit(self._act_batch, static_argnames="deterministic")
         self._key = jax.random.key(0)
+        self._remembers = remembers(self.agent)
 
     def __repr__(self) -> str:
         trained_in = "its environment" if self.env.spec is None else self.env.spec[0]
@@ -93,7 +95,7 @@ class Policy:
         `CheckpointError` for an agent with memory.
         """
         require(
-            not carries_memory(self.agent.initial_carry(1)),
+            not self._remembers,
             "this policy has memory, which one call cannot keep",
             "start with carry = policy.initial_carry(len(obs)), then call actions, carry ="
             " policy.act(obs, carry, restart=done) in each step",
@@ -146,14 +148,14 @@ class Policy:
         if key is None:
             self._key, key = jax.random.split(self._key)
         size = np.shape(jax.tree.leaves(obs)[0])[0]
-        initial = self.agent.initial_carry(size)
-        given = initial if carry is None else carry
-        shapes = [jax.tree.map(np.shape, each) for each in (initial, given)]
-        require(
-            shapes[0] == shapes[1],
-            f"the carry of {size} episodes has shapes {shapes[0]}, got {shapes[1]}",
-            f"pass what the last step returned, or policy.initial_carry({size})",
-        )
+        if carry is not None:
+            wanted = jax.eval_shape(lambda: self.agent.initial_carry(size))
+            shapes = [jax.tree.map(np.shape, each) for each in (wanted, carry)]
+            require(
+                shapes[0] == shapes[1],
+                f"the carry of {size} episodes has shapes {shapes[0]}, got {shapes[1]}",
+                f"pass what the last step returned, or policy.initial_carry({size})",
+            )
         if restart is not None:
             restart = np.asarray(restart, bool)
             require(
@@ -161,8 +163,7 @@ class Policy:
                 f"restart has shape {restart.shape} for {size} observations",
                 "pass one flag for each, such as terminated | truncated",
             )
-            given = where_rows(restart, initial, given)
-        action, carry = self._act(self.state, obs, given, key, deterministic=deterministic)
+        action, carry = self._act(self.state, obs, carry, restart, key, deterministic=deterministic)
         return np.asarray(action), carry
 
     def evaluate(
@@ -270,8 +271,20 @@ class Policy:
         return export_folder(directory, function, format=format, source=source, act=act)
 
     def _act_batch(
-        self, state: PolicyState, obs: PyTree, carry: Carry, key: Key, *, deterministic: bool
+        self,
+        state: PolicyState,
+        obs: PyTree,
+        carry: Carry | None,
+        restart: Array | None,
+        key: Key,
+        *,
+        deterministic: bool,
     ) -> tuple[Action, Carry]:
+        initial = self.agent.initial_carry(jax.tree.leaves(obs)[0].shape[0])
+        if carry is None:
+            carry = initial
+        elif restart is not None:
+            carry = restart_carry(carry, initial, restart)
         action, carry = choose(self.agent, state, obs, carry, key, deterministic=deterministic)
         return spaces.clip(self.env.action_space, action), carry
 

@@ -36,7 +36,27 @@ class ObservationWrapper(Wrapper):
 
 
 @dataclasses.dataclass(frozen=True)
-class FlattenObservation(ObservationWrapper):
+class MappedObservation(ObservationWrapper):
+    """Every observation mapped by `_map`; the state is that of the wrapped environment."""
+
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
+        """Starts an episode; returns (state, obs). Consumes the key."""
+        state, obs = self.env.reset(key)
+        return state, self._map(obs)
+
+    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+        """One step. Consumes the key."""
+        state, obs, reward, terminated, truncated, info = self.env.step(key, state, action)
+        if "final_observation" in info:
+            info = {**info, "final_observation": self._map(info["final_observation"])}
+        return state, self._map(obs), reward, terminated, truncated, info
+
+    def _map(self, obs: Obs) -> Obs:
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class FlattenObservation(MappedObservation):
     """Observations as one flat float32 vector: Boxes are ravelled, discrete values one-hot.
 
     The parts of a Dict are ordered by key (as JAX does), the parts of a Tuple keep their order.
@@ -57,22 +77,13 @@ class FlattenObservation(ObservationWrapper):
         low, high = (np.concatenate(parts) for parts in zip(*bounds, strict=True))
         return spaces.Box(low, high, dtype=np.float32)
 
-    def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """Starts an episode; returns (state, obs). Consumes the key."""
-        state, obs = self.env.reset(key)
-        return state, self._flatten(obs)
-
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
-        """One step. Consumes the key."""
-        return _map_obs(self._flatten, self.env.step(key, state, action))
-
-    def _flatten(self, obs: Obs) -> Array:
+    def _map(self, obs: Obs) -> Array:
         parts = zip(leaves(self.env.observation_space), jax.tree.leaves(obs), strict=True)
         return jnp.concatenate([_flatten_leaf(space, x) for space, x in parts])
 
 
 @dataclasses.dataclass(frozen=True)
-class SelectObservation(ObservationWrapper):
+class SelectObservation(MappedObservation):
     """Only some entries of a flat observation: what the agent does not see, it has to remember.
 
     `indices` count from 0, in the order that the agent sees.
@@ -108,16 +119,7 @@ class SelectObservation(ObservationWrapper):
         box, chosen = as_box(self.env.observation_space), list(self.indices)
         return spaces.Box(box.low[chosen], box.high[chosen], dtype=box.dtype.type)
 
-    def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """Starts an episode; returns (state, obs). Consumes the key."""
-        state, obs = self.env.reset(key)
-        return state, self._select(obs)
-
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
-        """One step. Consumes the key."""
-        return _map_obs(self._select, self.env.step(key, state, action))
-
-    def _select(self, obs: Obs) -> Array:
+    def _map(self, obs: Obs) -> Array:
         return jnp.asarray(obs)[np.asarray(self.indices)]
 
 
@@ -207,7 +209,7 @@ class FrameStack(ObservationWrapper):
 
 
 @dataclasses.dataclass(frozen=True)
-class CastObservation(ObservationWrapper):
+class CastObservation(MappedObservation):
     """Casts every Box of the observation to `dtype`, without scaling; leaves discrete parts."""
 
     dtype: Any
@@ -249,23 +251,8 @@ class CastObservation(ObservationWrapper):
             lambda leaf: _cast_box(leaf, _dtype(self.dtype)), self.env.observation_space
         )
 
-    def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """Starts an episode; returns (state, obs). Consumes the key."""
-        state, obs = self.env.reset(key)
-        return state, cast_obs(obs, self.observation_space)
-
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
-        """One step. Consumes the key."""
-        return _map_obs(
-            lambda obs: cast_obs(obs, self.observation_space), self.env.step(key, state, action)
-        )
-
-
-def _map_obs(function: Callable[[Obs], Obs], step: JaxStep) -> JaxStep:
-    state, obs, reward, terminated, truncated, info = step
-    if "final_observation" in info:
-        info = {**info, "final_observation": function(info["final_observation"])}
-    return state, function(obs), reward, terminated, truncated, info
+    def _map(self, obs: Obs) -> Obs:
+        return cast_obs(obs, self.observation_space)
 
 
 def _flatten_leaf(space: Space, x: Array) -> Array:
