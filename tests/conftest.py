@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         seconds[item.path] += _seconds(item)
     items.sort(key=lambda item: -seconds[item.path])  # stable: a file's tests stay together
+
+
+MOST_MAPPINGS = 15_000  # Linux allows a process 65,530, and XLA crashes or hangs without one more
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_are_dropped() -> Iterator[None]:
+    """Between two files, where the process holds many: each compiled program is three mappings."""
+    yield
+    mappings = Path("/proc/self/maps")  # only on Linux
+    if "jax" not in sys.modules or not mappings.exists():
+        return
+    with mappings.open() as lines:
+        if sum(1 for _ in lines) < MOST_MAPPINGS:
+            return
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture
