@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -136,9 +137,11 @@ def test_command_exists(page, words, capsys, tmp_path, monkeypatch):
     elif program == "python":
         assert (ROOT / arguments[0]).is_file()
     elif program == "pip":
-        packages = (ROOT / "pyproject.toml").read_text()  # all are optional ones of rlkit
-        optional = all(f'"{name}>=' in packages for name in arguments[1:])
-        assert arguments[0] == "install" and (optional or arguments[1:] == ["-e", "."])
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        install, editable, where = arguments
+        named = where.removeprefix(".").strip("[]")
+        assert (install, editable, where[0]) == ("install", "-e", ".")
+        assert set(filter(None, named.split(","))) <= set(project["optional-dependencies"])
     else:
         assert program == "rlkit", f"{page}: no test for the command {program}"
         check_rlkit(arguments)

@@ -32,7 +32,9 @@ class ReportFlags:
     ] = ()
     """Run directories."""
     output: str | None = None
-    """File to write. None: report.html or, if that exists, report-2.html and so on."""
+    """File to write. None: report.html in the current directory or, if that exists, report-2.html
+    and so on.
+    """
     overwrite: bool = False
     """Replace the file if it exists."""
     video: bool = False

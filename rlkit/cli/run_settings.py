@@ -137,6 +137,11 @@ def _settings_before_flags(
         "--config and --preset both choose the settings",
         "leave one of them out",
     )
+    require(
+        preset is None or not preset.endswith((".yaml", ".yml")),
+        f"--preset takes the environment of a preset, got the file {preset}",
+        f"use --config {preset}",
+    )
     if len(names) != 2 and (names or file is None):
         fix = (
             f"use `{command} ppo gymnax/CartPole-v1`, then the flags (algorithms:"

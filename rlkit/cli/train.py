@@ -20,6 +20,7 @@ from rlkit.cli.run_settings import (
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
+from rlkit.training.curriculum import Curriculum, Phase
 from rlkit.training.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def run(arguments: Sequence[str]) -> int:
         _check_parts(config)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
         defaults = run_config.from_dict(names_alone | {"env": {"id": config.env.id}})
+        if config.curriculum is not None:  # of which only the phases have no default
+            plain = Curriculum(phases=(Phase(steps=1),))
+            defaults = dataclasses.replace(defaults, curriculum=plain)
         origin_of = origins(config, defaults, base.source, typed)
         print(dump(config, origin_of), end="")
         return 0

@@ -45,7 +45,9 @@ def run(arguments: Sequence[str]) -> int:
     video = record(chosen, ".mp4")
     many = "episode, return" if len(video.returns) == 1 else "episodes, returns"
     returns = ", ".join(f"{value:.4g}" for value in video.returns)
-    print(f"{video.path}: {len(video.returns)} {many} {returns}")
+    cut = chosen.max_steps is not None and chosen.max_steps in video.lengths
+    ending = f" (episodes end after {chosen.max_steps:,} steps)" if cut else ""
+    print(f"{video.path}: {len(video.returns)} {many} {returns}{ending}")
     return 0
 
 

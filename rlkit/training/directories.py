@@ -29,7 +29,8 @@ def near_run(path: str | os.PathLike[str]) -> str:
     """What to name in place of the path of a run that holds none; "" if nothing is alike."""
     wanted = Path(path)
     if (wanted / SWEEP).is_file():
-        return f"it holds a sweep: name one of its trials, such as {wanted}/trials/000"
+        one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
+        return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"
     if wanted.exists() or not wanted.parent.is_dir():
         return ""
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]

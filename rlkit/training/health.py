@@ -1,7 +1,7 @@
 """Signs that a run does not learn, from metrics that are on the host already.
 
-Each check warns once in a run, in plain words and with a cure. All of them are conservative: what
-they look for must last, and returns must not have risen.
+Each check warns once in a run, or in a phase of a curriculum, in plain words and with a cure. All
+of them are conservative: what they look for must last, and returns must not have risen.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ IN_A_ROW = 3  # outer iterations: one may be an accident
 SHARE = 0.2  # of the run, in a row: some presets learn nothing in their first tenth
 LEAST_STEPS = 10_000  # of a seed, in a row: shorter trials say nothing about learning
 UNEXPLAINED = 0.05  # a critic that learns is beyond this share of the variance early
-RISE = 0.25  # of the first return: random policies vary by less between outer iterations
+RISE = 0.25  # of the first return of the run: random policies vary by less between outer iterations
 COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.2 % of the actions are others, of two
 LEAST_STD = 0.01  # of an action, relative to half the width of its bounds
 LONG_EPISODE = 1000  # steps; most time limits are shorter
@@ -32,11 +32,16 @@ class Health:
     in_a_row: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """Outer iterations in a row in which a check found something."""
     first_return: tuple[float, ...] = ()
-    """Mean return of the first outer iteration in which episodes ended; NaN: none has ended."""
+    """Mean return of the first outer iteration of the run in which episodes ended; NaN: none."""
     best_return: tuple[float, ...] = ()
-    """The highest of an outer iteration; NaN: none."""
+    """The highest of an outer iteration of the phase; NaN: no episode has ended in it."""
     first_entropy: tuple[float, ...] = ()
-    """Entropy in the first outer iteration; NaN: not measured."""
+    """Entropy in the first outer iteration of the phase; NaN: not measured."""
+
+    def in_next_phase(self) -> "Health":
+        """The checks begin anew, but a phase that begins with what was learned has risen."""
+        unknown = (math.nan,) * len(self.first_return)
+        return Health(first_return=self.first_return, best_return=unknown, first_entropy=unknown)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,7 +142,7 @@ def _known(before: tuple[float, ...], now: np.ndarray) -> np.ndarray:
 
 def _has_risen(health: Health) -> np.ndarray:
     first, best = np.array(health.first_return), np.array(health.best_return)
-    return best > first + RISE * np.abs(first)  # False where no episode has ended
+    return best > first + RISE * np.abs(first)  # False where none has ended
 
 
 # (a) a critic that explains nothing
@@ -215,7 +220,7 @@ def _tell_collapsed(whose: str, steps: int, setting: Setting) -> str:
 
 
 def _is_endless(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
-    return (signs.episodes == 0) & np.isnan(health.first_return)
+    return (signs.episodes == 0) & np.isnan(health.best_return)
 
 
 def _longest_episode(setting: Setting) -> float:

@@ -279,6 +279,8 @@ def announcements(run: Run, checkpointer: Checkpointer | None) -> list[str]:
     """What is about to be trained, and what checkpoints leave out."""
     iteration, env_steps = run.progress.outer_iteration, run.progress.env_steps
     texts = [announcement(run.plan, iteration, env_steps, run.config.num_seeds)]
+    if run.plan.phases and iteration > 0 and not run.is_complete:
+        texts.append(f"continuing in {run.phases.title}")
     if not run.is_complete and checkpointer is not None and run.leaves_out_replay(checkpointer):
         is_asked = checkpointer.save_replay is False
         texts.append(replay_left_out(run.replay_bytes, is_asked=is_asked))

@@ -167,7 +167,7 @@ class Run:
                 self.program.adopt(old)
             self.set_hyperparameters()
             self.set_horizon()  # a phase that ended early may have moved the end of the run
-            self.health = Health()
+            self.health = self.health.in_next_phase()
 
     # Status
 

@@ -43,6 +43,7 @@ def test_a_dry_run_prints_the_phases(phases, capsys):
     config = run_config.from_dict(values)
     assert [phase.name for phase in config.curriculum.phases] == ["short pole", None]
     assert "phases:  # flag" in text
+    assert "\n  evaluate_in: phase\n" in text  # the default
 
 
 def test_total_steps_may_still_be_asked_for(phases, capsys):

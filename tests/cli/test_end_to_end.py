@@ -133,14 +133,16 @@ def test_video(trained, monkeypatch, capsys):
     monkeypatch.chdir(directory)
     short = ["video", "run", "--max-steps", "3", "--episodes", "1"]
     assert main([*short, "--output", "pole.gif", "--seed-index", "1"]) == 0
-    assert capsys.readouterr().out == "pole.gif: 1 episode, return 3\n"
+    assert capsys.readouterr().out == "pole.gif: 1 episode, return 3 (episodes end after 3 steps)\n"
     assert (directory / "pole.gif").read_bytes().startswith(b"GIF")
     assert main([*short, "--output", "pole.gif"]) == 2
     assert "pole.gif already exists; choose another name" in capsys.readouterr().err
     for name in ("checkpoint-2.mp4", "checkpoint-2-2.mp4"):
         assert main([*short, "--checkpoint", "latest", "--sampled"]) == 0
         path = Path("run/videos", name)
-        assert capsys.readouterr().out == f"{path}: 1 episode, return 3\n"
+        assert (
+            capsys.readouterr().out == f"{path}: 1 episode, return 3 (episodes end after 3 steps)\n"
+        )
         assert path.read_bytes()[4:8] == b"ftyp"
 
 

@@ -235,6 +235,10 @@ def test_a_preset_is_a_file_to_train_from(settings):
         (["ppo", "probe/Counter"], "the length of training is not set; add for example --total-st"),
         (["dqn", "gymnax/Acrobot-v1", "--total-steps", "1e4"], "does not exceed the 10000 random"),
         (
+            ["ppo", "gymnax/Acrobot-v1", "--preset", "mine.yaml"],
+            "--preset takes the environment of a preset, got the file mine.yaml; use --config mine",
+        ),
+        (
             ["ppo", "gymnax/Acrobot-v1", "--preset", "gymnax/CartPol-v1"],
             "ppo has no preset 'gymnax/CartPol-v1'; did you mean 'gymnax/CartPole-v1'",
         ),

@@ -83,7 +83,7 @@ def test_a_sweep_reports_its_trials_and_how_to_go_on(capsys, tmp_path):
     refused = said(capsys, "resume", directory, "--total-steps", "1M", code=2)
     assert "holds a sweep, which continues with its own settings" in refused
     told = said(capsys, "evaluate", directory, code=2)
-    assert f"it holds a sweep: name one of its trials, such as {directory}/trials/000" in told
+    assert f"name one of its trials, such as {directory}/trials/000, or all" in told
     again = ["train", "--config", directory / "best.yaml", "--run-dir", tmp_path / "again"]
     assert "final evaluation" in said(capsys, *again)
 

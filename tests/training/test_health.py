@@ -159,6 +159,27 @@ def test_health_is_kept_as_json_between_any_two_outer_iterations():
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("return_now", [460.0, 20.0])
+def test_a_phase_that_begins_with_what_was_learned_has_risen(return_now):
+    """Nothing more can rise where the first phase reached nearly all."""
+    learning = rows(returns=[20.0, 200.0, 460.0], explained_variance=[0.0, 0.5, 0.5])
+    now = Health()
+    for metrics in learning:
+        now, _ = examine(now, metrics, SETTING)
+    solved = rows(returns=[return_now] * 10, explained_variance=[0.0] * 10)
+    warnings = told(solved, start=now.in_next_phase())
+    assert len(warnings) == (0 if return_now > 25 else 1)
+
+
+@pytest.mark.fast
+def test_episodes_that_do_not_end_in_a_later_phase_are_told():
+    now, _ = examine(Health(), rows()[0], SETTING)
+    endless = rows(episodes=[0.0] * 10, returns=[0.0] * 10, explained_variance=[0.9] * 10)
+    ((_, text),) = told(endless, start=now.in_next_phase())
+    assert "no episode has ended" in text
+
+
+@pytest.mark.fast
 def test_modules_without_such_metrics_are_left_alone():
     known = dataclasses.replace(SETTING, action_space=None, hyperparameters=None)
     table = [{"loss": np.asarray(1.0), "sum/episodes": np.asarray(1.0)}] * 10

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rlkit.errors import require
+from rlkit.training.directories import SWEEP
 from rlkit.training.logs.loaded_run import LoadedRun
 from rlkit.training.logs.statistics import STATISTICS, bootstrap_interval
 from rlkit.validation import PlainData
@@ -105,6 +106,32 @@ def curve_of(run: LoadedRun, name: str, metric: str, x: XAxis) -> Curve:
     )
 
 
+def trial_names(runs: Sequence[LoadedRun]) -> list[str] | None:
+    """Names of trials of one sweep with the settings that differ; None for other runs."""
+    trials = {run.directory.resolve().parent for run in runs}
+    if len(runs) < 2 or len(trials) > 1 or not (trials.pop().parent / SWEEP).is_file():
+        return None
+    settings = [_flat(_compared(run.config)) for run in runs]
+    names = dict.fromkeys(name for each in settings for name in each)
+    differing = [name for name in names if len({repr(each.get(name)) for each in settings}) > 1]
+    return [
+        " ".join([run.directory.name, *(f"{name}={_short(each.get(name))}" for name in differing)])
+        for run, each in zip(runs, settings, strict=True)
+    ]
+
+
+def _flat(settings: PlainData) -> PlainData:
+    """Every setting by its own name, whatever section it stands in."""
+    flat: PlainData = {}
+    for name, value in settings.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def _x_axis(
     run: LoadedRun, x: XAxis, env_steps: np.ndarray, wall_seconds: np.ndarray
 ) -> tuple[np.ndarray, tuple[Mark, ...]]:
@@ -167,11 +194,15 @@ def are_told_apart(kinds: Sequence[Kind]) -> bool:
 
 def _comparable(settings: PlainData) -> str:
     """The settings that make runs different from each other, as text."""
+    return json.dumps(_compared(settings), sort_keys=True, default=repr)
+
+
+def _compared(settings: PlainData) -> PlainData:
     own = {name: value for name, value in settings.items() if name not in _OWN}
     trainer = own.get("trainer")
     if isinstance(trainer, dict):
         own["trainer"] = {k: x for k, x in trainer.items() if k not in _OWN_OF_TRAINER}
-    return json.dumps(own, sort_keys=True, default=repr)
+    return own
 
 
 def joined_curve(curves: list[Curve]) -> Curve:

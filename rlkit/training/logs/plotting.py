@@ -16,7 +16,17 @@ from rlkit.training.logs.curve_arguments import (
     require_one_of,
     usual_band,
 )
-from rlkit.training.logs.curves import Band, Center, Curve, Group, XAxis, curve_of, grouped
+from rlkit.training.logs.curves import (
+    Band,
+    Center,
+    Curve,
+    Group,
+    Mark,
+    XAxis,
+    curve_of,
+    grouped,
+    trial_names,
+)
 from rlkit.training.logs.figures import new_figure, require_format, save_figure
 from rlkit.training.logs.human_units import human_count
 from rlkit.training.logs.loaded_run import load_run
@@ -43,6 +53,9 @@ _BANDS = {
 _MOST_SEED_LINES = 10
 _MOST_INSIDE = 5  # runs named inside of their panel; more are named below it
 _LEGEND_ROW = 0.19  # inches
+_LEGEND_LINE = 4.8  # a line and the gaps beside it, in letter sizes
+_LEGEND_SHARE = 0.95  # of the width of a panel
+_UNDER_AXIS = 10.0  # points for ticks and gaps between a panel and a legend below it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +114,8 @@ def plot_runs(
             the interval of anything else.
         smooth: each value is the mean of so many logged ones, the last of which is at its place.
         sampled: draws returns with sampled actions too, dotted, if `metric` is an evaluation's.
-        labels: names for the curves, in order; (): those of their directories or algorithms.
+        labels: names for the curves, in order; (): those of their directories or algorithms, with
+            the settings that differ if they are trials of one sweep.
         size: screen, column (3.3 inches wide, as in papers of two columns) or page (6.8 inches).
         title: None says what was trained, as far as all runs agree.
 
@@ -119,10 +133,12 @@ def plot_runs(
     if group != "run":
         require_apart(runs)
 
+    names = trial_names(runs) or runs.names
+
     def curves_of(metric: str) -> list[Curve]:
         found = [
             curve_of(run, name, metric, x).smoothed(smooth)
-            for run, name in zip(runs, runs.names, strict=True)
+            for run, name in zip(runs, names, strict=True)
         ]
         return grouped(found, [run.config for run in runs], group)
 
@@ -169,7 +185,7 @@ class _Picture:
         width, height = layout.panel if len(panels) == 1 else layout.panels
         width = layout.width / columns if layout.width else width
         names = [[curves[i] for i in shown] for shown in panels.values()]
-        below = max(_legend_rows(shown, 0.8 * width) for shown in names)
+        below = max(self._legend_rows(shown, width) for shown in names)
         figure = new_figure((width * columns, (height + _LEGEND_ROW * below) * rows))
         title = _about(curves) if title is None else title
         captions: list[str] = []
@@ -180,7 +196,7 @@ class _Picture:
             beside = [sampled[i] for i in members] if sampled else []
             note = self._draw_panel(axes, shown, beside, _places(shown, known), alone=alone)
             if not alone or sampled:
-                self._add_names(axes, shown, bool(sampled), 0.8 * width, alone=alone)
+                self._add_names(axes, shown, bool(sampled), width, alone=alone)
             if alone and not layout.width:  # there is room for both
                 axes.set_title(note, loc="right", fontsize=layout.small, color="0.35")
             elif note and note not in captions:
@@ -219,15 +235,17 @@ class _Picture:
             values, color = curve.center(self.center), _COLORS[place % len(_COLORS)]
             shown = np.isfinite(values)
             axes.plot(curve.x[shown] / divisor, values[shown], ":", color=color, lw=1.4, zorder=3)
-        for mark in sorted({mark for curve in curves for mark in curve.marks}):
-            self._draw_mark(axes, mark.x / divisor, mark.name)
+        for mark, owners in _marks(curves).items():
+            shared = len(owners) == len(curves)  # by all: nobody asks whose it is
+            color = "0.5" if shared else _COLORS[places[owners[0]] % len(_COLORS)]
+            self._draw_mark(axes, mark.x / divisor, mark.name, color)
         names = _SHORT if self.layout.width else _LABELS
         _decorate(axes, self.x, x_label, names.get(self.metric, self.metric), self.layout)
         return next((note for note in notes if note), "")
 
-    def _draw_mark(self, axes: "Axes", x: float, name: str) -> None:
+    def _draw_mark(self, axes: "Axes", x: float, name: str, color: str) -> None:
         """A dotted line with the name along it, at its foot: curves that rise leave room there."""
-        axes.axvline(x, color="0.5", lw=0.9, ls=":", zorder=1)
+        axes.axvline(x, color=color, lw=0.9, ls=":", zorder=1)
         axes.annotate(
             name,
             (x, 0.0),
@@ -238,7 +256,7 @@ class _Picture:
             va="bottom",
             ha="left",
             fontsize=0.75 * self.layout.text,
-            color="0.4",
+            color=color,
             zorder=2,
         )
 
@@ -251,9 +269,10 @@ class _Picture:
         x, middle, seeds = curve.x / divisor, curve.center(self.center), len(curve.seeds)
         drawn = np.isfinite(middle)
         lone = "o" if drawn.sum() == 1 else None
-        name = curve.name if seeds < 2 else f"{curve.name} (n = {seeds})"
         style: dict[str, Any] = {"color": color, "lw": 2.0 if self.layout.text >= 10 else 1.4}
-        axes.plot(x[drawn], middle[drawn], dashes, **style, label=name, marker=lone, zorder=3)
+        axes.plot(
+            x[drawn], middle[drawn], dashes, **style, label=_label(curve), marker=lone, zorder=3
+        )
         if seeds < 2:
             return ""
         of = f"{_CENTERS[self.center]} of {seeds} seeds" if alone else _CENTERS[self.center]
@@ -274,9 +293,10 @@ class _Picture:
     ) -> None:
         """Adds a legend: inside of the panel, or below it if there are many names."""
         place: dict[str, Any] = {"loc": "best", "fontsize": self.layout.text - 1}
-        if len(curves) > _MOST_INSIDE:
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
-            place |= {"fontsize": self.layout.small, "ncols": _legend_columns(curves, width)}
+        if self._legend_rows(curves, width):
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+            place["bbox_transform"] = _lower(axes, _UNDER_AXIS + 2.4 * self.layout.text)
+            place |= {"fontsize": self.layout.small, "ncols": self._legend_columns(curves, width)}
         handles, names = axes.get_legend_handles_labels()
         if sampled:
             from matplotlib.lines import Line2D
@@ -286,6 +306,24 @@ class _Picture:
             if alone:
                 names[0] = "most likely actions"
         axes.legend(handles, names, framealpha=0.85, edgecolor="0.85", **place)
+
+    def _legend_columns(self, curves: list[Curve], width: float) -> int:
+        """How many names fit side by side below a panel of that width in inches."""
+        from matplotlib.textpath import TextPath
+
+        size = self.layout.small
+        widest = max(
+            TextPath((0, 0), _label(each), size=size).get_extents().width for each in curves
+        )
+        fit = int(_LEGEND_SHARE * width * 72 / (widest + _LEGEND_LINE * size))
+        rows = -(-len(curves) // max(1, fit))
+        return -(-len(curves) // rows)  # rows of about the same length
+
+    def _legend_rows(self, curves: list[Curve], width: float) -> int:
+        """The rows of a legend below the panel; 0: it is inside."""
+        if len(curves) <= _MOST_INSIDE:
+            return 0
+        return -(-len(curves) // self._legend_columns(curves, width))
 
 
 def _about(curves: list[Curve]) -> str:
@@ -304,14 +342,26 @@ def _places(curves: list[Curve], algorithms: list[str | None]) -> list[int]:
     return [algorithms.index(algorithm) for algorithm in own]
 
 
-def _legend_columns(curves: list[Curve], width: float) -> int:
-    """How many names fit side by side below a panel of that width in inches."""
-    return max(1, int(width / (0.07 * max(len(curve.name) for curve in curves) + 0.5)))
+def _marks(curves: list[Curve]) -> dict[Mark, list[int]]:
+    """The places that curves mark, from left to right, with the indices of these curves."""
+    owners: dict[Mark, list[int]] = defaultdict(list)
+    for index, curve in enumerate(curves):
+        for mark in curve.marks:
+            owners[mark].append(index)
+    return dict(sorted(owners.items()))
 
 
-def _legend_rows(curves: list[Curve], width: float) -> int:
-    """The rows of a legend below the panel; 0: it is inside."""
-    return 0 if len(curves) <= _MOST_INSIDE else -(-len(curves) // _legend_columns(curves, width))
+def _label(curve: Curve) -> str:
+    """The name of a curve in a legend."""
+    seeds = len(curve.seeds)
+    return curve.name if seeds < 2 else f"{curve.name} (n = {seeds})"
+
+
+def _lower(axes: "Axes", points: float) -> Any:
+    """The coordinates of a panel, so many points lower."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return axes.transAxes + ScaledTranslation(0.0, -points / 72, axes.figure.dpi_scale_trans)
 
 
 def _decorate(axes: "Axes", x: XAxis, x_label: str, y_label: str, layout: _Layout) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 MOST_COLUMNS = 3
-WIDE = 30.0  # the ratio of positive numbers from which on an axis is logarithmic
+WIDE = 10.0  # the ratio of positive numbers from which on an axis is logarithmic
 STEP = 0.06  # between trials with the same name or word, so that none hides another
 MOST_WRITTEN = 80  # cells of a heat-map that show their numbers
 

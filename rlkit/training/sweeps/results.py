@@ -120,7 +120,8 @@ def ranked(results: Mapping[tuple[int, int], TrialResult]) -> list[TrialResult]:
 def table(results: Sequence[TrialResult], num_rungs: int) -> str:
     """The results as text, in columns."""
     names = list(dict.fromkeys(name for result in results for name in result.settings))
-    rows = [["trial", *names, "return", "95 %", "steps", "note"]]
+    known = any(result.interval is not None for result in results)  # not with one seed
+    rows = [["trial", *names, "return", *["95 %"] * known, "steps", "note"]]
     for result in results:
         interval = result.interval
         rows.append(
@@ -128,7 +129,7 @@ def table(results: Sequence[TrialResult], num_rungs: int) -> str:
                 f"{result.trial:03d}",
                 *(shown(result.settings.get(name)) for name in names),
                 f"{result.score:.2f}" if math.isfinite(result.score) else "-",
-                "" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
+                *["" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"] * known,
                 f"{result.env_steps:,}",
                 note(result, num_rungs),
             ]

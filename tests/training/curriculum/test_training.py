@@ -551,6 +551,8 @@ def test_a_phase_that_ended_early_stays_so_when_resumed(monkeypatch, tmp_path):
         trainer.run(trainer.seed)
         assert [phase.num_checkpoints for phase in trainer.plan.phases] == [1, 7]
         assert trainer.env_steps == 8 * STEPS
+    rows = read_records(tmp_path / "a" / "metrics.jsonl")
+    assert "continuing in phase 2 of 2" in [row.text for row in rows]
 
 
 @pytest.mark.full

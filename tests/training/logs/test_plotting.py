@@ -5,14 +5,16 @@ import re
 import struct
 
 import matplotlib
+import numpy as np
 import pytest
 from tiers import in_full
 
 from rlkit.errors import ConfigError, RunDirectoryError
-from rlkit.training.logs.curves import curve_of
+from rlkit.training.logs import plotting
+from rlkit.training.logs.curves import Curve, Mark, curve_of
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
-from rlkit.training.logs.plotting import _places, plot_runs
+from rlkit.training.logs.plotting import _marks, _places, plot_runs
 from rlkit.training.logs.records import Record
 
 pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("real_curves")]
@@ -195,6 +197,57 @@ def test_the_legend_says_how_many_seeds_a_curve_has(tmp_path):
     text = drawn_text(runs, tmp_path / "all.svg", band="interval", center="interquartile_mean")
     assert ">a (n = 3)<" in text and ">b<" in text
     assert "interquartile mean; band: 95 % bootstrap interval over seeds" in text
+
+
+def test_trials_of_a_sweep_are_named_by_what_differs(tmp_path):
+    runs = []
+    for trial, rate in enumerate((1e-4, 3e-4)):
+        run = write_run(tmp_path / "trials" / f"00{trial}", seeds=(0, 1))
+        settings = f"hyperparameters: {{learning_rate: {rate}, gamma: 0.9}}\nseed: {trial}\n"
+        (run / "config.yaml").write_text(settings)
+        runs.append(run)
+    assert ">000 (n = 2)<" in drawn_text(runs, tmp_path / "runs.svg")
+    (tmp_path / "sweep.yaml").touch()
+    text = drawn_text(runs, tmp_path / "trials.svg")
+    assert ">000 learning_rate=0.0001 (n = 2)<" in text and "gamma" not in text
+
+
+@pytest.mark.parametrize("size", ["screen", "column"])
+def test_a_legend_below_lies_inside_and_under_the_axis(tmp_path, size, monkeypatch):
+    figures = []
+    monkeypatch.setattr(
+        plotting, "save_figure", lambda figure, output: figures.append(figure) or output
+    )
+    runs = [write_run(tmp_path / f"run-{n}", seeds=(0, 1)) for n in range(7)]
+    plot_runs(runs, tmp_path / "many.png", size=size)
+    (figure,) = figures
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    legend = axes.get_legend().get_window_extent()
+    assert legend.x0 >= 0 and legend.x1 <= figure.bbox.x1
+    assert legend.y0 >= 0 and legend.y1 <= axes.xaxis.label.get_window_extent().y0
+
+
+def test_phases_that_not_all_runs_have_take_the_colour_of_theirs():
+    def marked(name, *at):
+        return Curve(
+            name=name,
+            algorithm="ppo",
+            env="E",
+            x=np.arange(3.0),
+            seeds=np.zeros((1, 3)),
+            marks=tuple(Mark(x, "phase") for x in at),
+        )
+
+    marks = _marks([marked("a", 2.0, 1.0), marked("b", 1.0)])
+    assert marks == {Mark(1.0, "phase"): [0, 1], Mark(2.0, "phase"): [0]}
+    assert list(marks) == [Mark(1.0, "phase"), Mark(2.0, "phase")]
+
+
+def test_letters_of_a_pdf_are_true_type(tmp_path):
+    """Publishers turn Type 3 away."""
+    content = plot_runs([write_run(tmp_path / "a")], tmp_path / "a.pdf").read_bytes()
+    assert b"/CIDFontType2" in content and b"/Type3" not in content
 
 
 def test_groups_and_labels(tmp_path):
