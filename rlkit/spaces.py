@@ -9,7 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.action_masks import mask_in, num_choices
 from rlkit.errors import SpaceError
+from rlkit.ops.choices import allowed, has_no_choice, random_indices
 from rlkit.types import PyTree
 
 Space = spaces.Space
@@ -146,3 +148,33 @@ def sample(space: Space, key: Array, num: int) -> Array:
     raise SpaceError(
         f"cannot sample from {space}; use a Discrete, MultiDiscrete or Box action space"
     )
+
+
+def allowed_actions(obs: PyTree, action_space: Space) -> Array | None:
+    """What the masks in observations [B, ...] allow, [B, A] bool; None: there are no masks.
+
+    Where nothing is allowed, as after the end of an episode, all is.
+    """
+    mask = mask_in(obs)
+    return None if mask is None else allowed(mask, num_choices(action_space))
+
+
+def nothing_allowed(obs: PyTree, action_space: Space) -> Array | None:
+    """Where the masks in observations [B, ...] allow no action, [B] bool; None: without masks."""
+    mask = mask_in(obs)
+    return None if mask is None else has_no_choice(mask, num_choices(action_space))
+
+
+def sample_allowed(space: Space, key: Array, obs: PyTree) -> Array:
+    """Uniformly random actions [B, ...] for observations [B, ...], of those that masks allow.
+
+    Consumes the key.
+    """
+    mask = allowed_actions(obs, space)
+    if mask is None:
+        return sample(space, key, jax.tree.leaves(obs)[0].shape[0])
+    index = random_indices(key, mask, num_choices(space))
+    if isinstance(space, spaces.Discrete):
+        return index[:, 0] + int(space.start)
+    assert isinstance(space, spaces.MultiDiscrete)
+    return index + jnp.asarray(space.start, jnp.int32)

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "rlkit"
 FLOORS = (
     {"errors", "validation", "lazy", "plugins"},
     {"ops", "xla_cpu"},
-    {"types", "spaces", "optimizers"},
+    {"types", "spaces", "action_masks", "optimizers"},
     {"envs", "agents"},
     {"algorithms"},
     {"training"},

@@ -9,12 +9,13 @@ from jax import Array
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import Linear
+from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
 from rlkit.agents.memory import WithMemory, features_of, one_step
 from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.state_dependent_noise import state_dependent_noise
 from rlkit.agents.torso import WithHead, outputs
-from rlkit.spaces import Space, check_observation_space
+from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
@@ -73,14 +74,17 @@ class ActorCritic:
         if isinstance(obs, Sequences):
             obs = obs.replace(carry=obs.carry.memory)
         _, (out, value) = self.network.apply(params["network"], obs)
+        out = only_allowed(out, obs, self.action_space)
         return self.head.distribution(out, params["head"]), value
 
     def _act(self, params: Params, obs: Obs, carry: Carry) -> tuple[Array, Carry]:
         """The policy's outputs for one step, and the carry with the memory from after it."""
-        if not isinstance(carry, WithMemory):
-            return self.network.apply(params["network"], obs)[1][0], carry
-        memory, (out, _) = self.network.apply(params["network"], one_step(obs, carry.memory))
-        return out, carry.replace(memory=memory)
+        if isinstance(carry, WithMemory):
+            memory, (out, _) = self.network.apply(params["network"], one_step(obs, carry.memory))
+            carry = carry.replace(memory=memory)
+        else:
+            _, (out, _) = self.network.apply(params["network"], obs)
+        return only_allowed(out, obs, self.action_space), carry
 
 
 def actor_critic(
@@ -99,8 +103,8 @@ def actor_critic(
     Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
     config = settings(config, ActorCriticConfig)
-    check_observation_space(observation_space)
-    build, features, memory = torso_and_memory(config, observation_space, torso)
+    seen = observed_space(observation_space, action_space)
+    build, features, memory = torso_and_memory(config, seen, torso)
     head = policy_head(
         action_space,
         initial_std=config.initial_std,
@@ -116,7 +120,7 @@ def actor_critic(
     if memory is not None and not config.share_torso:
         memory = _twice(memory)
     return ActorCritic(
-        network=network,
+        network=ignoring_masks(network),
         head=head,
         memory=memory,
         spec=("actor_critic", config),

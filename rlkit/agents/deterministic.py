@@ -15,9 +15,10 @@ from jax import Array
 from rlkit.agents import action_scaling
 from rlkit.agents.action_noise import ActionNoise, action_noise
 from rlkit.agents.configs import DeterministicActorCriticConfig
+from rlkit.agents.masking import observed_space
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
-from rlkit.spaces import Space, check_observation_space
+from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
 
@@ -102,8 +103,8 @@ def deterministic_actor_critic(
     `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
     config = settings(config, DeterministicActorCriticConfig)
-    check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
+    observed_space(observation_space, action_space)
     build, features = torso_of(config, observation_space, torso)
 
     def actor(rngs: nnx.Rngs) -> WithHead:

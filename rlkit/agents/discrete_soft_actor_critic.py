@@ -10,10 +10,11 @@ from jax import Array
 
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import Twins, WithHead, custom_torsos, torso_of
 from rlkit.errors import require
-from rlkit.spaces import Space, check_observation_space
+from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
 
@@ -65,8 +66,9 @@ class DiscreteSoftActorCritic:
         )
 
     def log_probs(self, actor_params: Params, obs: Obs) -> Array:
-        """The log-prob of every action, [B, A]."""
-        return jax.nn.log_softmax(self.actor.apply(actor_params, obs))
+        """The log-prob of every action, [B, A]; -inf for those that a mask does not allow."""
+        logits = self.actor.apply(actor_params, obs)
+        return jax.nn.log_softmax(only_allowed(logits, obs, self.action_space))
 
     def q_values(self, critic_params: Params, obs: Obs) -> Array:
         """Both critics' values of every action, [2, B, A]."""
@@ -94,9 +96,9 @@ def discrete_soft_actor_critic(
     uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
     config = settings(config, SoftActorCriticConfig)
-    check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
+    seen = observed_space(observation_space, action_space)
     require(
         config.noise_color == "white" and not config.use_sde,
         "pink noise and gSDE are noise of continuous actions, and discrete_soft_actor_critic's are"
@@ -104,8 +106,8 @@ def discrete_soft_actor_critic(
         "leave noise_color and use_sde out: it explores by sampling",
     )
     num_actions = int(action_space.n)
-    actor_torso, actor_features = torso_of(config, observation_space, torso)
-    build, features = torso_of(config, observation_space, critic_torso)
+    actor_torso, actor_features = torso_of(config, seen, torso)
+    build, features = torso_of(config, seen, critic_torso)
 
     def actor(rngs: nnx.Rngs) -> WithHead:
         return WithHead(actor_torso(rngs), actor_features, num_actions, 0.01)
@@ -114,8 +116,8 @@ def discrete_soft_actor_critic(
         return WithHead(build(rngs), features, num_actions, 1.0)
 
     return DiscreteSoftActorCritic(
-        actor=make_network(actor, config),
-        critic=make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config),
+        actor=ignoring_masks(make_network(actor, config)),
+        critic=ignoring_masks(make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)),
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

@@ -11,11 +11,18 @@ from jax import Array
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.layers import Linear
+from rlkit.agents.masking import (
+    allowed_actions,
+    ignoring_masks,
+    observed_space,
+    only_allowed,
+)
 from rlkit.agents.memory import features_of, one_step
 from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.ops.choices import random_index
 from rlkit.ops.random_bits import as_integers, as_uniform
-from rlkit.spaces import Space, check_observation_space
+from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
@@ -54,8 +61,12 @@ class QNetwork:
         best, carry = self._best(params, obs, carry)
         bits = jax.random.bits(key, (3, *best.shape))  # one word for whether, two for which action
         at_random = as_uniform(bits[0]) < self.epsilon(progress)
-        drawn = self.start + as_integers(bits[1:], self.num_actions)
-        return jnp.where(at_random, drawn, best), carry, {}
+        mask = allowed_actions(obs, self.action_space)
+        if mask is None:
+            drawn = as_integers(bits[1:], self.num_actions)
+        else:
+            drawn = random_index(bits[1:], mask)
+        return jnp.where(at_random, self.start + drawn, best), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The actions with the highest value."""
@@ -68,8 +79,8 @@ class QNetwork:
         return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
     def q_values(self, params: Params, obs: Obs) -> Array:
-        """The value of every action, [B, A]."""
-        return self.network.apply(params, obs)[1]
+        """The value of every action, [B, A]; -inf for those that a mask does not allow."""
+        return only_allowed(self.network.apply(params, obs)[1], obs, self.action_space)
 
     def value(self, params: Params, obs: Obs) -> Array:
         """The value of the best action, [B]."""
@@ -78,6 +89,7 @@ class QNetwork:
     def _best(self, params: Params, obs: Obs, carry: Carry) -> tuple[Action, Carry]:
         inputs = obs if self.memory is None else one_step(obs, carry)
         carry, values = self.network.apply(params, inputs)
+        values = only_allowed(values, obs, self.action_space)
         return self.start + values.argmax(axis=-1).astype(jnp.int32), carry
 
     def index(self, action: Action) -> Array:
@@ -97,19 +109,17 @@ def q_network(
     Raises `SpaceError` or `ConfigError` for spaces and torsos that do not fit.
     """
     config = settings(config, QNetworkConfig)
-    check_observation_space(observation_space)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("a Q-network", "Discrete", action_space)
     num_actions = int(action_space.n)
-    build, features, memory = torso_and_memory(
-        config, observation_space, torso, layer_norm=config.layer_norm
-    )
+    seen = observed_space(observation_space, action_space)
+    build, features, memory = torso_and_memory(config, seen, torso, layer_norm=config.layer_norm)
     network = make_network(
         lambda rngs: QValues(build, features, num_actions, dueling=config.dueling, rngs=rngs),
         config,
     )
     return QNetwork(
-        network=network,
+        network=ignoring_masks(network),
         memory=memory,
         config=config,
         num_actions=num_actions,

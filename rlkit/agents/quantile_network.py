@@ -7,6 +7,7 @@ from jax import Array
 
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import QuantileNetworkConfig
+from rlkit.agents.masking import observed_space, only_allowed
 from rlkit.agents.networks import Network, TorsoBuilder
 from rlkit.agents.q_network import QNetwork, q_network
 from rlkit.spaces import Space
@@ -45,9 +46,10 @@ class QuantileNetwork:
     def quantiles(self, params: Params, obs: Obs) -> Array:
         """Quantiles of the return of every action, [N, B, A]: the i-th is at level (i + ½) / N.
 
-        Nothing keeps them in order.
+        Nothing keeps them in order. Those of actions that a mask does not allow are -inf.
         """
-        return split(self.wide.q_values(params, obs), self.spec[1].num_quantiles)
+        outputs = split(self.wide.network.apply(params, obs)[1], self.spec[1].num_quantiles)
+        return only_allowed(outputs, obs, self.action_space)
 
     def q_values(self, params: Params, obs: Obs) -> Array:
         """The value of every action, [B, A]."""
@@ -80,7 +82,8 @@ def quantile_network(
         raise unsupported_actions("a quantile network", "Discrete", action_space)
     num_actions = int(action_space.n)
     outputs = spaces.Discrete(config.num_quantiles * num_actions)
-    wide = q_network(observation_space, outputs, config, torso=torso)
+    seen = observed_space(observation_space, action_space)
+    wide = q_network(seen, outputs, config, torso=torso)
 
     def means(params: Params, obs: Obs) -> tuple[Carry, Array]:
         memory, values = wide.network.apply(params, obs)

@@ -16,11 +16,12 @@ from rlkit.agents import action_scaling
 from rlkit.agents.action_noise import action_noise
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
+from rlkit.agents.masking import observed_space
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.squashed_actors import GaussianActor, SquashedActor, StateDependentActor
 from rlkit.agents.state_dependent_noise import state_dependent_noise
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
-from rlkit.spaces import Space, check_observation_space
+from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
 
@@ -104,8 +105,8 @@ def soft_actor_critic(
     settings that do not fit.
     """
     config = settings(config, SoftActorCriticConfig)
-    check_observation_space(observation_space)
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
+    observed_space(observation_space, action_space)
     build, features = torso_of(config, observation_space, torso)
 
     size = math.prod(box.shape)

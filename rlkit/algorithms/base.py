@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import BatchBuilder
 from rlkit.algorithms.collectors import Collector, Explore, acting, acting_randomly
-from rlkit.algorithms.finite import count_non_finite
+from rlkit.algorithms.finite import count_unsound
 from rlkit.algorithms.initial_state import (
     InitKeys,
     example_transition,
@@ -133,7 +133,7 @@ class Algorithm:
     def begin(
         self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float
     ) -> tuple[TrainState, Metrics]:
-        """The same, and what `count_non_finite` found in the prefill."""
+        """The same, and what `count_unsound` found in the prefill."""
         keys = InitKeys.split(key)
         env_state, obs = env.reset(keys.reset)
         state = self.start(agent, env, keys, obs, env_state, total_steps=total_steps)
@@ -249,14 +249,14 @@ class Algorithm:
         """Refills the replay memory of a state that was saved without it.
 
         The state's own policy collects the rollouts, with exploration. They count as environment
-        steps; nothing is learned from them yet. Returns what `count_non_finite` found as well.
+        steps; nothing is learned from them yet. Returns what `count_unsound` found as well.
         """
         memory = self.empty_memory(agent, env, state.learner.policy)
         state = state.replace(local=state.local.replace(memory=memory))
 
         def one(state: TrainState, _: None) -> tuple[TrainState, Metrics]:
             state, rollout = self.collect(agent, env, state)[:2]
-            return self._take_in(state, rollout), count_non_finite(rollout)
+            return self._take_in(state, rollout), count_unsound(rollout, env.action_space)
 
         state, counts = jax.lax.scan(one, state, length=self.refill_collects(env))
         return state, _totals(counts)
@@ -264,12 +264,12 @@ class Algorithm:
     def _prefill(
         self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key
     ) -> tuple[TrainState, Metrics]:
-        explore = acting_randomly(agent, state.learner.policy, env.action_space, env.num_envs)
+        explore = acting_randomly(agent, state.learner.policy, env.action_space)
 
         def one(state: TrainState, key: Key) -> tuple[TrainState, Metrics]:
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self.collect(agent, env, state, explore)
-            return self._take_in(state, rollout), count_non_finite(rollout)
+            return self._take_in(state, rollout), count_unsound(rollout, env.action_space)
 
         keys = jax.random.split(key, self.prefill_collects(env))
         state, counts = jax.lax.scan(one, state, keys)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit import spaces
 from rlkit.agents.base import Agent, carries_memory, memory_of
 from rlkit.algorithms.sequences import CARRY
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
+from rlkit.spaces import Space, sample_allowed
 from rlkit.types import (
     Action,
     Carry,
@@ -164,10 +164,8 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
     return explore
 
 
-def acting_randomly(
-    agent: Agent, policy: PolicyState, action_space: spaces.Space, num_envs: int
-) -> Explore:
-    """Uniformly random actions [N, ...]; the extras that `agent` would add are zero.
+def acting_randomly(agent: Agent, policy: PolicyState, action_space: Space) -> Explore:
+    """Uniformly random actions [N, ...], of those that masks allow; extras of `agent` are zero.
 
     Its memory takes the observations in all the same.
     """
@@ -175,9 +173,9 @@ def acting_randomly(
     def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
         if carries_memory(carry):
             _, carry, extras = acting(agent, policy)(obs, carry, jax.random.fold_in(key, 1))
-            return spaces.sample(action_space, key, num_envs), carry, extras
+            return sample_allowed(action_space, key, obs), carry, extras
         _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
-        return spaces.sample(action_space, key, num_envs), carry, zeros
+        return sample_allowed(action_space, key, obs), carry, zeros
 
     return explore

@@ -19,6 +19,7 @@ import optax
 from jax import Array
 
 from rlkit.agents.base import DiscreteSoftActorCriticAgent
+from rlkit.agents.masking import has_masks
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.gradient_step import LossFn
@@ -78,7 +79,8 @@ def critic_loss(config: DiscreteSACConfig) -> LossFn:
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.next_obs)  # [M, A]
         next_q = agent.q_values(target_params["critic"], batch.next_obs).min(0)
-        next_value = expected(log_probs, next_q - temperature(config, params) * log_probs)
+        known = of_possible(log_probs)
+        next_value = expected(log_probs, next_q - temperature(config, params) * known)
         target = batch.reward + batch.discount * next_value
         q_values = losses.at_index(
             agent.q_values(params["critic"], batch.obs), agent.index(batch.action)
@@ -92,7 +94,7 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
     """The actor's loss (eq. 12), and the temperature's (eq. 11), see `with_temperature_loss`.
 
     The actor's is the expectation of temperature · log-prob - the smaller critic, over the policy's
-    actions.
+    actions. In masked environments, the target entropy is a share of that over allowed actions.
     """
 
     def loss(
@@ -104,14 +106,23 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.obs)
         q_values = jax.lax.stop_gradient(agent.q_values(params["critic"], batch.obs).min(0))
-        actor = expected(log_probs, temperature(config, params) * log_probs - q_values).mean()
-        entropy = -expected(log_probs, log_probs).mean()
-        wanted = config.target_entropy_ratio * math.log(log_probs.shape[-1])
+        known = of_possible(log_probs)
+        actor = expected(log_probs, temperature(config, params) * known - q_values).mean()
+        entropy = -expected(log_probs, known).mean()
+        most = math.log(log_probs.shape[-1])
+        if has_masks(batch.obs):
+            most = jnp.log(jnp.isfinite(log_probs).sum(axis=-1)).mean()
+        wanted = config.target_entropy_ratio * most
         return with_temperature_loss(config, params, actor, entropy=entropy, wanted=wanted)
 
     return loss
 
 
+def of_possible(log_probs: Array) -> Array:
+    """Log-probs [M, A], with 0 in place of -inf, whose product with a probability of 0 is NaN."""
+    return jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
+
+
 def expected(log_probs: Array, values: Array) -> Array:
-    """The expectation of values [M, A] over the policy's actions, [M]."""
+    """The expectation of finite values [M, A] over the policy's actions, [M]."""
     return (jnp.exp(log_probs) * values).sum(axis=-1)

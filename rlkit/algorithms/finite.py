@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlkit.algorithms.metrics import NON_FINITE
+from rlkit.algorithms.metrics import UNSOUND
+from rlkit.ops.rows import flatten
 from rlkit.ops.running_stats import RunningStats
+from rlkit.spaces import Space, nothing_allowed
 from rlkit.types import LearnerState, Metrics, PyTree, Rollout
 
 
@@ -46,20 +48,23 @@ def finite_or(new: RunningStats, old: RunningStats) -> RunningStats:
     return jax.tree.map(lambda new, old: jnp.where(is_sound, new, old), new, old)
 
 
-def count_non_finite(rollout: Rollout) -> Metrics:
-    """In how many steps [T, N] something was NaN or infinite: the action, or what it was based on.
+def count_unsound(rollout: Rollout, action_space: Space) -> Metrics:
+    """In how many steps [T, N] something was NaN or infinite, the action or what it was based on;
+    and before how many a mask allowed no action.
 
     Each is a single reduction, since an iteration may be as short as a step. `next_obs` is left
     out: most of it is the next step's `obs`, and on-policy algorithms otherwise need not keep it.
     """
     front = rollout.reward.ndim
+    found = {
+        "actions": _has_bad(rollout.action, front),
+        "results": _has_bad((rollout.reward, rollout.obs), front),
+        "choices": nothing_allowed(flatten(rollout.obs), action_space),
+    }
     return {
-        f"{NON_FINITE}{name}": jnp.sum(bad, dtype=jnp.float32)
-        for name, tree in (
-            ("actions", rollout.action),
-            ("results", (rollout.reward, rollout.obs)),
-        )
-        if (bad := _has_bad(tree, front)) is not None
+        f"{UNSOUND}{name}": jnp.sum(bad, dtype=jnp.float32)
+        for name, bad in found.items()
+        if bad is not None
     }
 
 

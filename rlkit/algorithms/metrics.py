@@ -13,8 +13,8 @@ from rlkit.xla_cpu.packing import Packed
 T = TypeVar("T")
 SKIPPED = "sum/skipped_updates"
 """The metric that counts updates that were not taken, because something was not finite."""
-NON_FINITE = "sum/non_finite_"
-"""Prefix of metrics that count what an environment returned; for checks, and never logged."""
+UNSOUND = "sum/unsound_"
+"""Prefix of metrics that count what no run can go on from; for checks, and never logged."""
 
 
 def as_floats(metrics: Metrics) -> Metrics:

@@ -153,7 +153,7 @@ def with_temperature_loss(
     actor: Array,
     *,
     entropy: Array,
-    wanted: float,
+    wanted: float | Array,
 ) -> tuple[Array, Metrics]:
     """The actor's loss plus, if it is learned, the temperature's, and metrics.
 

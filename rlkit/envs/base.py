@@ -77,6 +77,8 @@ class JaxEnv(Protocol):
       `replace_params` is ignored.
     - `render(state) -> [H, W, 3] uint8`: a picture of a state, for videos; called from Python with
       NumPy arrays. `render_fps: int`: how many make a second.
+    - `action_mask(state) -> [A]`: which actions the state allows, 1 or True, for Discrete and
+      MultiDiscrete actions; `vectorize` adds it to the observation (`rlkit.action_masks`).
     - `auto_reset = True`: `step` resets by itself, and `info["final_observation"]` holds the true
       successor.
     """

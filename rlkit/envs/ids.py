@@ -55,6 +55,7 @@ WITHOUT_VELOCITY = {
 # Class names in the modules of rlkit.envs.probes.
 PROBE_IDS = (
     "ActionChoice",
+    "AllowedActions",
     "ContinuousAction",
     "Counter",
     "DictObservation",

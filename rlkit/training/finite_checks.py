@@ -3,7 +3,7 @@
 import numpy as np
 
 from rlkit.algorithms.finite import non_finite_leaves
-from rlkit.algorithms.metrics import NON_FINITE, SKIPPED
+from rlkit.algorithms.metrics import SKIPPED, UNSOUND
 from rlkit.errors import EnvFailedError, NonFiniteError, require
 from rlkit.training.logs.metrics import HostMetrics
 from rlkit.types import PyTree, TrainState
@@ -26,8 +26,15 @@ def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
     the loss of a module that does not count skipped updates. `where` is "outer iteration 3", for
     instance; `saved` is the end of the sentence, on what is left.
     """
-    actions, results = (
-        np.sum(metrics.get(f"{NON_FINITE}{name}", 0.0)) for name in ("actions", "results")
+    choices, actions, results = (
+        np.sum(metrics.get(f"{UNSOUND}{name}", 0.0)) for name in ("choices", "actions", "results")
+    )
+    require(
+        choices == 0,
+        f"in {where}, the environment allowed no action in {choices:,.0f} states of running"
+        " episodes",
+        f"end the episode where nothing is left to do, or allow an action that does nothing{saved}",
+        EnvFailedError,
     )
     require(
         actions == 0,

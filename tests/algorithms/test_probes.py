@@ -25,7 +25,8 @@ HARD = {
     "dict_observation": (
         {"hidden_sizes": (128, 128), "activation": "relu"},
         {"learning_rate": 0.001},
-    )
+    ),
+    "allowed_actions": ({}, {"n_step": 1}),  # returns of two steps are of actions that explore
 }
 # Each algorithm has a probe of its actions; those of values run with the representatives. Whoever
 # passes the probe of time limits has learned values and discounts too; the probes of these alone
@@ -38,6 +39,7 @@ BY_DEFAULT = {
     "time_limit": REPRESENTATIVES,
     "observation_dependent_action": tuple(name for name in NAMES if name != "discrete_sac"),
     "continuous_action": ("ppo", "td3"),
+    "allowed_actions": ("ppo", "dqn", "discrete_sac"),
 }
 
 

@@ -312,7 +312,7 @@ def test_random_actions_are_remembered_too(key):
     agent = rlkit.actor_critic(env.observation_space, env.action_space, config)
     algorithm = algorithm_of("ppo", {"num_steps": 3, "num_minibatches": 1})
     state = algorithm.init(agent, env, key, total_steps=100.0)
-    explore = acting_randomly(agent, state.learner.policy, env.action_space, 3)
+    explore = acting_randomly(agent, state.learner.policy, env.action_space)
     state, rollout, _ = algorithm.collect(agent, env, state, explore)
     carry, before = agent.initial_carry(3), []
     for obs in rollout.obs:

@@ -91,7 +91,7 @@ def _without_guards() -> Iterator[None]:
             "rlkit.algorithms.gradient_step.updated_if": update,
             "rlkit.algorithms.gradient_step._updated_if_finite": and_valid,
             "rlkit.algorithms.rollout_statistics.finite_or": lambda new, old: new,
-            "rlkit.training.core.module.count_non_finite": lambda rollout: {},
+            "rlkit.training.core.module.count_unsound": lambda rollout, action_space: {},
         }.items():
             patches.enter_context(mock.patch(name, function))
         yield

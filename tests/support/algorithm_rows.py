@@ -220,6 +220,7 @@ LOSS_PROBES: dict[str, tuple[Any, float]] = {  # (environment, discount): what a
     "time_limit": (probes.TimeLimitProbe(), 0.8),
     "observation_dependent_action": (probes.ObservationDependentAction(), 0.9),
     "continuous_action": (space_probes.ContinuousAction(target=0.4), 0.9),
+    "allowed_actions": (space_probes.AllowedActions(), 0.4),
 }
 AGENT_PROBES: dict[str, tuple[Any, float]] = {  # what an agent reads and chooses from
     "multi_discrete_action": (space_probes.MultiDiscreteAction(), 0.9),

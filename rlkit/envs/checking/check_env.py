@@ -15,6 +15,7 @@ from rlkit.envs.checking.gymnasium_rollout import LONGEST_LIMIT, exception_findi
 from rlkit.envs.checking.host_batch import host_adapter_findings
 from rlkit.envs.checking.jax_rollout import (
     limit_findings,
+    mask_findings,
     random_adapter_rollout,
     random_rollout,
     reset_findings,
@@ -30,6 +31,7 @@ from rlkit.envs.jittable.contract import (
     trace,
     trace_findings,
 )
+from rlkit.envs.jittable.masked import with_observed_mask
 from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
 from rlkit.envs.registry import make_env
 from rlkit.errors import (
@@ -276,6 +278,7 @@ def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
         yield Finding(
             "warning", what, "draw the initial state from the key, unless a fixed start is intended"
         )
+    env = with_observed_mask(env)
     rollout = random_rollout(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
     if not rollout.repeatable.all():
         yield Finding(
@@ -284,6 +287,7 @@ def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
             BE_PURE,
         )
     yield from value_findings(name, env.observation_space, rollout)
+    yield from mask_findings(name, env.action_space, rollout)
     yield from limit_findings(name, limit, rollout)
     starts = jax.tree.map(np.asarray, without_typed_keys(starts))
     yield from reset_findings(name, getattr(env, "auto_reset", False), rollout, starts)
@@ -304,6 +308,7 @@ def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding
     if not findings:
         rollout = random_adapter_rollout(env, key, _steps(num_steps, env.max_episode_steps))
         findings += value_findings(name, env.observation_space, rollout)
+        findings += mask_findings(name, env.action_space, rollout)
         findings += limit_findings(name, env.max_episode_steps, rollout)
     return findings
 

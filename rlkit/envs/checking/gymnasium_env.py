@@ -73,6 +73,7 @@ def _findings(
     findings += [
         *_reward_findings(env, name, rollout),
         *_action_hints(env, name),
+        *_mask_hints(name, rollout),
         *_observation_hints(name, rollout),
         *_pickle_findings(name, pickled),
     ]
@@ -233,6 +234,13 @@ def _action_hints(env: gymnasium.Env, name: str) -> Iterator[Finding]:
             " [-1, 1]"
         )
         yield Finding("info", what, "pass rescale_actions=True to make_env", why)
+
+
+def _mask_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:
+    if rollout.masked_by_info:
+        what = f"{name} says in its info which actions are allowed, and agents do not see that"
+        why = "with the mask in the observation they choose among allowed actions alone"
+        yield Finding("info", what, "pass action_masks=True to make_env", why)
 
 
 def _observation_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:

@@ -13,8 +13,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.action_masks import ACTION_MASK, mask_in, num_choices
 from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problems, step_problems
-from rlkit.envs.jittable.contract import Finding
+from rlkit.envs.jittable.contract import NO_ACTION, Finding
 from rlkit.spaces import Space
 
 LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
@@ -39,6 +40,8 @@ class EnvRollout:
         self.ranges: dict[
             str, tuple[Space, np.ndarray, np.ndarray]
         ] = {}  # by path: space, elementwise minimum and maximum
+        self.mask: Any = None  # what the last observation or its info allows; None: no mask
+        self.masked_by_info = False  # whether some info held a mask that observations do not
         self._returned: list[
             tuple[str, np.ndarray, np.ndarray]
         ] = []  # last observation: path, the array itself, a copy
@@ -51,11 +54,13 @@ class EnvRollout:
             else num_steps
         )
         deadline = time.perf_counter() + seconds
+        self._choice = copy.deepcopy(self.env.action_space)
+        self._choice.seed(seed)
         age = 0 if self._reset(seed=seed) else None
         for count, action in zip(range(wanted), actions(self.env.action_space, seed), strict=False):
             if age is None or (count >= num_steps and time.perf_counter() > deadline):
                 break
-            flags = self._step(action, f"step {count + 1}")
+            flags = self._step(self._allowed(action), f"step {count + 1}")
             if flags is None:
                 break
             age += 1
@@ -79,7 +84,32 @@ class EnvRollout:
         ok = self._collect(reset_problems(self.name, self.env.observation_space, result[0]))
         if ok:
             self._remember(result[0][0])
+            self._read_mask(*result[0])
         return ok
+
+    def _read_mask(self, obs: Any, info: dict[str, Any]) -> None:
+        """Keeps what is allowed now."""
+        self.mask = mask_in(obs)
+        if self.mask is None and isinstance(self._choice, spaces.Discrete | spaces.MultiDiscrete):
+            self.mask = info.get(ACTION_MASK)
+            self.masked_by_info |= self.mask is not None
+
+    def _allowed(self, action: Any) -> Any:
+        """The action, or another one if it is not allowed."""
+        if self.mask is None:
+            return action
+        parts = self.mask if isinstance(self.mask, tuple | list) else (self.mask,)
+        flat = np.concatenate([np.ravel(part) for part in parts]) != 0
+        sizes = num_choices(self._choice)
+        if flat.size != sum(sizes):
+            return action  # which is said elsewhere
+        masks = [part.astype(np.int8) for part in np.split(flat, np.cumsum(sizes)[:-1])]
+        if not all(part.any() for part in masks):
+            what = f"{self.name} allows no action in a running episode"
+            self.findings.setdefault("mask", Finding("error", what, NO_ACTION))
+            return action
+        single = isinstance(self._choice, spaces.Discrete)
+        return self._choice.sample(masks[0] if single else tuple(masks))  # pyright: ignore[reportArgumentType]
 
     def _step(self, action: Any, moment: str) -> tuple[bool, bool] | None:
         given = np.array(action)
@@ -105,7 +135,8 @@ class EnvRollout:
             step_problems(self.name, self.env.observation_space, result[0], moment)
         ):
             return None
-        obs, reward, terminated, truncated, _ = result[0]
+        obs, reward, terminated, truncated, info = result[0]
+        self._read_mask(obs, info)
         self.rewards = min(self.rewards[0], float(reward)), max(self.rewards[1], float(reward))
         self._remember(obs)
         return bool(terminated), bool(truncated)

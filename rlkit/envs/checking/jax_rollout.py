@@ -9,12 +9,13 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.action_masks import mask_in
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.checking.integer_codes import code_findings
-from rlkit.envs.jittable.contract import Finding
-from rlkit.envs.jittable.vectorized import cast_like
+from rlkit.envs.jittable.casts import cast_like
+from rlkit.envs.jittable.contract import NO_ACTION, Finding
 from rlkit.ops.strong_types import strong_types
-from rlkit.spaces import Space, bounds, map_space, sample
+from rlkit.spaces import Space, bounds, map_space, nothing_allowed, sample, sample_allowed
 from rlkit.types import EnvState, Key, Obs, PyTree
 
 
@@ -49,7 +50,11 @@ def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
     def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
         step_key, reset_key = jax.random.split(x[0])
-        result, again = env.step(step_key, state, x[1]), env.step(step_key, state, x[1])
+        action = x[1]
+        if mask_in(first_obs) is not None:
+            one = jax.tree.map(lambda x: x[None], first_obs)
+            action = sample_allowed(env.action_space, jax.random.fold_in(x[0], 2), one)[0]
+        result, again = env.step(step_key, state, action), env.step(step_key, state, action)
         after, obs, reward, terminated, truncated, info = result
         after, terminated, truncated = (
             cast_like(state, strong_types(after)),
@@ -89,7 +94,10 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRoll
 
     def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
-        state, step = env.step(x[0], state, x[1])
+        action = x[1]
+        if mask_in(first_obs) is not None:
+            action = sample_allowed(env.action_space, jax.random.fold_in(x[0], 2), first_obs)
+        state, step = env.step(x[0], state, action)
         row = (step.next_obs, first_obs, step.reward, step.terminated, step.truncated)
         age = age + 1
         return (state, step.obs, jnp.where(step.terminated[0] | step.truncated[0], 0, age)), (
@@ -115,6 +123,14 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRoll
         age=np.asarray(age),
         repeatable=np.ones(num_steps, bool),
     )
+
+
+def mask_findings(name: str, action_space: Space, rollout: JaxRollout) -> Iterator[Finding]:
+    """States of running episodes in which a mask allows nothing."""
+    stuck = nothing_allowed(rollout.first_obs, action_space)
+    if stuck is not None and stuck.any():
+        count = int(stuck.sum())
+        yield Finding("error", f"{name} allows no action in {count} states", NO_ACTION)
 
 
 def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """Shared by all host adapters: their protocol and state, seeds from keys, and NaN checks."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 from flax import struct
 from jax.typing import ArrayLike
 
+from rlkit.action_masks import ACTION_MASK
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvContractError, EnvFailedError, require
 from rlkit.types import Key, Obs, TimeStep
@@ -96,4 +98,21 @@ def check_finite(obs: Obs, reward: np.ndarray) -> None:
                 f"environment {index} returned an"
                 f" observation{jax.tree_util.keystr(path)}{where or ''} of"
                 f" {leaf[(index, *where)]}; look for a division by zero, or an unstable simulation"
+            )
+
+
+def check_allowed(obs: Obs, choices: Sequence[int]) -> None:
+    """Raises `EnvFailedError`, naming the environment, if a mask [N, ...] allows no action.
+
+    `choices` are the numbers of actions that it covers; (): there is no mask.
+    """
+    if not choices:
+        return
+    mask = obs[ACTION_MASK].reshape(len(obs[ACTION_MASK]), -1) != 0
+    for part in np.split(mask, np.cumsum(choices)[:-1], axis=1):
+        if not part.any(axis=1).all():
+            index = int(np.flatnonzero(~part.any(axis=1))[0])
+            raise EnvFailedError(
+                f"environment {index} allows no action in a running episode; end the episode where"
+                " nothing is left to do, or allow an action that does nothing"
             )

@@ -17,9 +17,11 @@ from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
 from jax.typing import ArrayLike
 
+from rlkit.action_masks import check_mask, has_mask, num_choices
 from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.base import (
     HostState,
+    check_allowed,
     check_finite,
     check_state,
     seeds,
@@ -77,6 +79,8 @@ class GymnasiumAdapter:
       `rlkit` command ends with exit code 70. `render_mode="human"` is not watched.
     - `max_episode_steps`: time limit; `None`: the environment's own.
     - `rescale_actions`: actions in [-1, 1] are scaled to the bounds of the environment's Box.
+    - `action_masks`: observations with the mask in `info["action_mask"]`, or of the environment's
+      method `action_masks()`, so that agents choose among allowed actions (`rlkit.action_masks`).
     - `render_mode`: "rgb_array" for `render`.
 
     Raises `UnknownNameError`, `ConfigError`, `SpaceError`, `EnvContractError` or, if building the
@@ -96,6 +100,7 @@ class GymnasiumAdapter:
         step_timeout: float | None = 300.0,
         max_episode_steps: int | None = None,
         rescale_actions: bool = False,
+        action_masks: bool = False,
         render_mode: str | None = None,
         **kwargs: Any,
     ):
@@ -121,6 +126,7 @@ class GymnasiumAdapter:
             kwargs=kwargs,
             max_episode_steps=max_episode_steps,
             rescale_actions=rescale_actions,
+            action_masks=action_masks,
             render_mode=render_mode,
         )
         self.name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
@@ -156,6 +162,7 @@ class GymnasiumAdapter:
             assert self._run is not None
             obs = _cast(self._run.reset([*env_seeds]), self._dtypes)
             check_finite(obs, np.zeros(self.num_envs, np.float32))
+            check_allowed(obs, self._choices)
         self._resets += 1
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
@@ -293,6 +300,7 @@ class GymnasiumAdapter:
             info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
             check_finite(obs, reward)
         check_finite(next_obs, reward)
+        check_allowed(obs, self._choices)
         return TimeStep(
             obs=obs,
             reward=reward,
@@ -356,6 +364,8 @@ class GymnasiumAdapter:
         try:
             check_observation_space(env.observation_space)
             check_action_space(env.action_space)
+            check_mask(env.observation_space, env.action_space)
+            self._choices = num_choices(env.action_space) if has_mask(env.observation_space) else ()
             self.render_mode = env.render_mode
             self.render_fps = env.metadata.get("render_fps")
             self._dtypes = map_space(jax_dtype, env.observation_space)

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from rlkit.envs.host.env_state import load_env, save_env
+from rlkit.envs.host.masked_env import ObservedMask
 from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.observations import check_observation
 from rlkit.errors import EnvContractError, EnvStateError, require
@@ -35,6 +36,7 @@ class Recipe:
     kwargs: dict[str, Any]
     max_episode_steps: int | None
     rescale_actions: bool
+    action_masks: bool
     render_mode: str | None
 
     @property
@@ -68,7 +70,7 @@ class Recipe:
         if self.rescale_actions:
             check_rescalable(env.action_space)
             env = gymnasium.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
-        return env
+        return ObservedMask(env) if self.action_masks else env
 
 
 def check_is_env(env: object) -> None:

@@ -13,12 +13,14 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.action_masks import check_mask
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.jittable.generators import generator_states
 from rlkit.errors import EnvContractError, RlkitError, SpaceError
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Obs, PyTree
 
+NO_ACTION = "end the episode where nothing is left to do, or allow an action that does nothing"
 SIX = "return (state, obs, reward, terminated, truncated, info)"
 
 
@@ -65,6 +67,7 @@ def check_spaces(env: JaxEnv | EnvAdapter) -> None:
                 " spaces.Box(...)"
             )
         check(space)
+    check_mask(env.observation_space, env.action_space)
 
 
 def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:

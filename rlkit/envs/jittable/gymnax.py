@@ -10,7 +10,8 @@ from jax import Array
 
 from rlkit.envs.base import JaxStep
 from rlkit.envs.ids import NEEDS_NETWORK
-from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs, vectorize
+from rlkit.envs.jittable.casts import cast_obs
+from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space

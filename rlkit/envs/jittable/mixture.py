@@ -12,7 +12,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.envs.base import JaxEnv, JaxStep, traced_params
-from rlkit.envs.jittable.vectorized import cast_obs
+from rlkit.envs.jittable.casts import cast_obs
 from rlkit.errors import ConfigError
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space

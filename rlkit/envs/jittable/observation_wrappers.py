@@ -12,8 +12,9 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
+from rlkit.action_masks import has_mask
 from rlkit.envs.base import JaxStep
-from rlkit.envs.jittable.vectorized import cast_obs
+from rlkit.envs.jittable.casts import cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_observation_space, leaves
@@ -65,6 +66,12 @@ class FlattenObservation(MappedObservation):
     def __post_init__(self) -> None:
         check_wrapped(self)
         check_observation_space(self.env.observation_space)
+        require(
+            not has_mask(self.env.observation_space),
+            "FlattenObservation would hide the action mask among the rest",
+            "leave FlattenObservation out: networks read a Dict as it is",
+            SpaceError,
+        )
 
     @property
     def observation_space(self) -> Space:

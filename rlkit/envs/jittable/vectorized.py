@@ -10,11 +10,13 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
+from rlkit.envs.jittable.casts import cast_like, cast_obs
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
+from rlkit.envs.jittable.masked import with_observed_mask
 from rlkit.errors import EnvContractError, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.strong_types import strong_types
-from rlkit.spaces import Space, jax_dtype, map_space
+from rlkit.spaces import Space
 from rlkit.types import Key, Obs, PyTree, TimeStep
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
@@ -139,6 +141,7 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
             f"{type(env).__name__} is already vectorized; use it as it is, or vectorize the"
             " environment inside"
         )
+    env = with_observed_mask(env)
     check_spaces(env)
     limit = getattr(env, "max_episode_steps", None)
     require_positive_integer(
@@ -160,22 +163,3 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
 def _put(index: Array, new: PyTree, old: PyTree) -> PyTree:
     """`old` with the rows `new` at `index`; indices beyond its end are dropped."""
     return jax.tree.map(lambda x, row: x.at[index].set(row, mode="drop"), old, new)
-
-
-def cast_obs(obs: Obs, space: Space) -> Obs:
-    """Observations in the dtypes of `space` (64-bit ones as 32-bit); free if they already agree."""
-    return jax.tree.map(
-        lambda leaf, x: jax.lax.convert_element_type(x, jax_dtype(leaf)),
-        map_space(lambda leaf: leaf, space),
-        obs,
-    )
-
-
-def cast_like(old: PyTree, new: PyTree) -> PyTree:
-    return jax.tree.map(
-        lambda o, n: (
-            jax.lax.convert_element_type(n, o.dtype) if jnp.result_type(n) != o.dtype else n
-        ),
-        old,
-        new,
-    )

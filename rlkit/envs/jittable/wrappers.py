@@ -7,7 +7,8 @@ resets.
 
 import dataclasses
 import functools
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +39,13 @@ class Wrapper:
     def auto_reset(self) -> bool:
         """Whether the wrapped environment resets itself."""
         return getattr(self.env, "auto_reset", False)
+
+    @property
+    def action_mask(self) -> Callable[[EnvState], Array]:
+        """That of the wrapped environment; raises `AttributeError` if it has none."""
+        env: Any = self.env
+        inner: Callable[[EnvState], Array] = env.action_mask
+        return lambda state: inner(self.inner_state(state))
 
     def replace_params(self: W, params: PyTree) -> W:
         """The same environment with other parameters."""

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.envs.base import JaxStep
-from rlkit.envs.probes.value_probes import UNIT, OneObservation, end
+from rlkit.envs.probes.value_probes import NO, UNIT, OneObservation, end
 from rlkit.errors import require
 from rlkit.types import EnvState, Key, Obs
 
@@ -104,6 +104,62 @@ class DictObservation:
     def best_action(self) -> np.ndarray:
         """[4]."""
         return np.array([0, 1, 1, 0], np.int32)
+
+
+class AllowedState(struct.PyTreeNode, kw_only=True):
+    """The state of `AllowedActions`."""
+
+    place: Array  # [] int32, of four
+    time: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class AllowedActions:
+    """Two random places of four, each of which allows 2 of 8 actions: one costs 1, the other 2.
+
+    An action that is not allowed costs 10. Observes the place and the time, and the mask. Tests
+    that agents keep to masks, and that no target takes the value of an action that is never tried,
+    which is near 0 and so higher than any other.
+    """
+
+    action_space = spaces.Discrete(8)
+    observation_space = spaces.Dict(
+        {"observation": spaces.MultiDiscrete([4, 2]), "action_mask": spaces.MultiBinary(8)}
+    )
+    best_return = -2.0
+
+    def reset(self, key: Key) -> tuple[AllowedState, Obs]:
+        """A random place; consumes the key."""
+        state = AllowedState(place=jax.random.randint(key, (), 0, 4), time=jnp.int32(0))
+        return state, self._observe(state)
+
+    def step(self, key: Key, state: AllowedState, action: Array) -> JaxStep:
+        """Another place; ends the episode after two steps. Consumes the key."""
+        cost = jnp.where(action == 2 * state.place + 1, 1.0, 2.0)
+        reward = -jnp.where(action // 2 == state.place, cost, 10.0)
+        done = state.time == 1
+        place = jax.random.randint(key, (), 0, 4)
+        state = AllowedState(place=place, time=jnp.minimum(state.time + 1, 1))
+        return state, self._observe(state), reward, done, jnp.bool_(NO), {}
+
+    def observations(self) -> dict[str, np.ndarray]:
+        """All eight: observation [8, 2] and action_mask [8, 8]."""
+        states = [(place, time) for time in range(2) for place in range(4)]
+        mask = np.arange(8) // 2 == np.array(states)[:, :1]
+        return {"observation": np.array(states, np.int32), "action_mask": mask.astype(np.int8)}
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """-1 - γ at the first step, -1 at the second."""
+        return np.repeat(np.array([-1.0 - gamma, -1.0], np.float32), 4)
+
+    def best_action(self) -> np.ndarray:
+        """[8]."""
+        return np.tile(np.array([1, 3, 5, 7], np.int32), 2)
+
+    def _observe(self, state: AllowedState) -> Obs:
+        mask = jnp.arange(8) // 2 == state.place
+        where = jnp.stack([state.place, state.time])
+        return {"observation": where, "action_mask": mask.astype(jnp.int8)}
 
 
 class CounterState(struct.PyTreeNode, kw_only=True):

@@ -14,7 +14,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible
-from rlkit.algorithms.finite import count_non_finite
+from rlkit.algorithms.finite import count_unsound
 from rlkit.algorithms.metrics import SKIPPED, of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
@@ -157,7 +157,7 @@ class RLModule:
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
         )
         ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
-        metrics = metrics | count_non_finite(rollout)
+        metrics = metrics | count_unsound(rollout, self.env.action_space)
         return ts, metrics | {
             "sum/episode_return": episodes.return_sum,
             "sum/episode_length": episodes.length_sum,

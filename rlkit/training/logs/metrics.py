@@ -5,7 +5,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from rlkit.algorithms.metrics import NON_FINITE
+from rlkit.algorithms.metrics import UNSOUND
 from rlkit.errors import require
 from rlkit.ops.counters import StepCounter
 from rlkit.training.logs.records import Kind, Record
@@ -114,7 +114,7 @@ def _averages(metrics: HostMetrics) -> HostMetrics:
     sums = {
         name.removeprefix("sum/"): np.asarray(value, np.float64)
         for name, value in metrics.items()
-        if name.startswith("sum/") and not name.startswith(NON_FINITE)
+        if name.startswith("sum/") and not name.startswith(UNSOUND)
     }
     if "episodes" in sums:
         episodes = np.where(sums["episodes"] > 0, sums["episodes"], np.nan)

@@ -112,12 +112,8 @@ class SeedFunctions:
 
     def act_randomly(self, packed: PyTree, keys: Key, time: Array, carry: Carry, obs: Obs) -> Acted:
         """The same with random actions, for the prefill."""
-        explore = acting_randomly(
-            self.module.agent,
-            self.packing.unpack(packed),
-            self.module.env.action_space,
-            self.group_size,
-        )
+        policy, action_space = self.packing.unpack(packed), self.module.env.action_space
+        explore = acting_randomly(self.module.agent, policy, action_space)
         return _explore(explore, keys, time, carry, obs)
 
     def restart_carry(self, carry: Carry, done: Array) -> Carry:

@@ -12,10 +12,11 @@ from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable.casts import cast_obs
 from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
 from rlkit.envs.jittable.gymnax import GymnaxEnv
 from rlkit.envs.jittable.mixture import JaxMixture
-from rlkit.envs.jittable.vectorized import VectorizedEnv, cast_obs
+from rlkit.envs.jittable.vectorized import VectorizedEnv
 from rlkit.envs.jittable.wrappers import Wrapper
 from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.spaces import Space

@@ -9,6 +9,7 @@ import pytest
 from tiers import by_default, in_full
 from untrained_policies import ACTIONS, OBSERVATIONS, acts_in, policy_of, vary
 
+from rlkit.action_masks import masked_space
 from rlkit.agents.registry import AGENTS
 from rlkit.training.export.onnx.conversion import to_onnx
 from rlkit.training.export.parity import observations
@@ -128,7 +129,10 @@ def test_onnx_of_settings(name):
 )
 def test_stablehlo(agent, observation, action):
     """The best actions, and sampled ones of a key."""
-    policy = policy_of(agent, OBSERVATIONS[observation], ACTIONS[action])
+    require_stablehlo_parity(policy_of(agent, OBSERVATIONS[observation], ACTIONS[action]))
+
+
+def require_stablehlo_parity(policy):
     function, key = function_of(policy), jax.random.key(3)
     batch = batch_of(function, 5)
     obs = function.observation(batch)
@@ -155,6 +159,20 @@ def test_stablehlo_samples_with_noise_that_has_a_state(name):
     sampled = jax.export.deserialize(bytearray(artefact))
     drawn = np.asarray(sampled.call(jax.random.key_data(key), obs)[0])
     require_equal(drawn, policy(obs, deterministic=False, key=key))
+
+
+MASKED = [(name, "discrete") for name in AGENTS if acts_in(name, "discrete")]
+MASKED += [("actor_critic", "multi-discrete")]
+
+
+@pytest.mark.parametrize(("agent", "action"), by_default([MASKED[0], MASKED[-1]], MASKED))
+def test_a_masked_policy_takes_the_mask(agent, action):
+    """As a part of the observation, of which the check draws some that allow nothing."""
+    space = masked_space(OBSERVATIONS["dict"], ACTIONS[action])
+    policy = policy_of(agent, space, ACTIONS[action])
+    assert "obs.action_mask" in [name for name, *_ in named_inputs(function_of(policy))]
+    require_onnx_parity(policy)
+    require_stablehlo_parity(policy)
 
 
 REMEMBERING = [
