@@ -53,7 +53,8 @@ train: $(STAMP)
 	$(BIN)/rlkit train ppo gymnax/CartPole-v1 --num-seeds 4 --run-dir "$$run" $(ARGS)
 
 # Two processes; tests/conftest.py sorts the files, the longest first.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# A crash ends the run: xdist would wait for the rest of the file that crashed.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
