@@ -12,6 +12,8 @@ from algorithm_rows import agent_of
 from gymnasium import spaces
 
 from rlkit.envs.probes.space_probes import Counter
+from rlkit.ops.rows import flatten
+from rlkit.types import Sequences
 
 
 class SizedCounter(gymnasium.Wrapper):
@@ -82,6 +84,14 @@ class CountingAgent:
 
     def exploit(self, params, obs, carry, key):
         return self.inner.exploit(params, obs, (), key)[0], carry + 1
+
+    def policy_and_value(self, params, obs):
+        """Of what the inner agent sees: each step by itself."""
+        steps = flatten(obs.obs) if isinstance(obs, Sequences) else obs
+        return self.inner.policy_and_value(params, steps)
+
+    def value(self, params, obs):
+        return self.policy_and_value(params, obs)[1]
 
 
 @dataclasses.dataclass(frozen=True)
