@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 COMMAND = "rlkit sweep"
 LISTS = ("--grid", "--random")
 EXAMPLES = """examples:
-  {command} --grid gamma=0.9,0.99 learning_rate=1e-4,1e-3
+  {command} --grid gamma=0.9,0.99 num_steps=32,128
   {command} --random gamma=0.9..0.99 --trials 8
   {command} --grid gamma=0.9,0.95,0.99 --halving 3"""
 USAGE = f"""usage: {COMMAND} ALGORITHM ENV [--grid NAME=VALUE,VALUE ...]
@@ -53,7 +53,7 @@ results.csv, a picture, best.yaml for `rlkit train --config`, and each trial as 
 run. `rlkit resume DIRECTORY` continues a sweep that was stopped.
 
 examples:
-  {COMMAND} ppo gymnax/CartPole-v1 --grid learning_rate=1e-4,1e-3 gamma=0.9,0.99
+  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.99 num_steps=32,128
   {COMMAND} ppo gymnax/CartPole-v1 --random gamma=0.9..0.99 --trials 16
   {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.95,0.99 --halving 3
 

@@ -46,7 +46,8 @@ def test_a_loss_of_ones_own_takes_the_place_of_the_algorithms(name):
         assert [step.loss for step in both.updater.steps] == [zero, zero]
 
 
-@pytest.mark.parametrize("name", by_default(["dqn"], rows.NAMES))
+@pytest.mark.full
+@pytest.mark.parametrize("name", rows.NAMES)
 def test_a_key_for_batches_changes_no_other_draw(name, key, make_env, one_iteration):
     """Only what `process_batch` does with it: the noise that it adds here to the observations."""
     env = make_env(action_space=rows.law_space(name))

@@ -39,7 +39,7 @@ BY_DEFAULT = {
     "time_limit": REPRESENTATIVES,
     "observation_dependent_action": tuple(name for name in NAMES if name != "discrete_sac"),
     "continuous_action": ("ppo", "td3"),
-    "allowed_actions": ("ppo", "dqn", "discrete_sac"),
+    "allowed_actions": ("dqn",),
 }
 
 

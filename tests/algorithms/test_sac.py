@@ -340,6 +340,7 @@ def test_misfits_are_refused(make_env, make_agent):
     assert sac(SMALL, optimizer=optax.sgd(1.0)).custom == ("optimizer",)
 
 
+@pytest.mark.full
 def test_the_temperature_falls_as_the_best_action_is_found(key, quick_jit):
     """A one-step task between asymmetric bounds."""
     single = space_probes.ContinuousAction(target=0.4)

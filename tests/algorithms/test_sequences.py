@@ -118,7 +118,8 @@ def test_gradients_are_those_of_episodes_unrolled_one_by_one(key, kind, share):
     assert max(np.abs(x).max() for x in jax.tree.leaves(of_actor["torso"]["cell"])) > 1e-3
 
 
-@pytest.mark.parametrize("kind", by_default(["min_gru"], ("gru", "lstm", "min_gru")))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ("gru", "lstm", "min_gru"))
 def test_a_sequence_cut_in_two_is_truncated_there(key, kind):
     """By `sequence_length`: values are the same, and gradients stop where they are cut."""
     agent = agent_with(kind)

@@ -81,6 +81,7 @@ def test_masks_of_gymnasium_environments_are_observed(by, vectorization):
         env.close()
 
 
+@pytest.mark.full
 def test_both_kinds_are_the_same():
     host = GymnasiumAdapter(HostMaskedCounter, NUM, action_masks=True)
     device = vectorize(MaskedCounter(), NUM)

@@ -321,8 +321,8 @@ MUTANTS = (
     Mutant(
         "surplus episodes count in an evaluation",
         "rlkit/training/core/evaluator.py",
-        "x.reshape(-1, *x.shape[2:])[: self.num_episodes]",
-        "x.reshape(-1, *x.shape[2:])",
+        "lambda x: x[: self.num_episodes], flatten(played)",
+        "lambda x: x, flatten(played)",
         ("tests/training/core/test_evaluator.py",),
     ),
     Mutant(

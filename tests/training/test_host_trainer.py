@@ -260,6 +260,7 @@ def test_resumed_runs_from_one_checkpoint_are_equal(tiny, tmp_path):
     assert ends[0] == ends[1]
 
 
+@pytest.mark.full
 def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
     """The replay comes back whole, but for the newest row of each environment, whose episode ended
     with the process.
@@ -289,6 +290,7 @@ def test_resuming_cuts_the_episodes_in_the_replay(tiny, tmp_path):
     assert (before.head, before.size) == (after.head, after.size)
 
 
+@pytest.mark.full
 def test_episodes_after_resuming_depend_on_the_step(tiny, tmp_path):
     starts = []
     for outer in (1, 2):

@@ -75,7 +75,7 @@ def of_run(run):
 
 @pytest.mark.parametrize(
     ("on_host", "value"),
-    [(False, jnp.inf), (True, jnp.nan), in_full((False, jnp.nan)), in_full((True, jnp.inf))],
+    [(True, jnp.nan), *map(in_full, [(False, jnp.inf), (False, jnp.nan), (True, jnp.inf)])],
 )
 def test_an_optimizer_that_overflows_changes_nothing(tiny, tmp_path, on_host, value):
     run = tmp_path / "run"
@@ -123,8 +123,8 @@ def test_a_jittable_environment_that_breaks_ends_the_run(tiny, tmp_path, broken)
     assert steps_in(run / "checkpoints") == [0, 1]
 
 
-@pytest.mark.parametrize("broken", [{"reward": jnp.inf}, {"observation": jnp.nan}])
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("broken", [{"reward": jnp.inf}, in_full({"observation": jnp.nan})])
+@pytest.mark.parametrize("name", ["dqn", in_full("ppo")])
 def test_a_jittable_environment_that_breaks_before_training_ends_the_run(
     tiny, tmp_path, name, broken
 ):

@@ -161,6 +161,7 @@ def probe_trainer(run_dir, **settings):
     return Trainer(env, None, agent, ppo(SMALL), config)
 
 
+@pytest.mark.full
 def test_a_run_from_a_key_loads_resumes_and_knows_its_key(tmp_path):
     run = tmp_path / "run"
     with probe_trainer(run, num_checkpoints=1) as first:

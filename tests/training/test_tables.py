@@ -28,6 +28,7 @@ class Integers(ActionChoice):
         return jnp.int32(0), jnp.int32(0)
 
 
+@pytest.mark.full
 def test_tables_are_trained_saved_and_loaded(tmp_path):
     """A run, its policy and its log; the flag of the probe has two values, more than a threshold of
     one.

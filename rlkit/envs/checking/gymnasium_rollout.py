@@ -91,7 +91,7 @@ class EnvRollout:
         """Keeps what is allowed now."""
         self.mask = mask_in(obs)
         if self.mask is None and isinstance(self._choice, spaces.Discrete | spaces.MultiDiscrete):
-            self.mask = info.get(ACTION_MASK)
+            self.mask = info.get(ACTION_MASK) if isinstance(info, dict) else None
             self.masked_by_info |= self.mask is not None
 
     def _allowed(self, action: Any) -> Any:

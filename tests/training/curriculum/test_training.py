@@ -95,6 +95,7 @@ def test_phases_that_change_nothing_change_nothing(name):
     assert phased.phase == 2 and plain.phase is None
 
 
+@pytest.mark.full
 def test_phases_that_change_nothing_on_the_host():
     given = {"env": "gymnasium/CartPole-v1", "epochs_per_checkpoint": 1, "num_seeds": 2}
     plain = trained(**given, total_steps=64)
@@ -102,6 +103,7 @@ def test_phases_that_change_nothing_on_the_host():
     same(plain.state, phased.state)
 
 
+@pytest.mark.full
 def test_outer_iterations_of_another_size_go_on_in_the_same_episodes():
     """A phase with longer rollouts, on the host: the program is another one."""
     given = {"env": "gymnasium/CartPole-v1", "epochs_per_checkpoint": 1}
@@ -199,7 +201,7 @@ def test_settings_that_change_the_program_compile_it_anew():
 
 @pytest.mark.parametrize(
     ("num_envs", "num_seeds"),
-    by_default([(4, 2), (2, 1)], [(envs, seeds) for envs in (2, 4, 1) for seeds in (1, 2)]),
+    by_default([(2, 1)], [(envs, seeds) for envs in (2, 4, 1) for seeds in (1, 2)]),
 )
 def test_a_learner_goes_on_in_other_environments(num_envs, num_seeds):
     phase = Phase(steps=64, env_params={"length": 1.0}, num_envs=num_envs)
@@ -229,7 +231,7 @@ def test_a_learner_goes_on_in_other_environments(num_envs, num_seeds):
 
 @pytest.mark.parametrize(
     ("per", "num_envs"),
-    by_default([(None, 2), (0.6, 5)], [(per, envs) for per in (None, 0.6) for envs in (2, 5, 1)]),
+    by_default([(0.6, 5)], [(per, envs) for per in (None, 0.6) for envs in (2, 5, 1)]),
 )
 def test_the_replay_memory_goes_on(per, num_envs):
     """With the newest transitions, all of them ended where they are."""
@@ -269,6 +271,7 @@ def stored(trainer):
     return np.delete(words, flags, axis=1), words[:, flags], priorities
 
 
+@pytest.mark.full
 def test_other_environments_on_the_host():
     """More of them, then others; the learner goes on, and the simulators of before are closed."""
     phases = (
@@ -295,6 +298,7 @@ def test_other_environments_on_the_host():
         assert trainer.compiler.count <= programs + 4
 
 
+@pytest.mark.full
 def test_environments_as_objects():
     """In Python a phase may have adapters and classes; equal ones are the same environments."""
     env = rlkit.make_env(CART, 2)

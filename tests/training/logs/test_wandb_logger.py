@@ -225,6 +225,7 @@ def test_damaged_wandb_file_does_not_stop_a_resume(tmp_path, caplog):
     assert logger.failures == 1 and len(caplog.records) == 1
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_wandb_gets_the_settings_of_an_off_policy_run(tiny, tmp_path, quiet_wandb, monkeypatch):
     """Its replay buffer is announced before it trains, which must not open W&B without them."""

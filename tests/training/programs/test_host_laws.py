@@ -85,7 +85,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", by_default(["ppo", "sac"], [*NAMES, *VARIANTS]))
+@pytest.mark.parametrize("name", by_default(["ppo"], [*NAMES, *VARIANTS]))
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import yaml
 from algorithm_rows import NAMES, config_of
-from tiers import by_default
 
 from rlkit.errors import ConfigError, EnvFailedError, RlkitError, RunDirectoryError
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -31,7 +30,8 @@ def assert_close(one, other, tolerance=2e-6):
     jax.tree.map(compare, one, other)
 
 
-@pytest.mark.parametrize("algorithm", by_default(["ppo"], NAMES))
+@pytest.mark.full
+@pytest.mark.parametrize("algorithm", NAMES)
 def test_a_trial_is_its_own_run(algorithm, sweeps):
     off_policy = {"warmup_steps": 26, "replay_buffer_capacity": 40}
     more = off_policy if hasattr(config_of(algorithm), "capacity") else {}
