@@ -81,6 +81,8 @@ WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6
 OUTER = 4
 NAMES = [*algorithm_rows.NAMES, *algorithm_rows.VARIANTS]
 CASES = [(name, num_seeds) for name in NAMES for num_seeds in (1, 2)]
+# A process takes seconds to start, so a few cases share one; not all, for the time that a test may
+# take is limited.
 GROUPS = [CASES[i : i + 5] for i in range(0, len(CASES), 5)]
 
 
