@@ -6,6 +6,7 @@ MultiDiscrete. Since masks are observed, they are wherever observations are: in 
 memories, in evaluations and videos, and among the inputs of an exported policy.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from rlkit.errors import SpaceError, require
 Space = spaces.Space
 ACTION_MASK = "action_mask"
 OBSERVATION = "observation"  # the other part, if what is masked is no Dict
+METHOD = "action_masks"  # of Gymnasium's environments, as for Stable-Baselines3-Contrib
+NO_ACTION = "end the episode where nothing is left to do, or allow an action that does nothing"
 
 
 def has_mask(observation_space: Space) -> bool:
@@ -43,9 +46,11 @@ def check_mask(observation_space: Space, action_space: Space) -> None:
         return
     assert isinstance(observation_space, spaces.Dict)
     mask, size = observation_space.spaces[ACTION_MASK], sum(num_choices(action_space))
-    whole = mask.dtype is not None and mask.dtype.kind in "biu"
+    whole, shape = mask.dtype is not None and mask.dtype.kind in "biu", mask.shape or ()
+    # that of a board may have its shape, but [2, 3] could also be one of all pairs
+    fits = shape == (size,) or isinstance(action_space, spaces.Discrete)
     require(
-        whole and mask.shape is not None and int(np.prod(mask.shape)) == size,
+        whole and fits and int(np.prod(shape)) == size,
         f"the action mask {mask} does not fit {action_space}",
         f"declare it as MultiBinary({size}): 1 for each action that is allowed",
         SpaceError,
@@ -91,8 +96,40 @@ def unmasked_space(observation_space: Space) -> Space:
 
 
 def without_mask(obs: Any) -> Any:
-    """What networks see of an observation: what was there before `with_mask`."""
+    """What networks see of an observation: the other parts, or what alone is called
+    "observation".
+    """
     if not isinstance(obs, dict) or ACTION_MASK not in obs:
         return obs
     rest = {name: part for name, part in obs.items() if name != ACTION_MASK}
     return rest[OBSERVATION] if rest.keys() == {OBSERVATION} else rest
+
+
+def flat_mask(mask: Any) -> np.ndarray:
+    """A mask as environments return it, of one choice or a tuple of several, as [A] bool."""
+    parts = mask if isinstance(mask, tuple | list) else (mask,)
+    return np.concatenate([np.ravel(part) for part in parts]) != 0
+
+
+def first_without_choice(masks: np.ndarray, choices: Sequence[int]) -> int | None:
+    """The first of the masks [N, ...] in which one of the choices has nothing that is allowed."""
+    rows = np.asarray(masks).reshape(len(masks), -1) != 0
+    parts = np.split(rows, np.cumsum(choices)[:-1], axis=1)
+    stuck = ~np.all([part.any(axis=1) for part in parts], axis=0)
+    return int(np.flatnonzero(stuck)[0]) if stuck.any() else None
+
+
+def random_allowed(masks: np.ndarray, action_space: Space, dice: np.random.Generator) -> np.ndarray:
+    """Random actions [N, ...] of those that the masks [N, ...] allow; equal for equal masks."""
+    rows, choices = np.asarray(masks).reshape(len(masks), -1) != 0, num_choices(action_space)
+    parts = np.split(rows, np.cumsum(choices)[:-1], axis=1)
+    shares = dice.random(len(choices))
+    numbers = [(share * part.sum(1)).astype(int) for share, part in zip(shares, parts, strict=True)]
+    index = [
+        (part.cumsum(1) > number[:, None]).argmax(1)
+        for number, part in zip(numbers, parts, strict=True)
+    ]
+    if isinstance(action_space, spaces.Discrete):
+        return index[0] + action_space.start
+    assert isinstance(action_space, spaces.MultiDiscrete)
+    return np.stack(index, axis=1) + action_space.start

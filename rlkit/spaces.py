@@ -153,7 +153,7 @@ def sample(space: Space, key: Array, num: int) -> Array:
 def allowed_actions(obs: PyTree, action_space: Space) -> Array | None:
     """What the masks in observations [B, ...] allow, [B, A] bool; None: there are no masks.
 
-    Where nothing is allowed, as after the end of an episode, all is.
+    Where nothing is allowed, as after a termination, all is.
     """
     mask = mask_in(obs)
     return None if mask is None else allowed(mask, num_choices(action_space))

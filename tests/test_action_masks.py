@@ -6,7 +6,10 @@ from gymnasium import spaces
 
 from rlkit.action_masks import (
     check_mask,
+    first_without_choice,
+    flat_mask,
     masked_space,
+    random_allowed,
     unmasked_space,
     with_mask,
     without_mask,
@@ -38,6 +41,7 @@ def test_a_mask_is_added_and_taken_away_again(space, action_space, size):
     [
         (spaces.MultiBinary(4), THREE, "does not fit Discrete.*declare it as MultiBinary"),
         (spaces.MultiBinary(5), PAIR, "declare it as MultiBinary\\(6\\)"),
+        (spaces.MultiBinary((2, 3)), PAIR, "declare it as MultiBinary\\(6\\)"),  # of pairs?
         (spaces.Box(0.0, 1.0, (3,)), THREE, "declare it as MultiBinary\\(3\\)"),
         (spaces.MultiBinary(3), BOX, "not for Box.*something else than 'action_mask'"),
     ],
@@ -47,9 +51,35 @@ def test_masks_that_do_not_fit_are_refused(mask, action_space, said):
         check_mask(spaces.Dict({"x": BOX, "action_mask": mask}), action_space)
 
 
-@pytest.mark.parametrize("mask", [spaces.MultiBinary((3, 2)), spaces.Box(0, 1, (6,), np.int8)])
-def test_masks_of_other_shapes_and_integers_are_taken(mask):
-    check_mask(spaces.Dict({"x": BOX, "action_mask": mask}), PAIR)
+@pytest.mark.parametrize(
+    ("mask", "action_space"),
+    [
+        (spaces.MultiBinary((3, 3)), spaces.Discrete(9)),  # a board
+        (spaces.Box(0, 1, (6,), np.int8), PAIR),
+        (spaces.Box(0, 1, (3,), np.bool_), THREE),
+    ],
+)
+def test_masks_of_a_board_and_of_integers_are_taken(mask, action_space):
+    check_mask(spaces.Dict({"x": BOX, "action_mask": mask}), action_space)
+
+
+def test_random_actions_are_allowed_and_equal_for_equal_masks():
+    masks = np.array([[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0], [1, 1, 1, 0, 0, 0]])
+    dice, seen = np.random.default_rng(0), set()
+    for _ in range(50):
+        one, other, third = random_allowed(masks, PAIR, dice).tolist()
+        assert one == other and one[0] == 1 and one[1] in (1, 2) and third[1] == 0
+        seen.add((*one, *third))
+    assert len(seen) == 4
+    assert random_allowed(masks[:, :3], THREE, dice).tolist()[:2] == [0, 0]
+
+
+def test_the_first_mask_that_allows_nothing_is_found():
+    masks = np.array([[1, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]])
+    assert first_without_choice(masks, (2, 4)) == 1
+    assert first_without_choice(masks[:1], (2, 4)) is None
+    assert first_without_choice(masks, (6,)) is None
+    assert flat_mask((np.ones(2), np.zeros(3))).tolist() == [True, True, False, False, False]
 
 
 def test_two_masks_and_a_mask_alone_are_refused():

@@ -15,7 +15,7 @@ from jax import Array
 from rlkit.agents import action_scaling
 from rlkit.agents.action_noise import ActionNoise, action_noise
 from rlkit.agents.configs import DeterministicActorCriticConfig
-from rlkit.agents.masking import observed_space
+from rlkit.agents.masking import check_observed
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
 from rlkit.spaces import Space
@@ -104,7 +104,7 @@ def deterministic_actor_critic(
     """
     config = settings(config, DeterministicActorCriticConfig)
     box = action_scaling.bounded_box(action_space, "deterministic_actor_critic")
-    observed_space(observation_space, action_space)
+    check_observed(observation_space, action_space)
     build, features = torso_of(config, observation_space, torso)
 
     def actor(rngs: nnx.Rngs) -> WithHead:

@@ -11,18 +11,13 @@ from jax import Array
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import NormalizedQNetworkConfig, QNetworkConfig
 from rlkit.agents.layers import Linear
-from rlkit.agents.masking import (
-    allowed_actions,
-    ignoring_masks,
-    observed_space,
-    only_allowed,
-)
+from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
 from rlkit.agents.memory import features_of, one_step
 from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.ops.choices import random_index
 from rlkit.ops.random_bits import as_integers, as_uniform
-from rlkit.spaces import Space
+from rlkit.spaces import Space, allowed_actions
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 

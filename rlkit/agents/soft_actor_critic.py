@@ -16,7 +16,7 @@ from rlkit.agents import action_scaling
 from rlkit.agents.action_noise import action_noise
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
-from rlkit.agents.masking import observed_space
+from rlkit.agents.masking import check_observed
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.squashed_actors import GaussianActor, SquashedActor, StateDependentActor
 from rlkit.agents.state_dependent_noise import state_dependent_noise
@@ -106,7 +106,7 @@ def soft_actor_critic(
     """
     config = settings(config, SoftActorCriticConfig)
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
-    observed_space(observation_space, action_space)
+    check_observed(observation_space, action_space)
     build, features = torso_of(config, observation_space, torso)
 
     size = math.prod(box.shape)

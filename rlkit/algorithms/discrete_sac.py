@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from rlkit.action_masks import mask_in
 from rlkit.agents.base import DiscreteSoftActorCriticAgent
-from rlkit.agents.masking import has_masks
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.gradient_step import LossFn
@@ -110,7 +110,7 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
         actor = expected(log_probs, temperature(config, params) * known - q_values).mean()
         entropy = -expected(log_probs, known).mean()
         most = math.log(log_probs.shape[-1])
-        if has_masks(batch.obs):
+        if mask_in(batch.obs) is not None:
             most = jnp.log(jnp.isfinite(log_probs).sum(axis=-1)).mean()
         wanted = config.target_entropy_ratio * most
         return with_temperature_loss(config, params, actor, entropy=entropy, wanted=wanted)

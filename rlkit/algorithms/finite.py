@@ -59,13 +59,25 @@ def count_unsound(rollout: Rollout, action_space: Space) -> Metrics:
     found = {
         "actions": _has_bad(rollout.action, front),
         "results": _has_bad((rollout.reward, rollout.obs), front),
-        "choices": nothing_allowed(flatten(rollout.obs), action_space),
+        "choices": _without_choice(rollout, action_space),
     }
     return {
         f"{UNSOUND}{name}": jnp.sum(bad, dtype=jnp.float32)
         for name, bad in found.items()
         if bad is not None
     }
+
+
+def _without_choice(rollout: Rollout, action_space: Space) -> Array | None:
+    """Where masks allow nothing though it matters, [T·N]: to act, or for the value at a time limit.
+
+    None: there are no masks.
+    """
+    rollout = flatten(rollout)
+    now, after = (nothing_allowed(x, action_space) for x in (rollout.obs, rollout.next_obs))
+    if now is None or after is None:
+        return None
+    return now | (after & rollout.truncated & ~rollout.terminated)
 
 
 def _has_bad(tree: PyTree, front: int) -> Array | None:

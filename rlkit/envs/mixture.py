@@ -47,6 +47,11 @@ def make_mixture(
     Raises `ConfigError` if they do not fit together.
     """
     members = _members(envs)
+    if settings.pop("action_masks", False):  # whose infos and methods only they have
+        members = [
+            dataclasses.replace(each, arguments={"action_masks": True, **each.arguments})
+            for each in members
+        ]
     chances = _weights(weights, len(members))
     made = [make_env(member.id, 1, **member.arguments) for member in members]
     names = [member.id for member in members]

@@ -13,8 +13,8 @@ from rlkit.ops.random_bits import as_integers
 def allowed(mask: Array, sizes: Sequence[int]) -> Array:
     """The mask [B, ...] as bool [B, A], for choices among so many actions each.
 
-    A choice of which nothing is allowed allows everything: what comes after the end of an episode
-    has no value, but must be a number.
+    A choice of which nothing is allowed allows everything: what comes after a termination has no
+    value, but must be a number. (Elsewhere it is an error, see `algorithms/finite.py`.)
 
     >>> allowed(jnp.array([[0, 1, 1], [1, 0, 0]]), (1, 2)).astype(int).tolist()
     [[1, 1, 1], [1, 1, 1]]

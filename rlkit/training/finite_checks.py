@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rlkit.action_masks import NO_ACTION
 from rlkit.algorithms.finite import non_finite_leaves
 from rlkit.algorithms.metrics import SKIPPED, UNSOUND
 from rlkit.errors import EnvFailedError, NonFiniteError, require
@@ -33,7 +34,7 @@ def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
         choices == 0,
         f"in {where}, the environment allowed no action in {choices:,.0f} states of running"
         " episodes",
-        f"end the episode where nothing is left to do, or allow an action that does nothing{saved}",
+        f"{NO_ACTION}{saved}",
         EnvFailedError,
     )
     require(

@@ -191,7 +191,9 @@ def entropy_range(space: Space | None) -> tuple[float, float] | None:
 
 
 def _is_collapsed(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
-    """Only if it explored at first: a policy that was loaded may be done with that."""
+    """Only if it explored at first: a policy that was loaded may be done with that. (Masks that
+    forbid most actions look like that too, and then nothing is told.)
+    """
     known = entropy_range(setting.action_space)
     if known is None:
         return np.zeros(setting.num_seeds, bool)

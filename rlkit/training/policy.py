@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from rlkit import spaces, validation
+from rlkit.action_masks import first_without_choice, has_mask, mask_in, num_choices
 from rlkit.agents.base import Agent, memory_of, remembers
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.collectors import restart_carry
@@ -144,6 +145,14 @@ class Policy:
                 not is_float or bool(np.isfinite(leaf).all()),
                 "an observation holds NaN or infinity, for which no action means anything",
                 "look for the fault in the environment",
+            )
+        if has_mask(self.env.observation_space):
+            choices = num_choices(self.env.action_space)
+            row = first_without_choice(mask_in(obs), choices)
+            require(
+                row is None,
+                f"the action mask of observation {row} allows nothing",
+                "ask only for actions in running episodes, where one is allowed",
             )
         if key is None:
             self._key, key = jax.random.split(self._key)

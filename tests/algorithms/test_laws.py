@@ -11,17 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import LEARNING, NAMES, NORMALIZED, VARIANTS
-from tiers import by_default
+from tiers import REPRESENTATIVES, by_default
 
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.module import RLModule, fit, iteration
 
 pytestmark = pytest.mark.gpu
-SOME = by_default(["ppo.lstm_gsde"], VARIANTS)
+EVERY = [*NAMES, *VARIANTS]
+DEFAULTS = [*REPRESENTATIVES, "ppo.lstm_gsde"]
 
 
-@pytest.fixture(scope="module", params=[*NAMES, *SOME])
+@pytest.fixture(scope="module", params=by_default(DEFAULTS, EVERY))
 def module(request, make_env):
     name = request.param
     env = make_env(action_space=rows.law_space(name))
@@ -68,9 +69,6 @@ def compiled(module, quick_jit):
     chex.clear_trace_counter()  # it goes by the name of the function
     one_trace = chex.assert_max_traces(lambda ts: iteration(module, ts, jnp.int32(0))[0], n=1)
     return quick_jit(module.init_train_state), quick_jit(one_trace)
-
-
-EVERY = [*NAMES, *VARIANTS]
 
 
 @pytest.mark.parametrize("module", by_default(["ppo"], EVERY), indirect=True)

@@ -10,10 +10,11 @@ import pytest
 from gymnasium import spaces
 from masked_twins import FORBIDDEN, HostMaskedCounter, MaskedCounter
 
+import rlkit
 from rlkit.envs import make_env
 from rlkit.envs.checking.check_env import check_env
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
-from rlkit.envs.jittable.observation_wrappers import CastObservation, FlattenObservation
+from rlkit.envs.jittable.observation_wrappers import CastObservation, FlattenObservation, FrameStack
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.jittable.wrappers import TimeLimit
 from rlkit.envs.probes.space_probes import AllowedActions
@@ -57,12 +58,11 @@ def test_a_method_of_a_jax_environment_is_observed():
 
 
 def test_wrappers_hand_the_method_on():
-    wrapped = CastObservation(TimeLimit(MaskedCounter(), 5), np.float32)
-    env = vectorize(wrapped, NUM)
+    limited = CastObservation(TimeLimit(MaskedCounter(), 5), np.float32)
+    env = vectorize(FrameStack(FlattenObservation(limited), 2), NUM)
     seen, rows = steps(env)
-    assert seen["observation"].dtype == np.float32
-    require_masks(seen, rows)
-    assert FlattenObservation(MaskedCounter()).action_mask is not None
+    last = lambda obs: {**obs, "observation": obs["observation"][..., 2:]}  # noqa: E731
+    require_masks(last(seen), (last(rows[0]), *rows[1:]))
 
 
 @pytest.mark.parametrize("by", ["info", "action_masks"])
@@ -88,6 +88,61 @@ def test_both_kinds_are_the_same():
     assert host.observation_space == device.observation_space
     jax.tree.map(np.testing.assert_array_equal, steps(host), steps(device))
     host.close()
+
+
+def test_masks_of_the_members_of_a_mixture_are_observed():
+    rlkit.register_env("test/Masked-v0", HostMaskedCounter)
+    member = {"id": "test/Masked-v0", "arguments": {"by": "action_masks"}}
+    env = make_env("rlkit/Mixture", NUM, envs=[member, member], action_masks=True)
+    try:
+        require_masks(*steps(env))
+    finally:
+        env.close()
+
+
+class Forgetful(HostMaskedCounter):
+    """Gives no mask after a termination, or after any step."""
+
+    always = False
+
+    def step(self, action):
+        *rest, terminated, truncated, info = super().step(action)
+        return *rest, terminated, truncated, {} if terminated or self.always else info
+
+
+class AlwaysForgetful(Forgetful):
+    always = True
+
+
+def test_after_a_termination_no_mask_is_needed():
+    env = GymnasiumAdapter(Forgetful, NUM, action_masks=True)
+    steps(env)
+    env.close()
+    with pytest.raises(EnvFailedError, match="gave none after reset or step"):
+        steps(GymnasiumAdapter(AlwaysForgetful, NUM, action_masks=True))
+
+
+class CutStuck(MaskedCounter):
+    """Allows nothing when its time is up, which is not the end of the task."""
+
+    def action_mask(self, state):
+        return super().action_mask(state) & (state.time < self.max_episode_steps)
+
+
+class HostCutStuck(HostMaskedCounter):
+    def _mask(self):
+        return super()._mask() & (self.time < self.max_episode_steps)
+
+
+def test_at_a_time_limit_something_must_be_allowed():
+    """Its value is that of what could still be done."""
+    env = GymnasiumAdapter(HostCutStuck, 1, action_masks=True)
+    state, _ = env.reset(jax.random.key(0))
+    for time in range(7):  # one of the actions is allowed, and does not reach the goal
+        env.step(None, state, np.array([1 if time % 3 == 0 else 0]))
+    with pytest.raises(EnvFailedError, match="environment 0 allows no action"):
+        env.step(None, state, np.array([0]))
+    assert any("allows no action in" in each for each in said(CutStuck()))
 
 
 def test_taxi():
@@ -138,13 +193,17 @@ def test_masks_of_wrong_sizes_and_of_environments_that_reset_themselves_are_refu
         vectorize(Short(), 2)
     with pytest.raises(EnvContractError, match="put the mask into its observations"):
         vectorize(ResetsItself(), 2)
-    with pytest.raises(SpaceError, match="leave FlattenObservation out"):
+    with pytest.raises(SpaceError, match="leave it out: networks read a Dict as it is"):
         FlattenObservation(AllowedActions())
 
 
 def test_gymnasium_environments_without_or_with_wrong_masks_are_refused():
     for env, options, said in (
-        ("gymnasium/CartPole-v1", {}, "gives none; return it as info\\['action_mask'\\]"),
+        (
+            "gymnasium/CartPole-v1",
+            {},
+            "gave none after reset or step; return it as info",
+        ),
         (HostShort, {}, "the action mask has 2 values for Discrete"),
         ("gymnasium/Pendulum-v1", {}, "an action mask is for Discrete and MultiDiscrete"),
     ):
@@ -172,3 +231,24 @@ def test_check_env_obeys_masks_and_tells_where_nothing_is_allowed():
     assert any("pass action_masks=True to make_env" in each for each in found)
     assert not any("error" in each for each in found)
     assert any("HostStuck allows no action" in each for each in said(HostStuck()))
+    by_method = said(HostMaskedCounter(by="action_masks"))
+    assert any("pass action_masks=True to make_env" in each for each in by_method)
+    assert any("allows no action" in each for each in said(HostStuck(by="action_masks")))
+
+
+class Raises(HostMaskedCounter):
+    """Refuses what is forbidden."""
+
+    def step(self, action):
+        assert self._mask()[action], "forbidden"
+        return super().step(action)
+
+
+@pytest.mark.parametrize("by", ["info", "action_masks"])
+@pytest.mark.parametrize("observed", [True, False])
+def test_check_env_plays_what_refuses_forbidden_actions(by, observed):
+    if observed:
+        found = said(GymnasiumAdapter(Raises, 3, by=by, action_masks=True))
+    else:
+        found = said(Raises(by=by))
+    assert not any("forbidden" in each or "error" in each for each in found), found

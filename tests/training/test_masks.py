@@ -7,10 +7,14 @@ from algorithm_rows import NAMES, acts_in
 from gymnasium import spaces
 from masked_twins import HostMaskedCounter, HostStrictCounter, MaskedCounter, StrictCounter
 from tiers import by_default
+from untrained_policies import ACTIONS, LEAVES, policy_of
 
+from rlkit.action_masks import masked_space
+from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
-from rlkit.errors import EnvFailedError
+from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import TrainerConfig
 from rlkit.training.from_config import build, reopen
@@ -52,6 +56,44 @@ def test_no_action_is_ever_forbidden(tiny, name, kind, overlap):
                 assert np.isfinite(values).all()
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "a2c", "pqn"])
+def test_nor_with_memory(tiny, name):
+    env = environment("jittable", num_envs=4)
+    entry = algorithm_entry(name)
+    settings = agent_entry(entry.agent).config(hidden_sizes=(8,), memory="gru", memory_size=4)
+    agent = make_agent(entry.agent, env.observation_space, env.action_space, settings)
+    config = tiny.config(checkpointer_config=None, num_seeds=2)
+    with Trainer(env, None, agent, tiny.algorithm(name), config) as trainer:
+        for evaluation in trainer.run(0):
+            assert np.isfinite(evaluation["return"]).all()
+
+
+class CutStuck(MaskedCounter):
+    """Allows nothing at its time limit, where the value of what comes counts."""
+
+    def action_mask(self, state):
+        return super().action_mask(state) & (state.time < 8)
+
+
+@pytest.mark.full
+def test_nothing_allowed_at_a_time_limit_ends_the_run(tiny):
+    with pytest.raises(EnvFailedError, match="the environment allowed no action in"):
+        train(tiny, "dqn", vectorize(CutStuck(goal=100), 2))
+
+
+@pytest.mark.fast
+def test_a_policy_refuses_a_mask_that_allows_nothing():
+    space = masked_space(LEAVES["floats"], ACTIONS["discrete"])
+    policy = policy_of("q_network", space, ACTIONS["discrete"])
+    obs = {"observation": np.zeros((2, 3), np.float32), "action_mask": np.ones((2, 3), np.int8)}
+    obs["action_mask"][0] = [0, 1, 0]
+    assert policy(obs)[0] == ACTIONS["discrete"].start + 1
+    obs["action_mask"][1] = 0
+    with pytest.raises(ConfigError, match="the action mask of observation 1 allows nothing"):
+        policy(obs)
+
+
 class Stuck(MaskedCounter):
     """Allows nothing at time 2."""
 
@@ -80,7 +122,7 @@ def run_config(tmp_path, name, run):
         env=EnvConfig(id="probe/AllowedActions", num_envs=3),
         seed=1,
         trainer=TrainerConfig(
-            total_steps=20_000 if name == "dqn" else 768,
+            total_steps=20_000 if name == "dqn" else 4 * 3 * 128,
             num_checkpoints=4,
             run_dir=str(tmp_path / run),
             num_seeds=2,
@@ -90,13 +132,15 @@ def run_config(tmp_path, name, run):
     )
 
 
-@pytest.mark.parametrize("name", by_default(["ppo"], ["ppo", "dqn"]))
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path, name):
     with build(run_config(tmp_path, name, "whole")) as whole:
         whole.run(whole.seed)
         wanted = jax.device_get(whole.state)
     with build(run_config(tmp_path, name, "part"), callbacks=[StopAt(2)]) as part:
         part.run(part.seed)
+        assert part.env_steps < whole.env_steps
     with reopen(tmp_path / "part") as rest:
         rest.run(rest.seed)
         found = jax.device_get(rest.state)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
+from tiers import by_default
 
 import rlkit.training.restoring as restoring
 from rlkit.agents.configs import ActorCriticConfig
@@ -81,9 +82,11 @@ WITH_TWO_SEEDS = RESUMED | algorithm_rows.NORMALIZED | {"priority_exponent": 0.6
 OUTER = 4
 NAMES = [*algorithm_rows.NAMES, *algorithm_rows.VARIANTS]
 CASES = [(name, num_seeds) for name in NAMES for num_seeds in (1, 2)]
+DEFAULT_CASES = [("ppo", 1)]
 # A process takes seconds to start, so a few cases share one; not all, for the time that a test may
 # take is limited.
-GROUPS = [CASES[i : i + 5] for i in range(0, len(CASES), 5)]
+_OTHERS = [case for case in CASES if case not in DEFAULT_CASES]
+GROUPS = [DEFAULT_CASES, *(_OTHERS[i : i + 5] for i in range(0, len(_OTHERS), 5))]
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
@@ -185,8 +188,7 @@ def finished(tmp_path_factory):
 
 @pytest.mark.gpu
 @pytest.mark.process
-@pytest.mark.full
-@pytest.mark.parametrize(("algorithm", "num_seeds"), CASES)
+@pytest.mark.parametrize(("algorithm", "num_seeds"), by_default(DEFAULT_CASES, CASES))
 def test_resumed_is_uninterrupted_in_every_leaf(finished, algorithm, num_seeds):
     root, *results = finished((algorithm, num_seeds))
     name = f"{algorithm}-{num_seeds}"

@@ -13,9 +13,18 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.action_masks import ACTION_MASK, mask_in, num_choices
+from rlkit.action_masks import (
+    ACTION_MASK,
+    METHOD,
+    NO_ACTION,
+    first_without_choice,
+    flat_mask,
+    mask_in,
+    num_choices,
+    random_allowed,
+)
 from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problems, step_problems
-from rlkit.envs.jittable.contract import NO_ACTION, Finding
+from rlkit.envs.jittable.contract import Finding
 from rlkit.spaces import Space
 
 LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
@@ -40,8 +49,8 @@ class EnvRollout:
         self.ranges: dict[
             str, tuple[Space, np.ndarray, np.ndarray]
         ] = {}  # by path: space, elementwise minimum and maximum
-        self.mask: Any = None  # what the last observation or its info allows; None: no mask
-        self.masked_by_info = False  # whether some info held a mask that observations do not
+        self.unseen_masks = False  # whether the environment gives masks beside its observations
+        self._last: Any = None  # the last observation and info
         self._returned: list[
             tuple[str, np.ndarray, np.ndarray]
         ] = []  # last observation: path, the array itself, a copy
@@ -54,13 +63,17 @@ class EnvRollout:
             else num_steps
         )
         deadline = time.perf_counter() + seconds
-        self._choice = copy.deepcopy(self.env.action_space)
-        self._choice.seed(seed)
+        chooser = Chooser(self.env, seed)
         age = 0 if self._reset(seed=seed) else None
-        for count, action in zip(range(wanted), actions(self.env.action_space, seed), strict=False):
+        for count in range(wanted):
             if age is None or (count >= num_steps and time.perf_counter() > deadline):
                 break
-            flags = self._step(self._allowed(action), f"step {count + 1}")
+            action = chooser(*self._last)
+            if chooser.is_stuck:
+                what = f"{self.name} allows no action in a running episode"
+                self.findings["mask"] = Finding("error", what, NO_ACTION)
+                break
+            flags = self._step(action, f"step {count + 1}")
             if flags is None:
                 break
             age += 1
@@ -68,6 +81,7 @@ class EnvRollout:
             if any(flags):
                 self.ends.append((age, *flags))
                 age = 0 if self._reset() else None
+        self.unseen_masks = chooser.unseen_masks
         return self
 
     @property
@@ -84,32 +98,8 @@ class EnvRollout:
         ok = self._collect(reset_problems(self.name, self.env.observation_space, result[0]))
         if ok:
             self._remember(result[0][0])
-            self._read_mask(*result[0])
+            self._last = result[0]
         return ok
-
-    def _read_mask(self, obs: Any, info: dict[str, Any]) -> None:
-        """Keeps what is allowed now."""
-        self.mask = mask_in(obs)
-        if self.mask is None and isinstance(self._choice, spaces.Discrete | spaces.MultiDiscrete):
-            self.mask = info.get(ACTION_MASK) if isinstance(info, dict) else None
-            self.masked_by_info |= self.mask is not None
-
-    def _allowed(self, action: Any) -> Any:
-        """The action, or another one if it is not allowed."""
-        if self.mask is None:
-            return action
-        parts = self.mask if isinstance(self.mask, tuple | list) else (self.mask,)
-        flat = np.concatenate([np.ravel(part) for part in parts]) != 0
-        sizes = num_choices(self._choice)
-        if flat.size != sum(sizes):
-            return action  # which is said elsewhere
-        masks = [part.astype(np.int8) for part in np.split(flat, np.cumsum(sizes)[:-1])]
-        if not all(part.any() for part in masks):
-            what = f"{self.name} allows no action in a running episode"
-            self.findings.setdefault("mask", Finding("error", what, NO_ACTION))
-            return action
-        single = isinstance(self._choice, spaces.Discrete)
-        return self._choice.sample(masks[0] if single else tuple(masks))  # pyright: ignore[reportArgumentType]
 
     def _step(self, action: Any, moment: str) -> tuple[bool, bool] | None:
         given = np.array(action)
@@ -136,7 +126,7 @@ class EnvRollout:
         ):
             return None
         obs, reward, terminated, truncated, info = result[0]
-        self._read_mask(obs, info)
+        self._last = obs, info
         self.rewards = min(self.rewards[0], float(reward)), max(self.rewards[1], float(reward))
         self._remember(obs)
         return bool(terminated), bool(truncated)
@@ -182,6 +172,37 @@ class EnvRollout:
                 )
                 finding = Finding("warning", what, "return a new array each time: obs.copy()", why)
                 self.findings.setdefault(f"held{path}", finding)
+
+
+class Chooser:
+    """Random actions of an environment, of those that it allows: by its observations, by its infos
+    or by a method.
+    """
+
+    def __init__(self, env: gymnasium.Env, seed: int) -> None:
+        self._env, self._random = env, actions(env.action_space, seed)
+        self._space, self._dice = env.action_space, np.random.default_rng(seed)
+        self.is_stuck = False  # whether nothing was allowed
+        self.unseen_masks = False  # whether there was a mask beside the observations
+
+    def __call__(self, obs: Any, info: Any) -> Any:
+        """An action after this observation and info."""
+        action, mask = next(self._random), mask_in(obs)
+        if not isinstance(self._space, spaces.Discrete | spaces.MultiDiscrete):
+            return action
+        if mask is None:
+            mask = info.get(ACTION_MASK) if isinstance(info, dict) else None
+            if mask is None and self._env.has_wrapper_attr(METHOD):
+                mask = self._env.get_wrapper_attr(METHOD)()
+            self.unseen_masks |= mask is not None
+        choices = num_choices(self._space)
+        flat = None if mask is None else flat_mask(mask)
+        if flat is None or flat.size != sum(choices):  # the size is checked elsewhere
+            return action
+        if first_without_choice(flat[None], choices) is not None:
+            self.is_stuck = True
+            return action
+        return random_allowed(flat[None], self._space, self._dice)[0]
 
 
 def actions(space: Space, seed: int) -> Iterator[Any]:

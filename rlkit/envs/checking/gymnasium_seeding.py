@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlkit.envs.checking.gymnasium_rollout import actions
+from rlkit.envs.checking.gymnasium_rollout import Chooser
 from rlkit.envs.checking.gymnasium_values import leaves
 from rlkit.envs.jittable.contract import Finding
 
@@ -119,14 +119,17 @@ def trajectory(
     np.random.seed(global_seed)
     deadline = time.perf_counter() + TRAJECTORY_SECONDS
     obs, _ = env.reset() if seed is None else env.reset(seed=seed)
-    arrays = [_arrays(env, obs), _arrays(env, env.reset()[0])]
-    for _, action in zip(range(num_steps), actions(env.action_space, action_seed), strict=False):
-        obs, reward, terminated, truncated, _ = env.step(action)
+    arrays = [_arrays(env, obs)]
+    obs, info = env.reset()
+    arrays.append(_arrays(env, obs))
+    chooser = Chooser(env, action_seed)
+    for _ in range(num_steps):
+        obs, reward, terminated, truncated, info = env.step(chooser(obs, info))
         arrays.append(
             [*_arrays(env, obs), np.array(reward), np.array(terminated), np.array(truncated)]
         )
         if terminated or truncated:
-            obs, _ = env.reset()
+            obs, info = env.reset()
             arrays.append(_arrays(env, obs))
         if time.perf_counter() > deadline:
             break

@@ -1,13 +1,12 @@
 """Whether an environment can be saved amid an episode, and goes on where it was."""
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from rlkit.envs.checking.gymnasium_rollout import actions
+from rlkit.envs.checking.gymnasium_rollout import Chooser
 from rlkit.envs.checking.gymnasium_seeding import first_difference
 from rlkit.envs.checking.gymnasium_values import leaves
 from rlkit.envs.host.env_state import NO_HOOKS, load_env, save_env
@@ -24,23 +23,23 @@ def state_findings(env: gymnasium.Env, name: str, num_steps: int, seed: int) -> 
 
     Nothing if it, or one of its wrappers, has no hooks: they are optional.
     """
-    steps = list(islice(actions(env.action_space, seed), BEFORE + num_steps))
-    env.reset(seed=seed)
-    _play(env, steps[:BEFORE])
+    chooser, last = Chooser(env, seed), env.reset(seed=seed)
+    _, _, last = _play(env, BEFORE, lambda _, last: chooser(*last), last)
     try:
         saved = save_env(env)
     except EnvStateError as error:
         if NO_HOOKS not in str(error):
             yield Finding("warning", f"{name} cannot be saved: {error}", HOOKS, NEW_EPISODES)
         return
-    wanted = _play(env, steps[BEFORE:])
+    wanted, steps, _ = _play(env, num_steps, lambda _, last: chooser(*last), last)
     try:
         load_env(env, saved)
     except EnvStateError as error:
         what = f"{name} cannot be put where it was saved: {error}"
         yield Finding("error", what, HOOKS, "a run on it could not be resumed")
         return
-    difference = first_difference(wanted, _play(env, steps[BEFORE:]))
+    again, _, _ = _play(env, num_steps, lambda step, _: steps[step], last)
+    difference = first_difference(wanted, again)
     if difference is not None:
         what = (
             f"{name} goes on differently after set_state(get_state()): with the same actions, call"
@@ -50,15 +49,22 @@ def state_findings(env: gymnasium.Env, name: str, num_steps: int, seed: int) -> 
         yield Finding("warning", what, f"{HOOKS}; draw random numbers from self.np_random", why)
 
 
-def _play(env: gymnasium.Env, steps: list[Any]) -> list[list[np.ndarray]]:
-    """What each step returns, and each reset between episodes."""
-    seen = []
-    for action in steps:
-        obs, reward, terminated, truncated, _ = env.step(action)
+def _play(
+    env: gymnasium.Env, num_steps: int, choose: Callable[[int, Any], Any], last: Any
+) -> tuple[list[list[np.ndarray]], list[Any], Any]:
+    """(what each step returns, and each reset between episodes; the actions; the last observation
+    and info), with actions by step, and by the observation and info before.
+    """
+    seen, played = [], []
+    for step in range(num_steps):
+        played.append(choose(step, last))
+        obs, reward, terminated, truncated, info = env.step(played[-1])
         seen.append([*_arrays(env, obs), *map(np.array, (reward, terminated, truncated))])
+        last = obs, info
         if terminated or truncated:
-            seen.append(_arrays(env, env.reset()[0]))
-    return seen
+            last = env.reset()
+            seen.append(_arrays(env, last[0]))
+    return seen, played, last
 
 
 def _arrays(env: gymnasium.Env, obs: object) -> list[np.ndarray]:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.action_masks import mask_in, random_allowed
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.checking.gymnasium_env import (
     EXTRA_SECONDS,
@@ -72,6 +73,7 @@ class BatchRollout:
         self.moved = self.lost = (
             0  # numbers of episode ends at which obs and next_obs differ, or are equal
         )
+        self._dice = np.random.default_rng(seed)
         self._returned: list[tuple[str, np.ndarray, np.ndarray]] = []
 
     def run(self, num_steps: int, *, with_limits: bool) -> list[Finding]:
@@ -115,13 +117,23 @@ class BatchRollout:
         while True:
             yield np.stack(list(islice(single, self.num_envs)))
 
+    def _obeying(self, action: Any, obs: Any) -> Any:
+        """The actions [N, ...], or where masks forbid some of them, others: the same for all
+        environments with the same mask.
+        """
+        if mask_in(obs) is None:
+            return action
+        return random_allowed(mask_in(obs), self.adapter.action_space, self._dice)
+
     def _trajectory(self, key: Key) -> list[list[np.ndarray]]:
         """What a reset and some steps return; every environment gets the same actions."""
         state, obs = self.adapter.reset(key)
+        self._dice = np.random.default_rng(self.seed)
         arrays = [[np.array(leaf) for leaf in jax.tree.leaves(obs)]]
         for action in islice(self._actions(self.seed), REPEATED_STEPS):
             same_action: Any = np.repeat(action[:1], self.num_envs, axis=0)
-            state, step = self.adapter.step(key, state, same_action)
+            state, step = self.adapter.step(key, state, self._obeying(same_action, obs))
+            obs = step.obs
             arrays.append(
                 [
                     np.array(leaf)
@@ -172,6 +184,7 @@ class BatchRollout:
             if count >= num_steps and time.perf_counter() > deadline:
                 return
             self._returned = [(f"{path}", leaf, leaf.copy()) for path, leaf in _leaves(obs)]
+            action = self._obeying(action, obs)
             start = time.perf_counter()
             state, step = adapter.step(key, state, action)
             self.seconds.append(time.perf_counter() - start)
@@ -303,9 +316,9 @@ class BatchRollout:
     def _state_findings(self) -> Iterator[Finding]:
         key = jax.random.key(self.seed)
         old, _ = self.adapter.reset(key)
-        self.adapter.reset(key)
+        _, obs = self.adapter.reset(key)
         try:
-            self.adapter.step(key, old, next(self._actions(self.seed)))
+            self.adapter.step(key, old, self._obeying(next(self._actions(self.seed)), obs))
         except EnvContractError:
             return
         what = f"{self.name}.step accepts a state from before the last reset"

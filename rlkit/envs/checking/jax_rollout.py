@@ -9,11 +9,11 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.action_masks import mask_in
+from rlkit.action_masks import NO_ACTION, mask_in
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.jittable.casts import cast_like
-from rlkit.envs.jittable.contract import NO_ACTION, Finding
+from rlkit.envs.jittable.contract import Finding
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space, bounds, map_space, nothing_allowed, sample, sample_allowed
 from rlkit.types import EnvState, Key, Obs, PyTree
@@ -126,9 +126,13 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRoll
 
 
 def mask_findings(name: str, action_space: Space, rollout: JaxRollout) -> Iterator[Finding]:
-    """States of running episodes in which a mask allows nothing."""
+    """States in which a mask allows nothing though it matters: to act, or at a time limit."""
     stuck = nothing_allowed(rollout.first_obs, action_space)
-    if stuck is not None and stuck.any():
+    after = nothing_allowed(rollout.obs, action_space)
+    if stuck is None or after is None:
+        return
+    stuck = stuck | (after & rollout.truncated & ~rollout.terminated)
+    if stuck.any():
         count = int(stuck.sum())
         yield Finding("error", f"{name} allows no action in {count} states", NO_ACTION)
 

@@ -1,4 +1,4 @@
-"""Shared by all host adapters: their protocol and state, seeds from keys, and NaN checks."""
+"""Shared by all host adapters: their protocol and state, seeds from keys, and checks of values."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -8,7 +8,7 @@ import numpy as np
 from flax import struct
 from jax.typing import ArrayLike
 
-from rlkit.action_masks import ACTION_MASK
+from rlkit.action_masks import NO_ACTION, first_without_choice, mask_in
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvContractError, EnvFailedError, require
 from rlkit.types import Key, Obs, TimeStep
@@ -106,13 +106,10 @@ def check_allowed(obs: Obs, choices: Sequence[int]) -> None:
 
     `choices` are the numbers of actions that it covers; (): there is no mask.
     """
-    if not choices:
-        return
-    mask = obs[ACTION_MASK].reshape(len(obs[ACTION_MASK]), -1) != 0
-    for part in np.split(mask, np.cumsum(choices)[:-1], axis=1):
-        if not part.any(axis=1).all():
-            index = int(np.flatnonzero(~part.any(axis=1))[0])
-            raise EnvFailedError(
-                f"environment {index} allows no action in a running episode; end the episode where"
-                " nothing is left to do, or allow an action that does nothing"
-            )
+    index = first_without_choice(mask_in(obs), choices) if choices else None
+    require(
+        index is None,
+        f"environment {index} allows no action in a running episode",
+        NO_ACTION,
+        EnvFailedError,
+    )

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
 from jax.typing import ArrayLike
 
-from rlkit.action_masks import check_mask, has_mask, num_choices
+from rlkit.action_masks import ACTION_MASK, check_mask, has_mask, num_choices
 from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.base import (
     HostState,
@@ -299,6 +299,9 @@ class GymnasiumAdapter:
                 _put(next_obs, index, infos["final_obs"][index])
             info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
             check_finite(obs, reward)
+            cut = np.flatnonzero(truncated & ~terminated)
+            if self._choices and len(cut):  # whose value counts, by what is allowed there
+                check_allowed({ACTION_MASK: next_obs[ACTION_MASK][cut]}, self._choices)
         check_finite(next_obs, reward)
         check_allowed(obs, self._choices)
         return TimeStep(

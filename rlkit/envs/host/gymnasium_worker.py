@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from rlkit.envs.host.env_state import load_env, save_env
-from rlkit.envs.host.masked_env import ObservedMask
+from rlkit.envs.host.masked_env import MaskedEnv
 from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.observations import check_observation
 from rlkit.errors import EnvContractError, EnvStateError, require
@@ -70,7 +70,7 @@ class Recipe:
         if self.rescale_actions:
             check_rescalable(env.action_space)
             env = gymnasium.wrappers.RescaleAction(env, np.float32(-1.0), np.float32(1.0))
-        return ObservedMask(env) if self.action_masks else env
+        return MaskedEnv(env) if self.action_masks else env
 
 
 def check_is_env(env: object) -> None:

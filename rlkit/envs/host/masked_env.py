@@ -8,13 +8,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlkit.action_masks import ACTION_MASK, has_mask, masked_space, num_choices, with_mask
+from rlkit.action_masks import (
+    ACTION_MASK,
+    METHOD,
+    flat_mask,
+    has_mask,
+    masked_space,
+    num_choices,
+    with_mask,
+)
 from rlkit.errors import EnvContractError, SpaceError, require
 
-METHOD = "action_masks"  # as for Stable-Baselines3-Contrib
 
-
-class ObservedMask(gymnasium.Wrapper):
+class MaskedEnv(gymnasium.Wrapper):
     """Observations with the mask of `info["action_mask"]`, or of a method `action_masks()`."""
 
     def __init__(self, env: gymnasium.Env):
@@ -37,7 +43,8 @@ class ObservedMask(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        return self._masked(obs, info), reward, terminated, truncated, info  # pyright: ignore[reportReturnType]
+        masked: Any = self._masked(obs, info, ended=bool(terminated))
+        return masked, reward, terminated, truncated, info
 
     def get_state(self) -> None:
         """It has no state of its own."""
@@ -45,23 +52,24 @@ class ObservedMask(gymnasium.Wrapper):
     def set_state(self, state: None) -> None:
         """It has no state of its own."""
 
-    def _masked(self, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
+    def _masked(self, obs: Any, info: dict[str, Any], *, ended: bool = False) -> dict[str, Any]:
+        size = sum(self._sizes)
         mask = info.get(ACTION_MASK)
         if mask is None and self._has_method:
             mask = self.env.get_wrapper_attr(METHOD)()
-        given = mask is not None
+        if mask is None and ended:  # when the task is over, nobody asks what is allowed
+            return with_mask(obs, np.ones(size, np.int8))
         require(
-            given,
-            "action_masks=True, but the environment gives none",
-            f"return it as info[{ACTION_MASK!r}] from reset and step, or by a method {METHOD}()",
+            mask is not None,
+            "action_masks=True, but the environment gave none after reset or step",
+            f"return it as info[{ACTION_MASK!r}] from both, or by a method {METHOD}()",
             EnvContractError,
         )
-        parts: Any = mask if isinstance(mask, tuple | list) else (mask,)
-        flat = np.concatenate([np.ravel(part) for part in parts])
+        flat = flat_mask(mask)
         require(
-            flat.size == sum(self._sizes),
+            flat.size == size,
             f"the action mask has {flat.size} values for {self.env.action_space}",
-            f"return {sum(self._sizes)}, 1 for each action that is allowed",
+            f"return {size}, 1 for each action that is allowed",
             EnvContractError,
         )
-        return with_mask(obs, (flat != 0).astype(np.int8))
+        return with_mask(obs, flat.astype(np.int8))

@@ -20,7 +20,6 @@ from rlkit.errors import EnvContractError, RlkitError, SpaceError
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
 from rlkit.types import Obs, PyTree
 
-NO_ACTION = "end the episode where nothing is left to do, or allow an action that does nothing"
 SIX = "return (state, obs, reward, terminated, truncated, info)"
 
 

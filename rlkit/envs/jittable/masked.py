@@ -5,12 +5,19 @@ import functools
 from typing import Any
 
 import jax.numpy as jnp
+from gymnasium import spaces
 from jax import Array
 
-from rlkit.action_masks import masked_space, num_choices, with_mask
+from rlkit.action_masks import (
+    ACTION_MASK,
+    has_mask,
+    masked_space,
+    num_choices,
+    with_mask,
+)
 from rlkit.envs.base import JaxEnv, JaxStep
 from rlkit.envs.jittable.observation_wrappers import ObservationWrapper
-from rlkit.errors import EnvContractError, require
+from rlkit.errors import EnvContractError, SpaceError, require
 from rlkit.spaces import Space
 from rlkit.types import EnvState, Key, Obs
 
@@ -63,9 +70,23 @@ def with_observed_mask(env: JaxEnv) -> JaxEnv:
     """
     if not callable(getattr(env, "action_mask", None)):
         return env
+    name = type(env).__name__
+    require(
+        isinstance(env.action_space, spaces.Discrete | spaces.MultiDiscrete),
+        f"{name} has a method action_mask, which is for Discrete and MultiDiscrete actions, not for"
+        f" {env.action_space}",
+        "remove or rename the method",
+        SpaceError,
+    )
+    require(
+        not has_mask(env.observation_space),
+        f"{name} has a method action_mask, and its observations have a part {ACTION_MASK!r} too",
+        "leave one of them out",
+        SpaceError,
+    )
     require(
         not getattr(env, "auto_reset", False),
-        f"{type(env).__name__} has action_mask(state) and resets itself (auto_reset=True), so the"
+        f"{name} has action_mask(state) and resets itself (auto_reset=True), so the"
         " mask at the end of an episode would be that of the next one",
         "put the mask into its observations, as the part 'action_mask' of a Dict",
         EnvContractError,

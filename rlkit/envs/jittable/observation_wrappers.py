@@ -12,13 +12,15 @@ from flax import struct
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.action_masks import has_mask
+from rlkit.action_masks import ACTION_MASK, has_mask
 from rlkit.envs.base import JaxStep
 from rlkit.envs.jittable.casts import cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_observation_space, leaves
 from rlkit.types import EnvState, Key, Obs, PyTree
+
+MASK_BY_METHOD = "give the mask by a method action_mask(state), not in the observation"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +71,7 @@ class FlattenObservation(MappedObservation):
         require(
             not has_mask(self.env.observation_space),
             "FlattenObservation would hide the action mask among the rest",
-            "leave FlattenObservation out: networks read a Dict as it is",
+            f"leave it out: networks read a Dict as it is; or {MASK_BY_METHOD}",
             SpaceError,
         )
 
@@ -104,7 +106,7 @@ class SelectObservation(MappedObservation):
         require(
             isinstance(space, spaces.Box) and len(space.shape) == 1,
             f"SelectObservation needs a Box with one axis, not {space}",
-            "wrap the environment in FlattenObservation first",
+            _as_one_box(space),
             SpaceError,
         )
         size = as_box(space).shape[0]
@@ -153,7 +155,7 @@ class FrameStack(ObservationWrapper):
         require(
             fits,
             f"FrameStack needs a Box with an axis, not {space}",
-            "wrap the environment in FlattenObservation first",
+            _as_one_box(space),
             SpaceError,
         )
         require_positive_integer("FrameStack num_frames", num, example=4)
@@ -254,12 +256,19 @@ class CastObservation(MappedObservation):
 
     @functools.cached_property
     def _observation_space(self) -> Space:
-        return _rebuild(
-            lambda leaf: _cast_box(leaf, _dtype(self.dtype)), self.env.observation_space
-        )
+        space = self.env.observation_space
+        cast = _rebuild(lambda leaf: _cast_box(leaf, _dtype(self.dtype)), space)
+        if not has_mask(space):
+            return cast
+        assert isinstance(space, spaces.Dict) and isinstance(cast, spaces.Dict)
+        return spaces.Dict({**cast.spaces, ACTION_MASK: space.spaces[ACTION_MASK]})
 
     def _map(self, obs: Obs) -> Obs:
         return cast_obs(obs, self.observation_space)
+
+
+def _as_one_box(space: Space) -> str:
+    return MASK_BY_METHOD if has_mask(space) else "wrap the environment in FlattenObservation first"
 
 
 def _flatten_leaf(space: Space, x: Array) -> Array:

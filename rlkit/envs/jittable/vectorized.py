@@ -141,15 +141,16 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
             f"{type(env).__name__} is already vectorized; use it as it is, or vectorize the"
             " environment inside"
         )
-    env = with_observed_mask(env)
     check_spaces(env)
     limit = getattr(env, "max_episode_steps", None)
     require_positive_integer(
         f"{type(env).__name__}.max_episode_steps", limit, example=500, none="no limit"
     )
-    for finding in trace_findings(env):
-        if finding.severity == "error":
-            raise EnvContractError(f"{finding.what}; {finding.fix}")
+    for each in dict.fromkeys((env, with_observed_mask(env))):  # the user's own errors first
+        for finding in trace_findings(each):
+            if finding.severity == "error":
+                raise EnvContractError(f"{finding.what}; {finding.fix}")
+    env = with_observed_mask(env)
     return VectorizedEnv(
         env=env,
         num_envs=num_envs,

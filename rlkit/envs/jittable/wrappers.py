@@ -44,7 +44,9 @@ class Wrapper:
     def action_mask(self) -> Callable[[EnvState], Array]:
         """That of the wrapped environment; raises `AttributeError` if it has none."""
         env: Any = self.env
-        inner: Callable[[EnvState], Array] = env.action_mask
+        inner: Callable[[EnvState], Array] | None = getattr(env, "action_mask", None)
+        if not callable(inner):
+            raise AttributeError(f"{type(self.env).__name__} has no method action_mask")
         return lambda state: inner(self.inner_state(state))
 
     def replace_params(self: W, params: PyTree) -> W:

@@ -115,21 +115,23 @@ def trial_names(runs: Sequence[LoadedRun]) -> list[str] | None:
     names = dict.fromkeys(name for each in settings for name in each)
     differing = [name for name in names if len({repr(each.get(name)) for each in settings}) > 1]
     return [
-        " ".join([run.directory.name, *(f"{name}={_short(each.get(name))}" for name in differing)])
+        " ".join([run.directory.name, *(_named(name, each.get(name)) for name in differing)])
         for run, each in zip(runs, settings, strict=True)
     ]
 
 
-def _flat(settings: PlainData) -> PlainData:
-    """Every setting by its own name, whatever section it stands in."""
+def _flat(settings: PlainData, path: str = "") -> PlainData:
+    """Every setting by its path."""
     flat: PlainData = {}
     for name, value in settings.items():
-        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+        whole = f"{path}{name}"
+        flat |= _flat(value, f"{whole}.") if isinstance(value, dict) else {whole: value}
     return flat
 
 
-def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _named(path: str, value: object) -> str:
+    shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{path.rpartition('.')[2]}={shown}"
 
 
 def _x_axis(

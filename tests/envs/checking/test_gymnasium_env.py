@@ -835,7 +835,7 @@ SHIPPED = {  # id: what its warnings and infos say
     "MountainCarContinuous-v0": [],
     "Pendulum-v1": ["from -2 to 2"],
     "Blackjack-v1": [],
-    "Taxi-v4": ["in its info which actions are allowed"],
+    "Taxi-v4": ["says which actions are allowed"],
     "FrozenLake-v1": [],
     "FrozenLake8x8-v1": [],
     "CliffWalking-v1": [
