@@ -186,6 +186,10 @@ class HostShort(HostMaskedCounter):
 class ResetsItself(MaskedCounter):
     auto_reset: bool = True
 
+    def step(self, key, state, action):
+        state, obs, *rest, info = super().step(key, state, action)
+        return state, obs, *rest, {**info, "final_observation": obs}
+
 
 @pytest.mark.fast
 def test_masks_of_wrong_sizes_and_of_environments_that_reset_themselves_are_refused():

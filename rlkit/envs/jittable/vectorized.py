@@ -146,19 +146,24 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
     require_positive_integer(
         f"{type(env).__name__}.max_episode_steps", limit, example=500, none="no limit"
     )
-    for each in dict.fromkeys((env, with_observed_mask(env))):  # the user's own errors first
-        for finding in trace_findings(each):
-            if finding.severity == "error":
-                raise EnvContractError(f"{finding.what}; {finding.fix}")
-    env = with_observed_mask(env)
+    _require_traceable(env)
+    masked = with_observed_mask(env)
+    if masked is not env:
+        _require_traceable(masked)
     return VectorizedEnv(
-        env=env,
+        env=masked,
         num_envs=num_envs,
-        observation_space=env.observation_space,
+        observation_space=masked.observation_space,
         action_space=env.action_space,
         max_episode_steps=limit,
         spec=spec,
     )
+
+
+def _require_traceable(env: JaxEnv) -> None:
+    for finding in trace_findings(env):
+        if finding.severity == "error":
+            raise EnvContractError(f"{finding.what}; {finding.fix}")
 
 
 def _put(index: Array, new: PyTree, old: PyTree) -> PyTree:
