@@ -119,6 +119,14 @@ def first_without_choice(masks: np.ndarray, choices: Sequence[int]) -> int | Non
     return int(np.flatnonzero(stuck)[0]) if stuck.any() else None
 
 
+def with_some_allowed(masks: np.ndarray, choices: Sequence[int]) -> np.ndarray:
+    """The masks [N, ...], with everything allowed where a choice had nothing."""
+    rows = np.asarray(masks).reshape(len(masks), -1)
+    parts = np.split(rows, np.cumsum(choices)[:-1], axis=1)
+    repaired = [np.where(part.any(axis=1, keepdims=True), part, 1) for part in parts]
+    return np.concatenate(repaired, axis=1).reshape(masks.shape).astype(masks.dtype)
+
+
 def random_allowed(masks: np.ndarray, action_space: Space, dice: np.random.Generator) -> np.ndarray:
     """Random actions [N, ...] of those that the masks [N, ...] allow; equal for equal masks."""
     rows, choices = np.asarray(masks).reshape(len(masks), -1) != 0, num_choices(action_space)

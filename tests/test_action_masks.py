@@ -12,6 +12,7 @@ from rlkit.action_masks import (
     random_allowed,
     unmasked_space,
     with_mask,
+    with_some_allowed,
     without_mask,
 )
 from rlkit.errors import SpaceError
@@ -72,6 +73,11 @@ def test_random_actions_are_allowed_and_equal_for_equal_masks():
         seen.add((*one, *third))
     assert len(seen) == 4
     assert random_allowed(masks[:, :3], THREE, dice).tolist()[:2] == [0, 0]
+
+
+def test_a_mask_that_allows_nothing_is_made_to_allow_all():
+    masks = np.array([[1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0]], np.int8)
+    assert with_some_allowed(masks, (2, 4)).tolist() == [[1, 0, 1, 1, 1, 1], [1, 1, 0, 1, 0, 0]]
 
 
 def test_the_first_mask_that_allows_nothing_is_found():

@@ -92,7 +92,7 @@ def _files(function: PolicyFunction, format: Format) -> dict[str, tuple[str, byt
 
 
 def _compare(function: PolicyFunction, folder: Path, kinds: list[str], act: Act) -> list[Parity]:
-    obs = observations(function.observation_space, function.state.obs_stats)
+    obs = observations(function.observation_space, function.action_space, function.state.obs_stats)
     names = [each.name for each in function.inputs]
     found = act_in_fresh_process(folder, names, obs, kinds)
     batch = function.observation(obs)

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.action_masks import ACTION_MASK, has_mask, num_choices, with_some_allowed
 from rlkit.errors import ExportError, require
 from rlkit.ops.running_stats import RunningStats
-from rlkit.spaces import Space, bounds, leaves
+from rlkit.spaces import Space, bounds, leaves, map_space
 
 ROWS = 256  # observations to act on
 SEED = 0  # of the observations, and of sampled actions
@@ -72,11 +73,13 @@ class Parity:
     """Between two actions; of discrete ones, 0 unless a near tie was decided otherwise."""
 
 
-def observations(space: Space, stats: RunningStats | None, number: int = ROWS) -> list[np.ndarray]:
+def observations(
+    space: Space, action_space: Space, stats: RunningStats | None, number: int = ROWS
+) -> list[np.ndarray]:
     """Made-up observations, [number, ...] for each leaf of `space`; always the same.
 
     Floats are drawn from the distribution that `stats` describe (None: the standard normal) and
-    clipped to their bounds, all else uniformly.
+    clipped to their bounds, all else uniformly. A mask allows something.
     """
     generator = np.random.default_rng(SEED)
     means, variances = [0.0] * len(leaves(space)), [1.0] * len(leaves(space))
@@ -94,6 +97,10 @@ def observations(space: Space, stats: RunningStats | None, number: int = ROWS) -
             )  # sampling from the environment's would move its generator on
             own.seed(SEED)
             drawn.append(np.stack([own.sample() for _ in range(number)]))
+    if isinstance(space, spaces.Dict) and has_mask(space):
+        mask = space.spaces[ACTION_MASK]
+        place = jax.tree.leaves(map_space(lambda leaf: leaf is mask, space)).index(True)
+        drawn[place] = with_some_allowed(drawn[place], num_choices(action_space))
     return drawn
 
 

@@ -76,7 +76,8 @@ def named_inputs(function):
 
 def batch_of(function, number):
     """Observations in the dtypes of the environment: an array for each leaf."""
-    return observations(function.observation_space, function.state.obs_stats, number)
+    stats = function.state.obs_stats
+    return observations(function.observation_space, function.action_space, stats, number)
 
 
 def arrays(function, batch):
@@ -167,7 +168,7 @@ MASKED += [("actor_critic", "multi-discrete")]
 
 @pytest.mark.parametrize(("agent", "action"), by_default([MASKED[0], MASKED[-1]], MASKED))
 def test_a_masked_policy_takes_the_mask(agent, action):
-    """As a part of the observation, of which the check draws some that allow nothing."""
+    """As a part of the observation."""
     space = masked_space(OBSERVATIONS["dict"], ACTIONS[action])
     policy = policy_of(agent, space, ACTIONS[action])
     assert "obs.action_mask" in [name for name, *_ in named_inputs(function_of(policy))]
