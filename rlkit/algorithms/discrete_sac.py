@@ -29,7 +29,7 @@ from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replay_buffer import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
 from rlkit.ops import losses
-from rlkit.types import Key, Metrics, Params, PyTree
+from rlkit.types import Key, Metrics, Obs, Params, PyTree
 from rlkit.validation import settings
 
 
@@ -79,7 +79,7 @@ def critic_loss(config: DiscreteSACConfig) -> LossFn:
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.next_obs)  # [M, A]
         next_q = agent.q_values(target_params["critic"], batch.next_obs).min(0)
-        known = of_possible(log_probs)
+        known = of_possible(log_probs, batch.next_obs)
         next_value = expected(log_probs, next_q - temperature(config, params) * known)
         target = batch.reward + batch.discount * next_value
         q_values = losses.at_index(
@@ -106,7 +106,7 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
     ) -> tuple[Array, Metrics]:
         log_probs = agent.log_probs(params["actor"], batch.obs)
         q_values = jax.lax.stop_gradient(agent.q_values(params["critic"], batch.obs).min(0))
-        known = of_possible(log_probs)
+        known = of_possible(log_probs, batch.obs)
         actor = expected(log_probs, temperature(config, params) * known - q_values).mean()
         entropy = -expected(log_probs, known).mean()
         most = math.log(log_probs.shape[-1])
@@ -118,8 +118,13 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
     return loss
 
 
-def of_possible(log_probs: Array) -> Array:
-    """Log-probs [M, A], with 0 in place of -inf, whose product with a probability of 0 is NaN."""
+def of_possible(log_probs: Array, obs: Obs) -> Array:
+    """Log-probs [M, A], with 0 in place of the -inf that masks in observations make.
+
+    The product of -inf with a probability of 0 is NaN.
+    """
+    if mask_in(obs) is None:
+        return log_probs
     return jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
 
 
