@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -seconds[item.path])  # stable: a file's tests stay together
 
 
-MOST_MAPPINGS = 15_000  # Linux allows a process 65,530, and XLA crashes or hangs without one more
+MOST_MAPPINGS = 25_000  # Linux allows a process 65,530, and XLA crashes or hangs without one more
 
 
 @pytest.fixture(scope="module", autouse=True)
