@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 from rlkit.errors import DiskError, RunDirectoryError, did_you_mean
@@ -42,3 +43,35 @@ def write_error(error: OSError) -> type[RunDirectoryError]:
     """What to raise for a failed write: a disk that is full or broken is no wrong setting."""
     is_disk = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     return DiskError if is_disk else RunDirectoryError
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Writes the whole file or nothing, even if the power fails.
+
+    Raises `RunDirectoryError`, or `DiskError`, and leaves nothing behind if it cannot.
+    """
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(
+            prefix=".tmp-", suffix=f"-{target.name}"[:64], dir=target.parent
+        )
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        problem = f"cannot write {target}: {error.strerror}; check the disk"
+        raise write_error(error)(problem) from None
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

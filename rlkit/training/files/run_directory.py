@@ -6,13 +6,12 @@ import json
 import os
 import pathlib
 import re
-import tempfile
 from typing import Self
 
 import yaml
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import make_directory, write_error
+from rlkit.training.directories import make_directory, write_atomically
 from rlkit.training.logs.loaded_run import CONFIG, LOCK, METRICS, STATUS, SUMMARY
 from rlkit.training.plain_yaml import parse_yaml
 
@@ -125,23 +124,7 @@ class RunDirectory:
         _require(plain, f"{name!r} is not a file name", "use letters, digits, '.', '_' and '-'")
         require_still_locked(self._lock, self.path)
         target = self.path / name
-        temporary = None
-        try:
-            handle, temporary = tempfile.mkstemp(
-                prefix=".tmp-", suffix=f"-{name}"[:64], dir=self.path
-            )
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-            _sync_directory(self.path)
-        except OSError as error:
-            if temporary is not None:
-                pathlib.Path(temporary).unlink(missing_ok=True)
-            problem = f"cannot write {target}: {error.strerror}; check the disk"
-            raise write_error(error)(problem) from None
+        write_atomically(target, text)
         return target
 
     def close(self) -> None:
@@ -280,11 +263,3 @@ def require_still_locked(lock: int, directory: pathlib.Path) -> None:
         return
     problem = f"{directory} was removed while a run wrote to it, and another run began there"
     _require(is_ours, problem, "start this one again in another directory")
-
-
-def _sync_directory(path: pathlib.Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

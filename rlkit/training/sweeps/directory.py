@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Self
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import SWEEP, make_directory, write_error
+from rlkit.training.directories import SWEEP, make_directory, write_atomically
 from rlkit.training.files.run_directory import take_lock
 from rlkit.training.logs.loaded_run import LOCK, SUMMARY
 from rlkit.training.run_config import read_yaml
@@ -118,18 +117,7 @@ class SweepDirectory:
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a file of the sweep atomically. Raises `RunDirectoryError` if it cannot."""
-        target = self.path / name
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=self.path)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except OSError as error:
-            problem = f"cannot write {target}: {error.strerror}; check the disk"
-            raise write_error(error)(problem) from None
+        write_atomically(self.path / name, text)
 
 
 def _plain(path: Path) -> object:

@@ -5,14 +5,13 @@ import dataclasses
 import io
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from rlkit.errors import RunDirectoryError
+from rlkit.training.directories import write_atomically
 from rlkit.training.logs.records import Record
 from rlkit.training.logs.series import series
 from rlkit.training.logs.statistics import bootstrap_interval
@@ -93,18 +92,7 @@ class ResultFile:
             values = dataclasses.asdict(result)
             values["scores"] = [x if math.isfinite(x) else None for x in result.scores]
             rows += json.dumps(values, allow_nan=False) + "\n"
-        try:
-            kept = self._whole_rows()
-            temporary = self._path.with_name(f".tmp-{self._path.name}")
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(kept + rows)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._path)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"cannot write {self._path}: {error.strerror}; check the disk"
-            ) from None
+        write_atomically(self._path, self._whole_rows() + rows)
 
     def _whole_rows(self) -> str:
         text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
