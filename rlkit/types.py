@@ -77,14 +77,31 @@ Rollout = Transition  # leaves [T, N, ...]
 
 
 class Sequences(struct.PyTreeNode, kw_only=True):
-    """L steps of B episodes: what agents with memory take in place of observations [L·B, ...].
+    """L steps of B episodes: what agents with memory take in place of observations [M, ...].
 
-    Results are those of all steps, [L·B, ...], step by step.
+    The first `burn_in` steps only bring the memory up to date: they have no results, and no
+    gradient flows through them. Results [M, ...] are those of the other steps, step by step, or of
+    those that `at` names.
     """
 
     obs: Obs  # [L, B, ...]
     carry: Carry  # [B, ...] the memory before the first step
     restart: Array  # [L, B] bool: an episode begins with the step, with the initial memory
+    at: Array | None = None  # [M] int32: places among (L - burn_in) · B results; None: all
+    burn_in: int = struct.field(pytree_node=False, default=0)
+
+    def chosen(self, results: PyTree) -> PyTree:
+        """Those that are wanted, [M, ...], of the results [(L - burn_in) · B, ...]."""
+        if self.at is None:
+            return results
+        return jax.tree.map(lambda x: x[self.at], results)
+
+    @property
+    def seen(self) -> Obs:
+        """The observations that the results belong to, [M, ...]."""
+        return self.chosen(
+            jax.tree.map(lambda x: x[self.burn_in :].reshape(-1, *x.shape[2:]), self.obs)
+        )
 
 
 class EpisodeStats(struct.PyTreeNode, kw_only=True):

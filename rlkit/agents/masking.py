@@ -8,7 +8,6 @@ from jax import Array
 from rlkit import spaces
 from rlkit.action_masks import check_mask, unmasked_space, without_mask
 from rlkit.agents.networks import Network
-from rlkit.ops.rows import flatten
 from rlkit.spaces import Space, check_observation_space
 from rlkit.types import Obs, Params, Sequences
 
@@ -40,6 +39,6 @@ def ignoring_masks(network: Network[Outputs]) -> Network[Outputs]:
 
 def only_allowed(outputs: Array, obs: Obs | Sequences, action_space: Space) -> Array:
     """Logits or values [..., B, A], with -inf for actions that are not allowed."""
-    steps = flatten(obs.obs) if isinstance(obs, Sequences) else obs
+    steps = obs.seen if isinstance(obs, Sequences) else obs
     mask = spaces.allowed_actions(steps, action_space)
     return outputs if mask is None else jnp.where(mask, outputs, -jnp.inf)

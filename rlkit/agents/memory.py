@@ -48,17 +48,25 @@ def one_step(obs: Obs, carry: Carry) -> Sequences:
 def features_of(torso: Any, obs: Obs | Sequences) -> tuple[Carry, Array]:
     """The memory after the last step, () without memory, and features.
 
-    [B, F] for observations [B, ...], [L·B, F] for `Sequences`.
+    [B, F] for observations [B, ...], [M, F] for `Sequences`.
     """
     if not has_memory(torso):
         return (), torso(obs)
     assert isinstance(obs, Sequences), "an agent with memory takes `Sequences`"
+    carry, steps = obs.carry, (obs.obs, obs.restart)
+    if obs.burn_in:
+        first = jax.tree.map(lambda x: x[: obs.burn_in], steps)
+        steps = jax.tree.map(lambda x: x[obs.burn_in :], steps)
+        carry = jax.lax.stop_gradient(_over(torso, carry, *first)[0])
+    carry, features = _over(torso, carry, *steps)
+    return carry, obs.chosen(features.reshape(-1, features.shape[-1]))
+
+
+def _over(torso: Any, carry: Carry, obs: Obs, restart: Array) -> tuple[Carry, Array]:
+    """The memory after L steps [L, B, ...] of a `MemoryTorso`, and the features [L, B, F]."""
     if hasattr(torso, "over"):
-        carry, features = torso.over(obs.carry, obs.obs, obs.restart)
-    else:
-        initial = torso.initial_carry
-        carry, features = steps_in_a_loop(torso, initial, obs.carry, obs.obs, obs.restart)
-    return carry, features.reshape(-1, features.shape[-1])
+        return torso.over(carry, obs, restart)
+    return steps_in_a_loop(torso, torso.initial_carry, carry, obs, restart)
 
 
 def has_memory(torso: object) -> bool:

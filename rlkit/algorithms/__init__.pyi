@@ -30,8 +30,8 @@ from .registry import ALGORITHMS as ALGORITHMS
 from .registry import make_algorithm as make_algorithm
 from .registry import register_algorithm as register_algorithm
 from .replay_buffer import ReplayBuffer as ReplayBuffer
-from .replay_buffer import Replayed as Replayed
 from .replay_buffer import UniformReplay as UniformReplay
+from .replayed import Replayed as Replayed
 from .sac import sac as sac
 from .target_update import TargetUpdate as TargetUpdate
 from .td3 import td3 as td3

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 
 from rlkit import spaces
-from rlkit.agents.base import Agent
+from rlkit.agents.base import Agent, remembers
 from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_memory
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.initial_state import InitKeys
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Reprioritizes, rows_for
+from rlkit.algorithms.replay_buffer import ReplayBuffer, ReplaySettings, Reprioritizes, rows_for
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
 from rlkit.types import Key, LearnerState, Memory, Metrics
@@ -23,7 +23,8 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
     if algorithm.check is not None:
         algorithm.check(agent, env)
     if algorithm.replay_buffer is not None:
-        _check_replay(algorithm, algorithm.replay_buffer, env)
+        has_memory = remembers(agent)
+        _check_replay(algorithm, algorithm.replay_buffer, env, has_memory=has_memory)
     wanted = spaces.abstract(env.action_space, (env.num_envs,))
     try:
         action = abstract_actions(agent, env)
@@ -63,13 +64,13 @@ def _check_errors(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
     jax.eval_shape(update, abstract_key())
 
 
-def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
+def least_capacity(algorithm: Algorithm, env: EnvAdapter, *, has_memory: bool) -> int:
     """The smallest replay buffer capacity that `check_compatible` accepts.
 
-    It holds a rollout, a batch, `n_step` rows and the random steps before learning.
+    It holds a rollout, a batch, the rows of a sample and the random steps before learning.
     """
     assert algorithm.replay_buffer is not None
-    whole_rows = (algorithm.replay_buffer.n_step - 1) * env.num_envs
+    whole_rows = (_rows_of_sample(algorithm.replay_buffer, has_memory=has_memory) - 1) * env.num_envs
     return max(
         algorithm.env_steps_per_iteration(env),
         algorithm.replay_buffer.batch_size,
@@ -78,7 +79,22 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter) -> int:
     )
 
 
-def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -> None:
+def _rows_of_sample(buffer: ReplayBuffer, *, has_memory: bool) -> int:
+    """The rows that a sample sums over or, with memory, the steps of a sequence."""
+    if not has_memory:
+        return buffer.n_step
+    require(
+        isinstance(buffer, ReplaySettings),
+        f"{type(buffer).__name__} has no sequences to learn from with memory",
+        "use UniformReplay or PrioritizedReplay, or an agent without memory",
+    )
+    assert isinstance(buffer, ReplaySettings)
+    return buffer.sequences.num_rows
+
+
+def _check_replay(
+    algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter, *, has_memory: bool
+) -> None:
     """Raises `ConfigError` unless the replay buffer is large enough and filled in time.
 
     It must hold a rollout, and a batch by the first gradient step.
@@ -90,12 +106,15 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f" batch ({buffer.batch_size})",
         "raise it",
     )
+    needed = _rows_of_sample(buffer, has_memory=has_memory)
     rows, n_step = rows_for(buffer.capacity, env.num_envs), buffer.n_step
+    what = f"a sequence takes {needed} steps, with its burn-in" if has_memory else ""
     require(
-        n_step <= rows,
-        f"n_step={n_step} sums over more steps than the {rows} that the replay buffer holds for"
-        " each environment",
-        f"raise its capacity to {n_step * env.num_envs} or more, or lower n_step",
+        needed <= rows,
+        f"{f'{what},' if has_memory else f'n_step={n_step} sums over'} more steps than the {rows} that the replay buffer"
+        " holds for each environment",
+        f"raise its capacity to {needed * env.num_envs} or more, or lower"
+        f" {'sequence_length' if has_memory else 'n_step'}",
     )
     prefill = algorithm.collector.prefill_steps
     require(
@@ -111,6 +130,12 @@ def _check_replay(algorithm: Algorithm, buffer: ReplayBuffer, env: EnvAdapter) -
         f"the replay buffer holds {filled} transitions at the first gradient step, less than a"
         f" batch ({buffer.batch_size})",
         f"raise warmup_steps to {buffer.batch_size} or more",
+    )
+    require(
+        not has_memory or filled >= needed * env.num_envs,
+        f"{what}, more than the {filled // env.num_envs} of each environment that the replay"
+        " buffer holds at the first gradient step",
+        f"raise warmup_steps to {needed * env.num_envs} or more, or lower sequence_length",
     )
 
 

@@ -19,6 +19,8 @@ from rlkit.optimizers.config import (
 )
 from rlkit.validation import Count, LargeCount, PositiveInt
 
+SEQUENCE_LENGTH, BURN_IN = 20, 10  # of replayed sequences
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOConfig(OptimizerConfig):
@@ -149,7 +151,15 @@ class OffPolicyConfig(OptimizerConfig):
     capacity: LargeCount = 1_000_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 256
-    """Transitions in a gradient step."""
+    """Transitions in a gradient step; with memory: sequences."""
+    sequence_length: Annotated[PositiveInt, Ge(2)] | None = None
+    """For agents with memory: the steps of a sequence that are learned from, through which
+    gradients flow back. None: 20.
+    """
+    burn_in: Count | None = None
+    """For agents with memory: the steps before them, which only bring the stored memory up to date.
+    None: 10.
+    """
     updates_per_step: Annotated[float, Gt(0)] = 1.0
     """Gradient steps per environment step, over all environments; any ratio, exact over the run."""
     n_step: PositiveInt = 1
@@ -173,7 +183,7 @@ class DQNConfig(OffPolicyConfig):
     capacity: LargeCount = 10_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 128
-    """Transitions in a gradient step."""
+    """Transitions in a gradient step; with memory: sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.1
     """Gradient steps per environment step, over all environments."""
     learning_rate: StepSize = 2.5e-4
@@ -198,7 +208,7 @@ class QRDQNConfig(OffPolicyConfig):
     prefill_steps: Count = 50_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 32
-    """Transitions in a gradient step."""
+    """Transitions in a gradient step; with memory: sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
     learning_rate: StepSize = 5e-5
@@ -253,7 +263,7 @@ class DiscreteSACConfig(OffPolicyConfig):
     prefill_steps: Count = 20_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 64
-    """Transitions in a gradient step."""
+    """Transitions in a gradient step; with memory: sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 1e-4
@@ -271,11 +281,7 @@ def check_rollout(
 ) -> None:
     """Raises `ConfigError` unless a rollout can be cut into sequences and minibatches."""
     steps, length = config.num_steps, config.sequence_length
-    require(
-        has_memory or length is None,
-        f"sequence_length={length} has no effect on an agent without memory",
-        'leave it out, or give the agent memory (memory="gru", --memory gru)',
-    )
+    require(has_memory or length is None, *_without_memory("sequence_length", length))
     require(
         length is None or steps % length == 0,
         f"sequence_length={length} does not divide num_steps={steps}",
@@ -293,6 +299,20 @@ def check_rollout(
         f" (num_envs={num_envs} x num_steps={steps}"
         f"{f', in sequences of {length or steps} for the memory' if has_memory else ''})",
         f"{fix}, or more environments, or a shorter sequence_length" if has_memory else fix,
+    )
+
+
+def check_sequences(config: OffPolicyConfig, *, has_memory: bool) -> None:
+    """Raises `ConfigError` for settings of sequences that an agent without memory does not use."""
+    for name in ("sequence_length", "burn_in"):
+        value = getattr(config, name)
+        require(has_memory or value is None, *_without_memory(name, value))
+
+
+def _without_memory(name: str, value: int | None) -> tuple[str, str]:
+    return (
+        f"{name}={value} has no effect on an agent without memory",
+        'leave it out, or give the agent memory (memory="gru", --memory gru)',
     )
 
 

@@ -26,7 +26,7 @@ from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import twin_loss
 from rlkit.algorithms.overrides import Losses, Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
 from rlkit.ops import losses
 from rlkit.types import Key, Metrics, Obs, Params, PyTree

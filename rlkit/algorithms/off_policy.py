@@ -8,11 +8,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.agents.base import Agent, QAgent
+from rlkit.agents.base import Agent, QAgent, memory_of, remembers
+from rlkit.agents.memory import one_step
 from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_family
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.configs import OffPolicyConfig
+from rlkit.algorithms.configs import (
+    BURN_IN,
+    SEQUENCE_LENGTH,
+    OffPolicyConfig,
+    check_sequences,
+)
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
@@ -38,15 +44,18 @@ def off_policy(
     agent: str,
     check: Callable[[Any, EnvAdapter], None] | None = None,
     simultaneous: bool = False,
+    learns_through_carry: bool = True,
 ) -> Algorithm:
     """The algorithm `name`: collects into a replay buffer, then takes `steps` on batches from it.
 
     The steps are `simultaneous` or in order. `needs` is the family of agents that the losses call
     (see `agents/base.py`); `agent` names one to suggest in place of an agent that does not fit.
+    Agents with memory are refused unless it `learns_through_carry`.
     """
 
     def check_parts(given: Agent, env: EnvAdapter) -> None:
         check_family(name, given, needs, agent)
+        check_sequences(config, has_memory=remembers(given))
         if check is not None:
             check(given, env)
         check_ratio(config, env.num_envs)
@@ -63,6 +72,7 @@ def off_policy(
         custom=overrides.names,
         process_batch=overrides.process_batch,
         check=check_parts,
+        learns_through_carry=learns_through_carry,
     )
 
 
@@ -73,6 +83,8 @@ def make_replay_buffer(config: OffPolicyConfig) -> UniformReplay | PrioritizedRe
         batch_size=config.batch_size,
         gamma=config.gamma,
         n_step=config.n_step,
+        sequence_length=config.sequence_length or SEQUENCE_LENGTH,
+        burn_in=BURN_IN if config.burn_in is None else config.burn_in,
     )
     if config.priority_exponent is None:
         return uniform
@@ -135,7 +147,9 @@ def check_values(agent: QAgent, env: EnvAdapter) -> None:
     """
 
     def values(key: Key, obs: Obs) -> Array:
-        return agent.q_values(agent.init(key), obs)
+        memory = memory_of(agent.initial_carry(env.num_envs))
+        inputs = one_step(obs, memory) if jax.tree.leaves(memory) else obs
+        return agent.q_values(agent.init(key), inputs)
 
     obs = abstract(env.observation_space, (env.num_envs,))
     require(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlkit.algorithms.sequences import CARRY
 from rlkit.errors import require
 from rlkit.types import PyTree, Transition
 
@@ -91,13 +92,15 @@ class Layout:
     outcome: Section  # (reward, flags), see `to_flags`
     before: Section  # (obs, action, extras)
     after: Section  # next_obs
+    has_memory: bool  # extras hold that of the agent before each step
 
     @classmethod
     def of(cls, example: Transition) -> "Layout":
         """The layout for transitions like `example`, without batch axes."""
         outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), (0, 0))
         before = Section.of((example.obs, example.action, example.extras), outcome.end)
-        return cls(outcome, before, Section.of(example.next_obs, before.end))
+        after = Section.of(example.next_obs, before.end)
+        return cls(outcome, before, after, CARRY in example.extras)
 
 
 def to_flags(terminated: Array, truncated: Array) -> Array:

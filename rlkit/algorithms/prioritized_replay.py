@@ -6,13 +6,15 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.replay_buffer import Replayed, check_settings, rows_for, window
+from rlkit.algorithms.replay_buffer import ReplaySettings, rows_for
 from rlkit.algorithms.replay_storage import Ring
+from rlkit.algorithms.replayed import Replayed
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
 
 # a larger error would outweigh all others for good, and the sum of a million of these is finite
 MAX_ERROR = 1e8
+LARGEST_SHARE = 0.9  # of the largest error in that of a sequence, the mean is the rest: η in R2D2
 
 
 class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
@@ -24,25 +26,25 @@ class PrioritizedMemory(struct.PyTreeNode, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrioritizedReplay:
-    """`UniformReplay`, but drawing in proportion to (|error| + `min_priority`)^`priority_exponent`.
+class PrioritizedReplay(ReplaySettings):
+    """Draws in proportion to (|error| + `min_priority`)^`priority_exponent`, with replacement.
 
     The error is from the last update on the transition; new ones get the highest priority so far.
     Batches have `weight` (size · probability)^-β, divided by the largest of the batch, where β
     rises linearly over the run from `importance_exponent` to 1. Draws are independent, where the
     paper's appendix draws one from each of M equal shares.
+
+    Sequences have priorities of their own, as in R2D2: 0.9 of the largest |error| of their steps
+    and 0.1 of the mean. A sequence gets its first one once all of its steps are stored.
     """
 
-    capacity: int
-    batch_size: int
-    gamma: float | Array
-    n_step: int = 1
     priority_exponent: float | Array = 0.6
     importance_exponent: float | Array = 0.4
     min_priority: float = 1e-6
 
     def __post_init__(self) -> None:
-        check_settings(self, shares=("gamma", "priority_exponent", "importance_exponent"))
+        super().__post_init__()
+        self._check_shares("priority_exponent", "importance_exponent")
 
     def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
         """An empty memory."""
@@ -55,11 +57,18 @@ class PrioritizedReplay:
 
     def add(self, memory: PrioritizedMemory, rollout: Rollout) -> PrioritizedMemory:
         """The memory with a rollout [T, N, ...], T <= C, written over the oldest rows."""
-        ring = memory.ring
-        rows = ring.next_rows(rollout.reward.shape[0])
-        index = (rows[:, None] * ring.num_envs + jnp.arange(ring.num_envs)).ravel()
-        urgency = jnp.full(index.shape, memory.max_priority**self.priority_exponent)
-        return memory.replace(ring=ring.add(rollout), tree=memory.tree.set(index, urgency))
+        before, num_steps = memory.ring, rollout.reward.shape[0]
+        rows, ring, tree = before.next_rows(num_steps), before.add(rollout), memory.tree
+        index = rows[:, None] * ring.num_envs + jnp.arange(ring.num_envs)  # [T, N]
+        urgency = memory.max_priority**self.priority_exponent
+        if (num_rows := self.rows_read(ring)) > 1:
+            # New rows begin no sequence yet; they complete those that began so many rows before.
+            tree = tree.set(index.ravel(), jnp.zeros(index.size))
+            age = ring.size - num_steps + jnp.arange(num_steps) - (num_rows - 1)
+            index = ring.row(age)[:, None] * ring.num_envs + jnp.arange(ring.num_envs)
+            urgency = jnp.where(age >= 0, urgency, 0.0)[:, None]
+        urgency = jnp.broadcast_to(urgency, index.shape)
+        return memory.replace(ring=ring, tree=tree.set(index.ravel(), urgency.ravel()))
 
     def cut(self, memory: PrioritizedMemory) -> PrioritizedMemory:
         """See `ReplayBuffer`."""
@@ -75,15 +84,17 @@ class PrioritizedReplay:
         return memory.replace(ring=ring, tree=tree)
 
     def sample(self, memory: PrioritizedMemory, key: Key, progress: Array) -> Replayed:
-        """`batch_size` transitions, with replacement."""
+        """`batch_size` transitions or sequences, with replacement."""
         ring = memory.ring
         index = memory.tree.draw(key, self.batch_size)
         row, env = index // ring.num_envs, index % ring.num_envs
-        batch = window(ring, ring.age(row), env, gamma=self.gamma, n_step=self.n_step)
+        batch = self.read(ring, ring.age(row), env)
         probability = memory.tree.leaves[index] / memory.tree.total
         beta = self.importance_exponent + progress * (1.0 - self.importance_exponent)
-        weight = (ring.size * ring.num_envs * probability) ** -beta
-        return batch.replace(weight=weight / weight.max())
+        num_starts = (ring.size - self.rows_read(ring) + 1) * ring.num_envs
+        weight = (num_starts * probability) ** -beta
+        weight = jnp.tile(weight / weight.max(), batch.weight.size // self.batch_size)
+        return batch.replace(weight=weight)
 
     def reprioritize(
         self, memory: PrioritizedMemory, batch: Replayed, error: Array
@@ -92,14 +103,15 @@ class PrioritizedReplay:
 
         Errors that are not finite change nothing.
         """
-        is_finite = jnp.isfinite(error)
-        priority = jnp.where(
-            is_finite, jnp.minimum(jnp.abs(error), MAX_ERROR) + self.min_priority, 0.0
-        )
-        urgency = jnp.where(
-            is_finite, priority**self.priority_exponent, memory.tree.leaves[batch.index]
-        )
+        size, index = jnp.abs(error), batch.index
+        if memory.ring.layout.has_memory:
+            size, index = (x.reshape(self.sequence_length, -1) for x in (size, index))  # [L, S]
+            size = LARGEST_SHARE * size.max(axis=0) + (1.0 - LARGEST_SHARE) * size.mean(axis=0)
+            index = index[0]
+        is_finite = jnp.isfinite(size)
+        priority = jnp.where(is_finite, jnp.minimum(size, MAX_ERROR) + self.min_priority, 0.0)
+        urgency = jnp.where(is_finite, priority**self.priority_exponent, memory.tree.leaves[index])
         return memory.replace(
-            tree=memory.tree.set(batch.index, urgency),
+            tree=memory.tree.set(index, urgency),
             max_priority=jnp.maximum(memory.max_priority, priority.max()),
         )

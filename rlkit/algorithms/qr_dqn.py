@@ -21,7 +21,7 @@ from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import off_policy
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.ops.losses import at_index
 from rlkit.types import Key, Metrics, Params, PyTree

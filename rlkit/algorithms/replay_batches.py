@@ -12,7 +12,16 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import Plan, keys_of_updates
 from rlkit.algorithms.replay_buffer import ReplayBuffer
 from rlkit.ops.running_stats import RunningStats, normalize
-from rlkit.types import Key, LearnerState, Memory, Metrics, PolicyState, PyTree, Rollout
+from rlkit.types import (
+    Key,
+    LearnerState,
+    Memory,
+    Metrics,
+    PolicyState,
+    PyTree,
+    Rollout,
+    Sequences,
+)
 
 MAX_DENOMINATOR = 1000
 
@@ -84,10 +93,12 @@ class ReplayBatchBuilder:
     def gather(self, dataset: ReplayDataset, plan: Key, axis_name: str | None = None) -> PyTree:
         """A `Replayed` [M, ...]."""
         batch = self.replay_buffer.sample(dataset.memory, plan, dataset.progress)
-        return batch.replace(
-            obs=normalize(dataset.obs_stats, batch.obs),
-            next_obs=normalize(dataset.obs_stats, batch.next_obs),
-        )
+        if isinstance(batch.obs, Sequences):  # one pass over the same steps, with other results
+            seen = normalize(dataset.obs_stats, batch.obs.obs)
+            obs, next_obs = batch.obs.replace(obs=seen), batch.next_obs.replace(obs=seen)
+        else:
+            obs, next_obs = (normalize(dataset.obs_stats, x) for x in (batch.obs, batch.next_obs))
+        return batch.replace(obs=obs, next_obs=next_obs)
 
 
 def as_fraction(updates_per_step: float) -> Fraction:

@@ -3,15 +3,15 @@
 import dataclasses
 from typing import Protocol, runtime_checkable
 
-import jax.numpy as jnp
-from flax import struct
 from jax import Array
 
-from rlkit.algorithms.packed_transition import of_flags
+from rlkit.algorithms.configs import BURN_IN, SEQUENCE_LENGTH
 from rlkit.algorithms.replay_storage import Ring
+from rlkit.algorithms.replayed import Replayed, window
+from rlkit.algorithms.replayed_sequences import SequenceReader
 from rlkit.errors import require
 from rlkit.ops.random_bits import uniform_integers
-from rlkit.types import Key, Memory, Obs, PyTree, Rollout, Transition
+from rlkit.types import Key, Memory, Rollout, Transition
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class ReplayBuffer(Protocol):
         """The memory with a rollout [T, N, ...] written over the oldest transitions."""
         ...
 
-    def sample(self, memory: Memory, key: Key, progress: Array) -> "Replayed":
+    def sample(self, memory: Memory, key: Key, progress: Array) -> Replayed:
         """A batch [M, ...]; `progress` in [0, 1] drives schedules. The key is consumed.
 
         The memory holds at least as many transitions: `check_compatible` makes sure of that.
@@ -63,7 +63,7 @@ class ReplayBuffer(Protocol):
 class Reprioritizes(Protocol):
     """A `ReplayBuffer` whose priorities follow the errors of the last batch."""
 
-    def reprioritize(self, memory: Memory, batch: "Replayed", error: Array) -> Memory:
+    def reprioritize(self, memory: Memory, batch: Replayed, error: Array) -> Memory:
         """The memory with new priorities for a sampled batch, from its errors [M]."""
         ...
 
@@ -80,38 +80,71 @@ class Resizes(Protocol):
         ...
 
 
-class Replayed(struct.PyTreeNode, kw_only=True):
-    """Sampled transitions of one or several steps, leaves [M, ...]; observations not normalised."""
-
-    obs: Obs
-    action: Array
-    reward: Array  # [M] the discounted sum of rewards from here to `next_obs`
-    discount: Array  # [M] of the value of `next_obs`: γ^k after k steps, 0 where the task ended
-    next_obs: Obs
-    extras: dict[str, PyTree]  # what the agent added when it acted, zero for random actions
-    # [M] weights of the errors in a loss: 1, or a correction for sampling that is not uniform
-    weight: Array
-    index: Array  # [M] int32: position in the memory, row · N + column
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UniformReplay:
-    """Samples uniformly, with replacement, from the last `capacity` transitions.
+class ReplaySettings:
+    """What a replay buffer holds, and what its samples are.
 
     The capacity is rounded up to whole rows of environments. With `n_step` > 1, rewards are summed
     over up to n steps of the same environment. The sum stops where an episode ends, for either
     reason, and at the newest row, which is treated as if the episode had been truncated there:
     `discount` counts the steps that were summed. `next_obs` is stored along with `obs`, so that
     targets at time limits are right; images take twice the memory.
+
+    For agents with memory, a batch has `batch_size` sequences, see `SequenceReader`. They begin
+    anywhere, as long as all their steps are stored.
     """
 
     capacity: int
     batch_size: int
     gamma: float | Array
     n_step: int = 1
+    sequence_length: int = SEQUENCE_LENGTH
+    burn_in: int = BURN_IN
 
     def __post_init__(self) -> None:
-        check_settings(self, shares=("gamma",))
+        self._check_shares("gamma")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            require(
+                value >= least,
+                f"{name}={value} of {type(self).__name__} is less than {least}",
+                f"use {least} or more",
+            )
+
+    def _check_shares(self, *names: str) -> None:
+        """Raises `ConfigError` for a setting outside [0, 1]."""
+        for name in names:
+            value = getattr(self, name)
+            require(
+                not isinstance(value, (int, float)) or 0 <= value <= 1,
+                f"{name}={value} of {type(self).__name__} is outside [0, 1]",
+                "use a number from 0 to 1",
+            )
+
+    @property
+    def sequences(self) -> SequenceReader:
+        """How samples for agents with memory are read."""
+        return SequenceReader(
+            length=self.sequence_length, burn_in=self.burn_in, n_step=self.n_step, gamma=self.gamma
+        )
+
+    def rows_read(self, ring: Ring) -> int:
+        """How many rows of a sample, from its first one, must be stored."""
+        return self.sequences.num_rows if ring.layout.has_memory else 1
+
+    def read(self, ring: Ring, age: Array, env: Array) -> Replayed:
+        """The samples that start `age` [M] rows after the oldest one, in columns `env` [M]."""
+        if ring.layout.has_memory:
+            return self.sequences.read(ring, age, env)
+        return window(ring, age, env, gamma=self.gamma, n_step=self.n_step)
+
+
+_LEAST = {"capacity": 1, "batch_size": 1, "n_step": 1, "sequence_length": 2, "burn_in": 0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UniformReplay(ReplaySettings):
+    """Samples uniformly, with replacement, from the last `capacity` transitions."""
 
     def init(self, example: Transition, num_envs: int) -> Ring:
         """An empty memory."""
@@ -132,76 +165,18 @@ class UniformReplay:
         """The newest transitions, in columns of `num_envs` environments.
 
         The columns mix environments, so n-step sums end at each transition that was stored before.
+        Not for agents with memory: a curriculum refuses them.
         """
         return memory.resized(rows_for(self.capacity, num_envs), num_envs)[0]
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
-        """`batch_size` transitions; all stored ones are equally likely."""
-        chosen = uniform_integers(key, (self.batch_size,), memory.size * memory.num_envs)
+        """`batch_size` transitions or sequences; all that are stored are equally likely."""
+        num_starts = (memory.size - self.rows_read(memory) + 1) * memory.num_envs
+        chosen = uniform_integers(key, (self.batch_size,), num_starts)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
-        return window(memory, age, env, gamma=self.gamma, n_step=self.n_step)
-
-
-def check_settings(buffer: ReplayBuffer, *, shares: tuple[str, ...]) -> None:
-    """Raises `ConfigError` for settings of a replay buffer that are out of range.
-
-    Those named in `shares` must be in [0, 1].
-    """
-    for name in ("capacity", "batch_size", "n_step"):
-        value = getattr(buffer, name)
-        require(
-            value >= 1,
-            f"{name}={value} of {type(buffer).__name__} is not positive",
-            "use 1 or more",
-        )
-    for name in shares:
-        value = getattr(buffer, name)
-        require(
-            not isinstance(value, (int, float)) or 0 <= value <= 1,
-            f"{name}={value} of {type(buffer).__name__} is outside [0, 1]",
-            "use a number from 0 to 1",
-        )
+        return self.read(memory, age, env)
 
 
 def rows_for(capacity: int, num_envs: int) -> int:
     """Rows of a ring that holds `capacity` transitions, rounded up."""
     return -(-capacity // num_envs)
-
-
-def window(ring: Ring, age: Array, env: Array, *, gamma: float | Array, n_step: int) -> Replayed:
-    """The transitions that start `age` [M] rows after the oldest one, in columns `env` [M].
-
-    See `UniformReplay`.
-    """
-    layout, row, gamma = ring.layout, ring.row(age), jnp.asarray(gamma, jnp.float32)
-    if n_step == 1:
-        (reward, flags), before, next_obs = ring.read(
-            row, env, layout.outcome, layout.before, layout.after
-        )
-        terminated, _ = of_flags(flags)
-        discount = gamma * (1.0 - terminated)
-    else:
-        ages = age[:, None] + jnp.arange(n_step)  # [M, n]
-        [(rewards, flags)] = ring.read(ring.row(ages), env[:, None], layout.outcome)
-        terminated, truncated = of_flags(flags)
-        done = terminated | truncated
-        # Step k counts if it is stored and none of the k before it ended an episode.
-        ended_before = jnp.pad(jnp.cumsum(done, axis=1)[:, :-1], ((0, 0), (1, 0)))
-        counts = (ages < ring.size) & (ended_before == 0)
-        reward = jnp.where(counts, gamma ** jnp.arange(n_step) * rewards, 0.0).sum(1)
-        num_counted = counts.sum(1)
-        is_over = jnp.take_along_axis(terminated, num_counted[:, None] - 1, axis=1)[:, 0]
-        discount = gamma**num_counted * (1.0 - is_over)
-        [before] = ring.read(row, env, layout.before)
-        [next_obs] = ring.read(ring.row(age + num_counted - 1), env, layout.after)
-    obs, action, extras = before
-    return Replayed(
-        obs=obs,
-        action=action,
-        reward=reward,
-        discount=discount,
-        next_obs=next_obs,
-        extras=extras,
-        weight=jnp.ones_like(reward),
-        index=row * ring.num_envs + env,
-    )

@@ -23,7 +23,7 @@ from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
 from rlkit.algorithms.overrides import Losses, Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.base import EnvAdapter
 from rlkit.types import Key, Metrics, Params, PyTree

@@ -22,7 +22,7 @@ from rlkit.algorithms.gradient_step import LossFn
 from rlkit.algorithms.off_policy import check_bounds, off_policy, twin_loss
 from rlkit.algorithms.overrides import Losses, Overrides
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.types import Action, Key, Metrics, Params, PyTree
 from rlkit.validation import settings
@@ -63,6 +63,7 @@ def td3(
         needs=DeterministicActorCriticAgent,
         agent="deterministic_actor_critic",
         check=check_bounds,
+        learns_through_carry=False,
     )
 
 

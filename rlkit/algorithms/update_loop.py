@@ -11,7 +11,8 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import BatchBuilder, Plan, keys_of_updates
 from rlkit.algorithms.metrics import not_measured, reduce_metrics
 from rlkit.algorithms.process_batch import ProcessBatch, process
-from rlkit.algorithms.replay_buffer import Replayed, Reprioritizes
+from rlkit.algorithms.replay_buffer import Reprioritizes
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require

@@ -8,7 +8,14 @@ import time
 from collections.abc import Sequence
 
 from rlkit.agents.registry import agent_entry
-from rlkit.algorithms.configs import A2CConfig, PPOConfig, PQNConfig, check_rollout
+from rlkit.algorithms.configs import (
+    A2CConfig,
+    OffPolicyConfig,
+    PPOConfig,
+    PQNConfig,
+    check_rollout,
+    check_sequences,
+)
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.cli import flags, own_env
 from rlkit.envs.ids import NEEDS_NETWORK
@@ -76,9 +83,11 @@ def _with_curriculum(config: RunConfig, file: str) -> RunConfig:
 
 def check_settings(config: RunConfig, typed: Sequence[str]) -> None:
     """Raises what speaks against settings before JAX is imported; `typed` are the flags."""
+    has_memory = getattr(config.network, "memory", None) is not None
     if isinstance(config.hyperparameters, (PPOConfig, A2CConfig, PQNConfig)):
-        has_memory = getattr(config.network, "memory", None) is not None
         check_rollout(config.hyperparameters, config.env.num_envs, has_memory=has_memory)
+    if isinstance(config.hyperparameters, OffPolicyConfig):
+        check_sequences(config.hyperparameters, has_memory=has_memory)
     if isinstance(config.hyperparameters, OptimizerConfig):
         check_optimizer(config.hyperparameters)
     _check_logging(config.trainer.logger_config, typed)

@@ -7,6 +7,7 @@ import jax
 from rlkit import spaces
 from rlkit.algorithms.agent_checks import abstract_key
 from rlkit.algorithms.initial_state import InitKeys
+from rlkit.agents.base import remembers
 from rlkit.algorithms.replay_buffer import Resizes
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
@@ -86,4 +87,10 @@ def _require_resizable(first: RLModule, module: RLModule) -> None:
         isinstance(ours, Resizes) or module.env.num_envs == first.env.num_envs,
         f"{type(ours).__name__} has no method resized, for another number of environments",
         "add one (see rlkit.algorithms.replay_buffer.Resizes), or keep num_envs",
+    )
+    require(
+        not remembers(module.agent) or module.env.num_envs == first.env.num_envs,
+        "another number of environments would mix the sequences of the replay memory, which the"
+        " agent needs for its own memory",
+        "keep num_envs, or use an agent without memory",
     )

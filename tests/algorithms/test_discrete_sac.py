@@ -17,7 +17,7 @@ from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import DiscreteSACConfig
 from rlkit.algorithms.discrete_sac import actor_loss, critic_loss, discrete_sac
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes.value_probes import ObservationDependentAction
 from rlkit.errors import ConfigError, SpaceError

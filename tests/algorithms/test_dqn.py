@@ -9,7 +9,7 @@ import pytest
 
 from rlkit.algorithms.configs import DQNConfig
 from rlkit.algorithms.dqn import dqn_loss
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError

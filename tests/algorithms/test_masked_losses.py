@@ -17,7 +17,7 @@ from rlkit.algorithms.dqn import dqn_loss
 from rlkit.algorithms.on_policy_batches import Minibatches
 from rlkit.algorithms.pqn import QLambdaBatchBuilder
 from rlkit.algorithms.qr_dqn import qr_dqn_loss
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.types import Rollout
 
 pytestmark = pytest.mark.fast

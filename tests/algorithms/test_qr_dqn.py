@@ -13,7 +13,7 @@ from rlkit.agents.configs import QuantileNetworkConfig
 from rlkit.agents.quantile_network import quantile_network
 from rlkit.algorithms.configs import QRDQNConfig
 from rlkit.algorithms.qr_dqn import qr_dqn_loss, quantile_huber
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.errors import SpaceError
 
 OBSERVATIONS = spaces.Box(-1.0, 1.0, (1,))

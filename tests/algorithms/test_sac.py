@@ -18,7 +18,7 @@ from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.soft_actor_critic import soft_actor_critic
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import SACConfig
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.sac import actor_loss, critic_loss, sac
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes import space_probes

@@ -17,7 +17,7 @@ from rlkit.agents.deterministic import deterministic_actor_critic
 from rlkit.agents.soft_actor_critic import soft_actor_critic
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import TD3Config
-from rlkit.algorithms.replay_buffer import Replayed
+from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.td3 import actor_loss, critic_loss, smoothed, td3
 from rlkit.errors import ConfigError, SpaceError
 

@@ -8,6 +8,7 @@ import pathlib
 import jax
 
 from rlkit import spaces
+from rlkit.agents.base import remembers
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import least_capacity
 from rlkit.algorithms.initial_state import InitKeys
@@ -51,7 +52,8 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
         (f" for each of {num_seeds} seeds", ", or train fewer seeds") if num_seeds > 1 else ("", "")
     )
     cure = f"lower replay_buffer_capacity to {largest} (--replay-buffer-capacity {largest}){fewer}"
-    if largest < (least := least_capacity(module.algorithm, module.env)):
+    least = least_capacity(module.algorithm, module.env, has_memory=remembers(module.agent))
+    if largest < least:
         cure = (
             f"not even {least} transitions, the least that works here, fit: "
             f"use a smaller batch_size, fewer or smaller environments{fewer}"
