@@ -37,6 +37,15 @@ class NoiseState(struct.PyTreeNode, kw_only=True):
     values: Array
 
 
+class CriticMemory(struct.PyTreeNode, kw_only=True):
+    """What critics remember that take no part in acting, in a carry; leaves [N, ...].
+
+    Collecting keeps it up to date for the losses. Whoever only acts needs none of it.
+    """
+
+    values: PyTree
+
+
 class TimeStep(struct.PyTreeNode, kw_only=True):
     """The result of one step of every environment; leaves [N, ...].
 

@@ -1,23 +1,16 @@
-"""Unit actions, scaled to [-1, 1] whatever the environment's bounds, and critics of them.
+"""Unit actions, scaled to [-1, 1] whatever the environment's bounds.
 
 Shared by the agents for bounded continuous actions.
 """
 
-import math
-
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from gymnasium import spaces
-from jax import Array
 
 from rlkit.agents.base import unsupported_actions
-from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCriticConfig
-from rlkit.agents.networks import Network, TorsoBuilder, make_network
-from rlkit.agents.torso import Twins, WithHead, torso_of
 from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import Action, Obs, Params
+from rlkit.types import Action
 
 # Bounds this large (such as the largest float32) mean that there are none; scaling by them fails.
 UNBOUNDED = 1e30
@@ -52,32 +45,6 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
         SpaceError,
     )
     return space
-
-
-def twin_critic(
-    observation_space: Space,
-    box: spaces.Box,
-    config: SoftActorCriticConfig | DeterministicActorCriticConfig,
-    own: TorsoBuilder | None,
-) -> Network[Array]:
-    """Two critics as one network, `apply(params, obs, unit_action)` -> [2, B].
-
-    The torso, a user's `own` or the default, encodes (obs, unit_action), the action flat [B, A].
-    """
-    size = math.prod(box.shape)
-    seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (size,))))
-    build, features = torso_of(config, seen, own)
-
-    def critic(rngs: nnx.Rngs) -> WithHead:
-        return WithHead(build(rngs), features, 1, 1.0)
-
-    twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)
-
-    def values(params: Params, obs: Obs, unit_action: Action) -> Array:
-        flat = unit_action.reshape(unit_action.shape[0], -1)
-        return jnp.squeeze(twins.apply(params, (obs, flat)), -1)
-
-    return Network(twins.init, values)
 
 
 def _center_and_half_width(box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:

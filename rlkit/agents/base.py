@@ -12,7 +12,7 @@ from jax import Array
 
 from rlkit.errors import SpaceError
 from rlkit.spaces import Space
-from rlkit.types import Action, Carry, Key, NoiseState, Obs, Params, PyTree
+from rlkit.types import Action, Carry, CriticMemory, Key, NoiseState, Obs, Params, PyTree
 
 if TYPE_CHECKING:  # importing distrax takes a second
     from rlkit.agents.heads import Distribution, TanhGaussian
@@ -143,11 +143,16 @@ def remembers(agent: Agent) -> bool:
 
 
 def carries_memory(carry: Carry) -> bool:
-    """Whether a carry holds memory: anything but the state of exploration noise."""
+    """Whether a carry holds memory that the agent acts by."""
     return bool(jax.tree.leaves(memory_of(carry)))
 
 
 def memory_of(carry: Carry) -> Carry:
+    """The part of a carry that best actions depend on: neither noise nor what critics remember."""
+    return jax.tree.map(lambda x: () if _is_set_aside(x) else x, carry, is_leaf=_is_set_aside)
+
+
+def memory_for_losses(carry: Carry) -> Carry:
     """A carry without the state of exploration noise, which losses do not learn to use."""
     return jax.tree.map(lambda x: () if _is_noise(x) else x, carry, is_leaf=_is_noise)
 
@@ -155,11 +160,17 @@ def memory_of(carry: Carry) -> Carry:
 def with_memory(carry: Carry, memory: Iterable[Array]) -> Carry:
     """A carry with these arrays as its memory, in the order of the leaves of `memory_of(carry)`."""
     left = iter(memory)
-    return jax.tree.map(lambda x: x if _is_noise(x) else next(left), carry, is_leaf=_is_noise)
+    return jax.tree.map(
+        lambda x: x if _is_set_aside(x) else next(left), carry, is_leaf=_is_set_aside
+    )
 
 
 def _is_noise(node: Carry) -> bool:
     return isinstance(node, NoiseState)
+
+
+def _is_set_aside(node: Carry) -> bool:
+    return isinstance(node, (NoiseState, CriticMemory))
 
 
 def methods_of(family: type) -> tuple[str, ...]:

@@ -166,9 +166,17 @@ class SoftActorCriticConfig(NetworkConfig):
     """Steps of an episode after which gSDE draws a new function; None: once an episode."""
     log_std_init: LogStd = -3.0
     """Initial logarithm of gSDE's standard deviation, for each feature."""
+    memory: Memory | None = None
+    """Recurrent layer before the last hidden layer, for what one observation does not show; one in
+    the actor and one in each critic. min_gru computes the steps of a sequence in parallel, which is
+    faster where sequences are long.
+    """
+    memory_size: PositiveInt = MEMORY_SIZE
+    """Numbers that the memory keeps."""
 
     def __post_init__(self) -> None:
         _check_sde(self.use_sde, self.sde_sample_freq)
+        _check_memory(self.memory, self.memory_size)
         require(
             not (self.use_sde and self.noise_color == "pink"),
             'use_sde=True and noise_color="pink" are two ways to correlate the same noise',

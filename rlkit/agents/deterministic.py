@@ -18,6 +18,7 @@ from rlkit.agents.configs import DeterministicActorCriticConfig
 from rlkit.agents.masking import check_observed
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import WithHead, custom_torsos, torso_of
+from rlkit.agents.twin_critics import TwinCritics, action_critics
 from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
 from rlkit.validation import settings
@@ -32,7 +33,7 @@ class DeterministicActorCritic:
     """
 
     actor: Network[Array]
-    critic: Network[Array]
+    critics: TwinCritics
     noise: ActionNoise
     spec: tuple[str, DeterministicActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
@@ -43,7 +44,7 @@ class DeterministicActorCritic:
     def init(self, key: Key) -> Params:
         """Fresh parameters {"actor", "critic"}; the key is consumed."""
         actor_key, critic_key = jax.random.split(key)
-        return {"actor": self.actor.init(actor_key), "critic": self.critic.init(critic_key)}
+        return {"actor": self.actor.init(actor_key), "critic": self.critics.init(critic_key)}
 
     def initial_carry(self, num_envs: int) -> Carry:
         """(), or the state of pink noise."""
@@ -72,7 +73,7 @@ class DeterministicActorCritic:
 
     def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
         """Both critics' values [2, B] of unit actions [B, ...]."""
-        return self.critic.apply(critic_params, obs, unit_action)
+        return self.critics.apply(critic_params, obs, unit_action)
 
     def to_unit(self, action: Action) -> Action:
         """Maps actions from the environment's bounds to [-1, 1]; anything outside is clipped."""
@@ -112,7 +113,7 @@ def deterministic_actor_critic(
 
     return DeterministicActorCritic(
         actor=make_network(actor, config),
-        critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
+        critics=action_critics(observation_space, box, config, critic_torso),
         noise=action_noise(config.noise_color, box.shape),
         spec=("deterministic_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

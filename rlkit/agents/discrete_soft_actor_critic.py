@@ -11,11 +11,14 @@ from jax import Array
 from rlkit.agents.base import unsupported_actions
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
-from rlkit.agents.networks import Network, TorsoBuilder, make_network
-from rlkit.agents.torso import Twins, WithHead, custom_torsos, torso_of
+from rlkit.agents.memory import WithCritics, one_step
+from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
+from rlkit.agents.networks import Network, TorsoBuilder
+from rlkit.agents.torso import WithHead, custom_torsos, make_remembering
+from rlkit.agents.twin_critics import TwinCritics, discrete_critics
 from rlkit.errors import require
 from rlkit.spaces import Space
-from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
 
@@ -24,11 +27,12 @@ class DiscreteSoftActorCritic:
     """Build it with `discrete_soft_actor_critic`. Every method takes one batch axis: obs [B, ...].
 
     `log_probs` and `q_values` cover all actions, so losses can sum over them where
-    `SoftActorCritic` samples.
+    `SoftActorCritic` samples. With memory, they take `Sequences` in place of observations.
     """
 
-    actor: Network[Array]
-    critic: Network[Array]
+    actor: Network[tuple[Carry, Array]]  # (memory, logits)
+    critics: TwinCritics
+    memory: InitialCarry | None  # the actor's
     start: int  # the smallest action
     spec: tuple[str, SoftActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
@@ -39,40 +43,54 @@ class DiscreteSoftActorCritic:
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
-            "critic": self.critic.init(critic_key),
+            "critic": self.critics.init(critic_key),
             "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(): the agent has no memory."""
-        return ()
+        """(), or `WithCritics`."""
+        if self.memory is None:
+            return ()
+        critics = self.critics.initial_carry(num_envs)
+        return WithCritics(memory=self.memory(num_envs), noise=(), critics=critics)
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy."""
-        return (
-            self.start
-            + jax.random.categorical(key, self.log_probs(params["actor"], obs)).astype(jnp.int32),
-            carry,
-            {},
-        )
+        log_probs, carry = self._act(params, obs, carry)
+        if isinstance(carry, WithCritics):
+            critics = self.critics.remember(params["critic"], obs, carry.critics)
+            carry = carry.replace(critics=critics)
+        index = jax.random.categorical(key, log_probs).astype(jnp.int32)
+        return self.start + index, carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The most likely actions."""
-        return (
-            self.start + self.log_probs(params["actor"], obs).argmax(axis=-1).astype(jnp.int32),
-            carry,
-        )
+        log_probs, carry = self._act(params, obs, carry)
+        return self.start + log_probs.argmax(axis=-1).astype(jnp.int32), carry
 
     def log_probs(self, actor_params: Params, obs: Obs) -> Array:
         """The log-prob of every action, [B, A]; -inf for those that a mask does not allow."""
-        logits = self.actor.apply(actor_params, obs)
-        return jax.nn.log_softmax(only_allowed(logits, obs, self.action_space))
+        if isinstance(obs, Sequences):
+            obs = obs.replace(carry=obs.carry.memory)
+        return self._log_probs(self.actor.apply(actor_params, obs)[1], obs)
 
     def q_values(self, critic_params: Params, obs: Obs) -> Array:
         """Both critics' values of every action, [2, B, A]."""
-        return self.critic.apply(critic_params, obs)
+        if isinstance(obs, Sequences):
+            obs = obs.replace(carry=obs.carry.critics)
+        return self.critics.apply(critic_params, obs)
+
+    def _act(self, params: Params, obs: Obs, carry: Carry) -> tuple[Array, Carry]:
+        """The log-probs for one step, and the carry with the actor's memory from after it."""
+        if not isinstance(carry, WithCritics):
+            return self.log_probs(params["actor"], obs), carry
+        memory, logits = self.actor.apply(params["actor"], one_step(obs, carry.memory))
+        return self._log_probs(logits, obs), carry.replace(memory=memory)
+
+    def _log_probs(self, logits: Array, obs: Obs) -> Array:
+        return jax.nn.log_softmax(only_allowed(logits, obs, self.action_space))
 
     def index(self, action: Action) -> Array:
         """The index of each action, [B], from 0."""
@@ -106,18 +124,21 @@ def discrete_soft_actor_critic(
         "leave noise_color and use_sde out: it explores by sampling",
     )
     num_actions = int(action_space.n)
-    actor_torso, actor_features = torso_of(config, seen, torso)
-    build, features = torso_of(config, seen, critic_torso)
+    build, features, memory = torso_and_memory(config, seen, torso)
+    critics = discrete_critics(seen, num_actions, config, critic_torso)
+    require(
+        memory is not None or critics.memory is None,
+        "the critics have memory and the actor has none, so what is collected has no memory",
+        "pass a torso with memory as well, or a critic_torso without",
+    )
 
     def actor(rngs: nnx.Rngs) -> WithHead:
-        return WithHead(actor_torso(rngs), actor_features, num_actions, 0.01)
-
-    def critic(rngs: nnx.Rngs) -> WithHead:
-        return WithHead(build(rngs), features, num_actions, 1.0)
+        return WithHead(build(rngs), features, num_actions, 0.01)
 
     return DiscreteSoftActorCritic(
-        actor=ignoring_masks(make_network(actor, config)),
-        critic=ignoring_masks(make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)),
+        actor=ignoring_masks(make_remembering(actor, config)),
+        critics=critics,
+        memory=memory,
         start=int(action_space.start),
         spec=("discrete_soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),

@@ -9,7 +9,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.ops.rows import where_rows
-from rlkit.types import Carry, Obs, Sequences
+from rlkit.types import Carry, CriticMemory, Obs, Sequences
 
 
 @runtime_checkable
@@ -37,6 +37,14 @@ class WithMemory(struct.PyTreeNode, kw_only=True):
     noise: Carry  # a `NoiseState`, or ()
 
 
+class WithCritics(struct.PyTreeNode, kw_only=True):
+    """The carry of an agent whose actor and critics have memories of their own."""
+
+    memory: Carry  # the actor's
+    critics: CriticMemory
+    noise: Carry  # a `NoiseState`, or ()
+
+
 def one_step(obs: Obs, carry: Carry) -> Sequences:
     """Observations [B, ...] to act on, with the memory [B, ...] from before them."""
     batch = jax.tree.leaves(obs)[0].shape[0]
@@ -51,7 +59,7 @@ def features_of(torso: Any, obs: Obs | Sequences) -> tuple[Carry, Array]:
     [B, F] for observations [B, ...], [M, F] for `Sequences`.
     """
     if not has_memory(torso):
-        return (), torso(obs)
+        return (), torso(obs.seen if isinstance(obs, Sequences) else obs)
     assert isinstance(obs, Sequences), "an agent with memory takes `Sequences`"
     carry, steps = obs.carry, (obs.obs, obs.restart)
     if obs.burn_in:

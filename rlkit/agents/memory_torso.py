@@ -44,7 +44,9 @@ class Remembering(nnx.Module):
     both, and minGRU, which is linear in its memory, learns nothing of a difference without them.
     """
 
-    def __init__(self, torso: Callable[[Obs], Array], cell: Cell, last: Callable[[Array], Array]):
+    def __init__(
+        self, torso: Callable[[Obs], Array], cell: Cell, last: Callable[[Array], Array] | None
+    ):
         self.torso, self.cell, self.last = torso, cell, last
 
     def initial_carry(self, num_envs: int) -> Carry:
@@ -56,7 +58,8 @@ class Remembering(nnx.Module):
         features = self.torso(flatten(obs))
         features = features.reshape(*restart.shape, -1)
         carry, memory = self.cell.over(carry, features, restart)
-        return carry, self.last(jnp.concatenate([memory, features], axis=-1))
+        joined = jnp.concatenate([memory, features], axis=-1)
+        return carry, joined if self.last is None else self.last(joined)
 
 
 def torso_and_memory(
@@ -71,7 +74,7 @@ def torso_and_memory(
     It has memory if the config says so, or if the user's `own` is a `MemoryTorso`. The recurrent
     layer that a config names stands before the last hidden layer, or on the user's torso.
     """
-    kind, size = config.memory, config.memory_size
+    kind = config.memory
     if own is not None and (memory := _memory_of(own)) is not None:
         require(
             kind is None,
@@ -81,19 +84,48 @@ def torso_and_memory(
         return own, _features_with(own, memory, abstract(space, (2,))), memory
     if kind is None:
         return *torso_of(config, space, own, layer_norm=layer_norm), None
-    first, width = config.hidden_sizes[:-1], config.hidden_sizes[-1]
+    width = config.hidden_sizes[-1]
+
+    def last(features: int) -> MLP:
+        return MLP(features, (width,), activation_of(space, config), layer_norm=layer_norm)
+
+    build, _, initial_carry = _memory_torso(config, space, own, last, layer_norm=layer_norm)
+    return build, width, initial_carry
+
+
+def memory_and_features(
+    config: MemoryConfig, space: Space
+) -> tuple[TorsoBuilder, int, InitialCarry]:
+    """The same without the last hidden layer, which may see more: the memory and what comes first.
+
+    `config` names a recurrent layer.
+    """
+    return _memory_torso(config, space, None, lambda features: None, layer_norm=False)
+
+
+def _memory_torso(
+    config: MemoryConfig,
+    space: Space,
+    own: TorsoBuilder | None,
+    last: Callable[[int], MLP | None],
+    *,
+    layer_norm: bool,
+) -> tuple[TorsoBuilder, int, InitialCarry]:
+    """(builder, number of features before the last layer, initial memory).
+
+    `last(features)` makes that layer.
+    """
+    kind, size = config.memory, config.memory_size
+    assert kind is not None
+    first = config.hidden_sizes[:-1]
     build, features = torso_of(config, space, own, layer_norm=layer_norm, hidden_sizes=first)
+    joined = size + features
 
     def remembering(rngs: nnx.Rngs) -> Remembering:
-        activation = activation_of(space, config)
-        return Remembering(
-            build(rngs),
-            make_cell(kind, features, size),
-            MLP(size + features, (width,), activation, layer_norm=layer_norm),
-        )
+        return Remembering(build(rngs), make_cell(kind, features, size), last(joined))
 
     shapes = nnx.eval_shape(lambda: make_cell(kind, features, size))
-    return remembering, width, shapes.initial_carry
+    return remembering, joined, shapes.initial_carry
 
 
 def _memory_of(own: TorsoBuilder) -> InitialCarry | None:

@@ -30,9 +30,14 @@ class Network(Generic[Outputs]):
 
 
 def make_network(
-    build: Callable[[nnx.Rngs], Callable[..., Outputs]], config: NetworkConfig | None = None
+    build: Callable[[nnx.Rngs], Callable[..., Outputs]],
+    config: NetworkConfig | None = None,
+    *,
+    method: str = "__call__",
 ) -> Network[Outputs]:
     """The module that `build(rngs)` returns, as a `Network` whose params are plain nested dicts.
+
+    `apply` calls that `method` of the module.
 
     The parameters are float32; `apply` computes with `config.precision` and returns float32.
     The module is built once, without computing anything. `init` draws the initial weights of
@@ -67,9 +72,9 @@ def make_network(
 
     def apply(params: Params, *inputs: PyTree) -> Outputs:
         if precision == "float32":
-            return nnx.merge(graphdef, params)(*inputs)
+            return getattr(nnx.merge(graphdef, params), method)(*inputs)
         params, inputs = _cast((params, inputs), precision)
-        return _cast(nnx.merge(graphdef, params)(*inputs), "float32")
+        return _cast(getattr(nnx.merge(graphdef, params), method)(*inputs), "float32")
 
     return Network(init, apply)
 

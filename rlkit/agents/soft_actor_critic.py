@@ -17,12 +17,15 @@ from rlkit.agents.action_noise import action_noise
 from rlkit.agents.configs import SoftActorCriticConfig
 from rlkit.agents.heads import TanhGaussian
 from rlkit.agents.masking import check_observed
-from rlkit.agents.networks import Network, TorsoBuilder, make_network
+from rlkit.agents.memory import WithCritics, one_step
+from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
+from rlkit.agents.networks import TorsoBuilder
 from rlkit.agents.squashed_actors import GaussianActor, SquashedActor, StateDependentActor
 from rlkit.agents.state_dependent_noise import state_dependent_noise
-from rlkit.agents.torso import WithHead, custom_torsos, torso_of
+from rlkit.agents.torso import WithHead, custom_torsos, make_remembering
+from rlkit.agents.twin_critics import TwinCritics, action_critics
 from rlkit.spaces import Space
-from rlkit.types import Action, Carry, Key, Obs, Params, PyTree
+from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
 
 
@@ -32,11 +35,12 @@ class SoftActorCritic:
 
     `policy` and `q_values` use unit actions, in [-1, 1] whatever the environment's bounds.
     `explore` and `exploit` return actions within the environment's bounds; `to_unit` maps them
-    back.
+    back. With memory, the methods that losses call take `Sequences` in place of observations.
     """
 
     actor: SquashedActor
-    critic: Network[Array]
+    critics: TwinCritics
+    memory: InitialCarry | None  # the actor's
     spec: tuple[str, SoftActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: spaces.Box = dataclasses.field(
@@ -48,32 +52,51 @@ class SoftActorCritic:
         actor_key, critic_key = jax.random.split(key)
         return {
             "actor": self.actor.init(actor_key),
-            "critic": self.critic.init(critic_key),
+            "critic": self.critics.init(critic_key),
             "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
-        """(), or the state of pink noise or gSDE."""
-        return self.actor.initial_carry(num_envs)
+        """(), the state of pink noise or gSDE, or `WithCritics`."""
+        noise = self.actor.initial_carry(num_envs)
+        if self.memory is None:
+            return noise
+        return WithCritics(
+            memory=self.memory(num_envs), noise=noise, critics=self.critics.initial_carry(num_envs)
+        )
 
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy, within the environment's bounds."""
-        unit_action, carry = self.actor.explore(params["actor"], obs, carry, key)
+        actor = params["actor"]
+        if not isinstance(carry, WithCritics):
+            unit_action, _, noise = self.actor.explore(actor, obs, carry, key)
+            return self.from_unit(unit_action), noise, {}
+        inputs = one_step(obs, carry.memory)
+        unit_action, memory, noise = self.actor.explore(actor, inputs, carry.noise, key)
+        critics = self.critics.remember(params["critic"], obs, carry.critics, unit_action)
+        carry = carry.replace(memory=memory, noise=noise, critics=critics)
         return self.from_unit(unit_action), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The squashed means of the policy, within the environment's bounds."""
-        return self.from_unit(self.policy(params["actor"], obs).mode()), carry
+        if not isinstance(carry, WithCritics):
+            return self.from_unit(self.policy(params["actor"], obs).mode()), carry
+        memory, policy = self.actor.policy(params["actor"], one_step(obs, carry.memory))
+        return self.from_unit(policy.mode()), carry.replace(memory=memory)
 
     def policy(self, actor_params: Params, obs: Obs) -> TanhGaussian:
         """The distribution over unit actions for each observation."""
-        return self.actor.policy(actor_params, obs)
+        if isinstance(obs, Sequences):
+            obs = obs.replace(carry=obs.carry.memory)
+        return self.actor.policy(actor_params, obs)[1]
 
     def q_values(self, critic_params: Params, obs: Obs, unit_action: Action) -> Array:
         """Both critics' values [2, B] of unit actions [B, ...]."""
-        return self.critic.apply(critic_params, obs, unit_action)
+        if isinstance(obs, Sequences):
+            obs = obs.replace(carry=obs.carry.critics)
+        return self.critics.apply(critic_params, obs, unit_action)
 
     def to_unit(self, action: Action) -> Action:
         """Maps actions from the environment's bounds to [-1, 1]; anything outside is clipped."""
@@ -96,7 +119,7 @@ def soft_actor_critic(
 
     `torso` replaces the actor's torso, as for `actor_critic`, and `critic_torso` those of the two
     critics: `critic_torso(rngs)` returns an `nnx.Module` that maps (obs [B, ...], unit actions
-    [B, A]) to features [B, F].
+    [B, A]) to features [B, F]. With memory, actor and critics each have their own.
 
     Actor and critics share nothing. Weights are orthogonal, √2 in the torso, as in jaxrl and our
     other agents (Stable-Baselines3 and CleanRL leave PyTorch's uniform default). The last layer's
@@ -107,7 +130,7 @@ def soft_actor_critic(
     config = settings(config, SoftActorCriticConfig)
     box = action_scaling.bounded_box(action_space, "soft_actor_critic")
     check_observed(observation_space, action_space)
-    build, features = torso_of(config, observation_space, torso)
+    build, features, memory = torso_and_memory(config, observation_space, torso)
 
     size = math.prod(box.shape)
 
@@ -115,7 +138,7 @@ def soft_actor_critic(
         num_outputs = size if config.use_sde else 2 * size
         return WithHead(build(rngs), features, num_outputs, 0.01, keep_features=config.use_sde)
 
-    network = make_network(actor, config)
+    network = make_remembering(actor, config)
     return SoftActorCritic(
         actor=(
             # as in Stable-Baselines3's SAC, the std trains the features
@@ -127,7 +150,8 @@ def soft_actor_critic(
             if config.use_sde
             else GaussianActor(network, box.shape, action_noise(config.noise_color, box.shape))
         ),
-        critic=action_scaling.twin_critic(observation_space, box, config, critic_torso),
+        critics=action_critics(observation_space, box, config, critic_torso),
+        memory=memory,
         spec=("soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,

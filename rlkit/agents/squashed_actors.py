@@ -10,7 +10,7 @@ from rlkit.agents.action_noise import ActionNoise
 from rlkit.agents.heads import TanhGaussian
 from rlkit.agents.networks import Network
 from rlkit.agents.state_dependent_noise import StateDependentNoise
-from rlkit.types import Action, Carry, Key, NoiseState, Obs, Params
+from rlkit.types import Action, Carry, Key, NoiseState, Obs, Params, Sequences
 
 LOG_STD_RANGE = (-5.0, 2.0)
 LARGEST_MEAN = 2.0  # before tanh, with gSDE
@@ -27,12 +27,20 @@ class SquashedActor(Protocol):
         """The state of the exploration noise at the start of an episode, leaves [N, ...]."""
         ...
 
-    def policy(self, params: Params, obs: Obs) -> TanhGaussian:
-        """The distribution over unit actions for each observation."""
+    def policy(self, params: Params, obs: Obs | Sequences) -> tuple[Carry, TanhGaussian]:
+        """The new memory, () without, and the distribution over unit actions for each observation.
+
+        With memory, `obs` are `Sequences`.
+        """
         ...
 
-    def explore(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
-        """Unit actions to collect with, and the new carry; the key is consumed."""
+    def explore(
+        self, params: Params, obs: Obs | Sequences, noise: Carry, key: Key
+    ) -> tuple[Action, Carry, Carry]:
+        """Unit actions to collect with, the new memory and the new state of the noise.
+
+        The key is consumed.
+        """
         ...
 
 
@@ -44,7 +52,7 @@ class GaussianActor:
     [-5, 2] (Stable-Baselines3: [-20, 2]).
     """
 
-    network: Network[Array]  # obs -> [B, 2 · A]
+    network: Network[tuple[Carry, Array]]  # obs -> (memory, [B, 2 · A])
     shape: tuple[int, ...]
     noise: ActionNoise
 
@@ -56,17 +64,21 @@ class GaussianActor:
         """See `SquashedActor`."""
         return self.noise.initial_carry(num_envs)
 
-    def policy(self, params: Params, obs: Obs) -> TanhGaussian:
+    def policy(self, params: Params, obs: Obs | Sequences) -> tuple[Carry, TanhGaussian]:
         """See `SquashedActor`."""
-        mean, log_std = jnp.split(self.network.apply(params, obs), 2, axis=-1)
+        memory, out = self.network.apply(params, obs)
+        mean, log_std = jnp.split(out, 2, axis=-1)
         shape = (mean.shape[0], *self.shape)
-        return TanhGaussian(mean.reshape(shape), jnp.clip(log_std, *LOG_STD_RANGE).reshape(shape))
+        log_std = jnp.clip(log_std, *LOG_STD_RANGE).reshape(shape)
+        return memory, TanhGaussian(mean.reshape(shape), log_std)
 
-    def explore(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
+    def explore(
+        self, params: Params, obs: Obs | Sequences, noise: Carry, key: Key
+    ) -> tuple[Action, Carry, Carry]:
         """Samples from the policy, whose noise may be correlated over steps."""
-        policy = self.policy(params, obs)
-        noise, carry = self.noise.draw(carry, key, policy.mean.shape[0])
-        return policy.transform(noise)[0], carry
+        memory, policy = self.policy(params, obs)
+        drawn, noise = self.noise.draw(noise, key, policy.mean.shape[0])
+        return policy.transform(drawn)[0], memory, noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +89,7 @@ class StateDependentActor:
     a batch with noise of its own, where Stable-Baselines3 draws one matrix for all.
     """
 
-    network: Network[Array]  # obs -> [B, A + features], means and features
+    network: Network[tuple[Carry, Array]]  # obs -> (memory, [B, A + features]), means and features
     shape: tuple[int, ...]
     noise: StateDependentNoise
 
@@ -89,23 +101,23 @@ class StateDependentActor:
         """See `SquashedActor`."""
         return self.noise.initial_carry(num_envs)
 
-    def policy(self, params: Params, obs: Obs) -> TanhGaussian:
+    def policy(self, params: Params, obs: Obs | Sequences) -> tuple[Carry, TanhGaussian]:
         """See `SquashedActor`."""
-        mean, features = self._outputs(params, obs)
+        memory, mean, features = self._outputs(params, obs)
         std = self.noise.std(params, features)
-        return TanhGaussian(mean, jnp.log(std).reshape(mean.shape))
+        return memory, TanhGaussian(mean, jnp.log(std).reshape(mean.shape))
 
     def explore(
-        self, params: Params, obs: Obs, carry: NoiseState, key: Key
-    ) -> tuple[Action, NoiseState]:
-        """The means plus the noise of the matrices in `carry`, squashed."""
-        mean, features = self._outputs(params, obs)
-        noise, carry = self.noise.draw(carry, key, params, features)
-        return jnp.tanh(mean + noise.reshape(mean.shape)), carry
+        self, params: Params, obs: Obs | Sequences, noise: NoiseState, key: Key
+    ) -> tuple[Action, Carry, NoiseState]:
+        """The means plus the noise of the matrices in `noise`, squashed."""
+        memory, mean, features = self._outputs(params, obs)
+        drawn, noise = self.noise.draw(noise, key, params, features)
+        return jnp.tanh(mean + drawn.reshape(mean.shape)), memory, noise
 
-    def _outputs(self, params: Params, obs: Obs) -> tuple[Array, Array]:
-        """(means [B, *shape], features [B, features])"""
-        out = self.network.apply(params["network"], obs)
+    def _outputs(self, params: Params, obs: Obs | Sequences) -> tuple[Carry, Array, Array]:
+        """(memory, means [B, *shape], features [B, features])"""
+        memory, out = self.network.apply(params["network"], obs)
         mean, features = jnp.split(out, [self.noise.num_outputs], axis=-1)
         mean = jnp.clip(mean, -LARGEST_MEAN, LARGEST_MEAN)
-        return mean.reshape(mean.shape[0], *self.shape), features
+        return memory, mean.reshape(mean.shape[0], *self.shape), features

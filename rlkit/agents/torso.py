@@ -8,10 +8,11 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import Encoder, EncodingConfig
 from rlkit.agents.layers import CNN, MLP, Linear
 from rlkit.agents.memory import features_of
-from rlkit.agents.networks import TorsoBuilder, out_features
+from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
 from rlkit.spaces import Space, abstract, is_image, leaves
 from rlkit.types import Carry, Obs, Sequences
 
@@ -137,6 +138,13 @@ class WithHead(nnx.Module):
         return carry, outputs(self.head, features, keep_features=self.keep_features)
 
 
+def make_remembering(
+    build: Callable[[nnx.Rngs], WithHead], config: NetworkConfig
+) -> Network[tuple[Carry, Array]]:
+    """obs [B, ...] or `Sequences` -> (memory after the last step, outputs [B, out_features])."""
+    return make_network(build, config, method="remembering")
+
+
 def outputs(head: Linear, features: Array, *, keep_features: bool) -> Array:
     """Those of a head for features [B, F], which follow them if they are kept."""
     out = head(features)
@@ -160,3 +168,27 @@ class Twins(nnx.Module):
 
     def __call__(self, obs: Obs) -> Array:
         return jnp.stack([self.first(obs), self.second(obs)])
+
+
+class Remembers(Protocol):
+    """A network with memory."""
+
+    @property
+    def remembering(self) -> Callable[..., tuple[Carry, Array]]:
+        """`(obs: Sequences, *more)` -> the memory after the last step, and outputs [M, ...]."""
+        ...
+
+
+class TwinsWithMemory(nnx.Module):
+    """Two separate networks with memory: obs -> (pair of memories, both outputs [2, M, ...])."""
+
+    def __init__(self, first: Remembers, second: Remembers):
+        self.first, self.second = first, second
+
+    def __call__(self, obs: Sequences, *more: Array) -> tuple[Carry, Array]:
+        pairs = zip((self.first, self.second), obs.carry, strict=True)
+        memories, outputs = zip(
+            *(each.remembering(obs.replace(carry=carry), *more) for each, carry in pairs),
+            strict=True,
+        )
+        return memories, jnp.stack(outputs)

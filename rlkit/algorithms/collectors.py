@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.agents.base import Agent, carries_memory, memory_of
+from rlkit.agents.base import Agent, carries_memory, memory_for_losses
 from rlkit.algorithms.sequences import CARRY
 from rlkit.envs.base import EnvAdapter
 from rlkit.ops.rows import where_rows
@@ -158,7 +158,7 @@ def acting(agent: Agent, policy: PolicyState) -> Explore:
             policy.params, normalize(policy.obs_stats, obs), carry, key, policy.progress
         )
         if carries_memory(carry):
-            extras = {**extras, CARRY: memory_of(carry)}
+            extras = {**extras, CARRY: memory_for_losses(carry)}
         return action, after, extras
 
     return explore

@@ -70,7 +70,9 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter, *, has_memory: bool) -
     It holds a rollout, a batch, the rows of a sample and the random steps before learning.
     """
     assert algorithm.replay_buffer is not None
-    whole_rows = (_rows_of_sample(algorithm.replay_buffer, has_memory=has_memory) - 1) * env.num_envs
+    whole_rows = (
+        _rows_of_sample(algorithm.replay_buffer, has_memory=has_memory) - 1
+    ) * env.num_envs
     return max(
         algorithm.env_steps_per_iteration(env),
         algorithm.replay_buffer.batch_size,
@@ -108,11 +110,13 @@ def _check_replay(
     )
     needed = _rows_of_sample(buffer, has_memory=has_memory)
     rows, n_step = rows_for(buffer.capacity, env.num_envs), buffer.n_step
-    what = f"a sequence takes {needed} steps, with its burn-in" if has_memory else ""
+    if has_memory:
+        what = f"a sequence takes {needed} steps with its burn-in, more"
+    else:
+        what = f"n_step={n_step} sums over more steps"
     require(
         needed <= rows,
-        f"{f'{what},' if has_memory else f'n_step={n_step} sums over'} more steps than the {rows} that the replay buffer"
-        " holds for each environment",
+        f"{what} than the {rows} that the replay buffer holds for each environment",
         f"raise its capacity to {needed * env.num_envs} or more, or lower"
         f" {'sequence_length' if has_memory else 'n_step'}",
     )
@@ -133,8 +137,8 @@ def _check_replay(
     )
     require(
         not has_memory or filled >= needed * env.num_envs,
-        f"{what}, more than the {filled // env.num_envs} of each environment that the replay"
-        " buffer holds at the first gradient step",
+        f"{what} than the {filled // env.num_envs} of each environment that the replay buffer"
+        " holds at the first gradient step",
         f"raise warmup_steps to {needed * env.num_envs} or more, or lower sequence_length",
     )
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.agents.base import Agent, QAgent, memory_of, remembers
+from rlkit.agents.base import Agent, QAgent, memory_for_losses, remembers
 from rlkit.agents.memory import one_step
 from rlkit.algorithms.agent_checks import abstract_actions, abstract_key, check_family
 from rlkit.algorithms.base import Algorithm
@@ -147,7 +147,7 @@ def check_values(agent: QAgent, env: EnvAdapter) -> None:
     """
 
     def values(key: Key, obs: Obs) -> Array:
-        memory = memory_of(agent.initial_carry(env.num_envs))
+        memory = memory_for_losses(agent.initial_carry(env.num_envs))
         inputs = one_step(obs, memory) if jax.tree.leaves(memory) else obs
         return agent.q_values(agent.init(key), inputs)
 

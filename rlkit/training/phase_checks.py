@@ -5,9 +5,9 @@ from typing import Any
 import jax
 
 from rlkit import spaces
+from rlkit.agents.base import remembers
 from rlkit.algorithms.agent_checks import abstract_key
 from rlkit.algorithms.initial_state import InitKeys
-from rlkit.agents.base import remembers
 from rlkit.algorithms.replay_buffer import Resizes
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require

@@ -125,8 +125,8 @@ def test_parameters(key):
     )
     jax.tree.map(
         np.testing.assert_array_equal,
-        jax.jit(agent.critic.init)(key),
-        jax.jit(soft.critic.init)(key),
+        jax.jit(agent.critics.init)(key),
+        jax.jit(soft.critics.init)(key),
     )
     first, second = np.asarray(
         jax.jit(agent.q_values)(params["critic"], observations(), np.zeros((BATCH, 3)))

@@ -125,6 +125,8 @@ def test_every_agent_reads_tables(key, name):
             return agent.policy_and_value(params, obs)[1]
         if hasattr(agent, "policy"):
             return agent.policy(params["actor"], obs).mean[:, 0]
+        if hasattr(agent, "log_probs"):
+            return agent.log_probs(params["actor"], obs)[:, 0]
         if hasattr(agent, "actor"):
             return agent.actor.apply(params["actor"], obs)[:, 0]
         return agent.q_values(params, obs)[:, 0]

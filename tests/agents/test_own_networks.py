@@ -107,6 +107,8 @@ def test_bfloat16_computes_the_same_to_its_precision(name, key):
                 found.append(agent.policy_and_value(params, obs)[1])
             elif hasattr(agent, "policy"):
                 found.append(agent.policy(params["actor"], obs).mean)
+            elif hasattr(agent, "log_probs"):
+                found.append(agent.log_probs(params["actor"], obs))
             elif hasattr(agent, "actor"):
                 found.append(agent.actor.apply(params["actor"], obs))
             else:

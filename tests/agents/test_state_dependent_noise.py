@@ -247,7 +247,7 @@ def test_soft_actor_critic_explores_with_its_features(key):
         first, carry, _ = agent.explore(params, obs, agent.initial_carry(2), key, progress)
         again, _, _ = agent.explore(params, obs, carry, jax.random.split(key)[0], progress)
         best = agent.exploit(params, obs, carry, key)[0]
-        mean, features = agent.actor._outputs(params["actor"], obs)
+        _, mean, features = agent.actor._outputs(params["actor"], obs)
         noise = jnp.einsum("nf,nfa->na", features, carry.values).reshape(mean.shape)
         return first, again, 2 * jnp.tanh(mean + noise), best, 2 * jnp.tanh(mean)
 

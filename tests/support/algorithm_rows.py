@@ -40,6 +40,22 @@ MEMORY: dict[str, dict[str, Any]] = {
     "ppo.lstm_gsde": {"memory": "lstm", "memory_size": 4, "use_sde": True, "share_torso": True},
     "a2c.lstm": {"memory": "lstm", "memory_size": 4},
     "pqn.min_gru": {"memory": "min_gru", "memory_size": 6},
+    "dqn.gru": {"memory": "gru", "memory_size": 5},
+    "qr_dqn.min_gru": {"memory": "min_gru", "memory_size": 6},
+    "sac.lstm_gsde": {"memory": "lstm", "memory_size": 4, "use_sde": True},
+    "discrete_sac.gru": {"memory": "gru", "memory_size": 5},
+}
+# How those that replay cut sequences, short enough for `SMALL`.
+REPLAYED: dict[str, dict[str, Any]] = {
+    "dqn.gru": {"sequence_length": 4, "burn_in": 2},
+    "qr_dqn.min_gru": {
+        "sequence_length": 3,
+        "burn_in": 0,
+        "n_step": 2,
+        "priority_exponent": 0.6,
+    },
+    "sac.lstm_gsde": {"sequence_length": 4, "burn_in": 2},
+    "discrete_sac.gru": {"sequence_length": 3, "burn_in": 3},
 }
 VARIANTS = EXPLORING | MEMORY
 
@@ -109,7 +125,7 @@ def known(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
 def config_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:
     """A config of the algorithm: `table` where it applies, and `settings` in any case."""
     kind = entry(name).config
-    return kind(**(known(kind, table) | settings))
+    return kind(**(known(kind, table) | REPLAYED.get(name, {}) | settings))
 
 
 def algorithm_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:

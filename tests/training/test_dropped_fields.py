@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tiers import by_default, in_full
 
-from rlkit.agents.base import memory_of
+from rlkit.agents.base import memory_for_losses
 from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
 
@@ -139,7 +139,7 @@ def test_memory_goes_on_where_it_was(tiny, tmp_path, algorithm):
         whole.init(SEED)
         uninterrupted = finished(whole)
     with trainer() as resumed:
-        carry = memory_of(resumed.load_checkpoint(tmp_path, 2).local.carry)
+        carry = memory_for_losses(resumed.load_checkpoint(tmp_path, 2).local.carry)
         assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(carry))
         assert finished(resumed) == uninterrupted
         for number in range(len(jax.tree.leaves(carry))):
