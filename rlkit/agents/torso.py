@@ -1,7 +1,7 @@
 """The default torso, which encodes observations of any space, and networks built on a torso."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +142,8 @@ def make_remembering(
     build: Callable[[nnx.Rngs], WithHead], config: NetworkConfig
 ) -> Network[tuple[Carry, Array]]:
     """obs [B, ...] or `Sequences` -> (memory after the last step, outputs [B, out_features])."""
-    return make_network(build, config, method="remembering")
+    network: Any = make_network(build, config, method="remembering")
+    return network
 
 
 def outputs(head: Linear, features: Array, *, keep_features: bool) -> Array:

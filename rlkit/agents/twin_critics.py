@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
@@ -11,7 +12,7 @@ from jax import Array
 from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCriticConfig
 from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.masking import ignoring_masks
-from rlkit.agents.memory import MemoryTorso, features_of, one_step
+from rlkit.agents.memory import features_of, one_step
 from rlkit.agents.memory_torso import InitialCarry, memory_and_features, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import Twins, TwinsWithMemory, WithHead, activation_of, torso_of
@@ -114,7 +115,7 @@ def _action_critics_with_memory(
 class ActionCritic(nnx.Module):
     """A critic with memory: (obs, unit actions [M, A]) -> (memory, values [M, 1])."""
 
-    def __init__(self, torso: MemoryTorso, last: MLP, width: int):
+    def __init__(self, torso: Any, last: MLP, width: int):
         self.torso, self.last = torso, last
         self.head = Linear(width, 1, scale=1.0)
 

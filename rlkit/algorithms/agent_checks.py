@@ -33,8 +33,9 @@ def check_memory(algorithm: Algorithm, agent: Agent) -> None:
     require(
         algorithm.learns_through_carry or not remembers(agent),
         f"{type(agent).__name__} has memory, but {name} does not learn through it",
-        "use ppo, a2c or pqn, or an agent without memory that sees the last observations"
-        " (rlkit.envs.FrameStack, or Gymnasium's FrameStackObservation)",
+        "use sac, ppo or another one that docs/memory.md lists, or an agent without memory that"
+        " sees the last observations (rlkit.envs.FrameStack, or Gymnasium's"
+        " FrameStackObservation)",
     )
 
 

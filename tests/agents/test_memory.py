@@ -9,6 +9,7 @@ from gymnasium import spaces
 from tiers import by_default, in_full
 
 import rlkit
+from rlkit.agents.base import memory_for_losses, memory_of, with_memory
 from rlkit.agents.cells import LONGEST, make_cell
 from rlkit.agents.memory import MemoryTorso, WithMemory, steps_in_a_loop
 from rlkit.agents.registry import agent_entry, make_agent
@@ -317,3 +318,106 @@ def test_a_loop_of_one_step_is_the_step(key):
 def test_what_counts_as_a_memory():
     assert isinstance(Averages(), MemoryTorso)
     assert not isinstance(Torso(OBS, rlkit.ActorCriticConfig()), MemoryTorso)
+
+
+SOFT = {
+    "sac": (rlkit.soft_actor_critic, SPACES["box"], {}),
+    "sac.gsde": (rlkit.soft_actor_critic, SPACES["box"], {"use_sde": True}),
+    "discrete_sac": (rlkit.discrete_soft_actor_critic, SPACES["discrete"], {}),
+}
+
+
+def soft(name, kind="gru", **more):
+    make, space, settings = SOFT[name]
+    settings = {"hidden_sizes": (6, 4), "memory": kind, "memory_size": SIZE, **settings}
+    return make(OBS, space, rlkit.SoftActorCriticConfig(**settings), **more)
+
+
+def critic_values(agent, params, obs, unit_action):
+    """Those of all actions [2, M, A], or of unit actions [2, M]."""
+    discrete = isinstance(agent.action_space, spaces.Discrete)
+    return agent.q_values(params["critic"], obs, *(() if discrete else (unit_action,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), by_default([("sac", "gru")], [(n, k) for n in SOFT for k in KINDS])
+)
+def test_critics_remember_what_was_collected(key, name, kind):
+    """Their memory after steps of exploring is the one that a sequence leaves, for each of them;
+    the best actions are those of the same sequence, and leave the critics' memory alone.
+    """
+    agent = soft(name, kind)
+    x, _ = some_inputs(key)
+
+    @jax.jit
+    def stepped(params, key):
+        carry, progress = agent.initial_carry(BATCH), jnp.float32(0)
+        for t in range(LENGTH):
+            before = carry
+            best, after = agent.exploit(params, x[t], before, key)
+            _, carry, _ = agent.explore(params, x[t], before, key, progress)
+        return before, after, best
+
+    params = agent.init(key)
+    before, after, best = stepped(params, key)
+    jax.tree.map(np.testing.assert_array_equal, after.critics, before.critics)
+    whole = Sequences(
+        obs=x,
+        carry=memory_for_losses(agent.initial_carry(BATCH)),
+        restart=jnp.zeros((LENGTH, BATCH), bool),
+    )
+    rest = whole.replace(obs=x[-1:], carry=memory_for_losses(before), restart=whole.restart[-1:])
+    last = np.s_[..., -BATCH:, :] if name == "discrete_sac" else np.s_[..., -BATCH:]
+    inputs = jax.random.uniform(key, (LENGTH * BATCH, 2), minval=-1.0)
+    if name == "discrete_sac":
+        actor = agent.log_probs(params["actor"], whole).argmax(-1)
+    else:
+        actor = agent.from_unit(agent.policy(params["actor"], whole).mode())
+    np.testing.assert_allclose(best, actor[-BATCH:], rtol=1e-4, atol=1e-6)
+    wanted = critic_values(agent, params, whole, inputs)[last]
+    found = critic_values(agent, params, rest, inputs[-BATCH:])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+    forgetful = critic_values(agent, params, rest.replace(carry=whole.carry), inputs[-BATCH:])
+    assert np.abs(forgetful - found).max() > 1e-4
+
+
+def test_only_the_actors_memory_is_needed_to_act():
+    """Policies and exports take and return no memory of critics."""
+    agent = soft("sac", "lstm")
+    carry = agent.initial_carry(2)
+    assert [x.shape for x in jax.tree.leaves(memory_of(carry))] == [(2, SIZE)] * 2
+    assert [x.shape for x in jax.tree.leaves(memory_for_losses(carry))] == [(2, SIZE)] * 6
+    changed = with_memory(carry, [jnp.ones((2, SIZE)), jnp.ones((2, SIZE))])
+    assert (
+        jax.tree.leaves(changed.memory)[0].all() and not jax.tree.leaves(changed.critics)[0].any()
+    )
+
+
+def test_critics_may_go_without(key):
+    """A torso with memory for the actor, and a user's critics that see one observation."""
+    agent = rlkit.soft_actor_critic(
+        OBS,
+        SPACES["box"],
+        rlkit.SoftActorCriticConfig(hidden_sizes=(4,)),
+        torso=lambda rngs: Averages(),
+    )
+    carry = agent.initial_carry(BATCH)
+    assert jax.tree.leaves(carry.critics) == []
+    x, restart = some_inputs(key)
+    params = agent.init(key)
+    whole = Sequences(obs=x, carry=memory_for_losses(carry), restart=restart)
+    actions = jax.random.uniform(key, (LENGTH * BATCH, 2), minval=-1.0)
+    plain = agent.q_values(params["critic"], x.reshape(-1, WIDTH), actions)
+    np.testing.assert_array_equal(agent.q_values(params["critic"], whole, actions), plain)
+    assert agent.policy(params["actor"], whole).mean.shape == (LENGTH * BATCH, 2)
+
+
+def test_critics_that_cannot_have_memory_are_refused():
+    with pytest.raises(ConfigError, match="critic_torso stands in for all layers of the critics"):
+        soft("sac", critic_torso=lambda rngs: Torso(OBS, rlkit.SoftActorCriticConfig()))
+    config = rlkit.SoftActorCriticConfig(hidden_sizes=(4,))
+    with pytest.raises(ConfigError, match="the critics have memory and the actor has none"):
+        rlkit.discrete_soft_actor_critic(
+            OBS, SPACES["discrete"], config, critic_torso=lambda rngs: Averages()
+        )

@@ -71,8 +71,8 @@ MISTAKES = {
         "--clip-epsilon is a setting of ppo; see `rlkit train sac",
     ),
     "memory where there is none": (
-        ["train", "sac", "gymnax/Pendulum-v1", "--memory", "gru"],
-        "--memory is a setting of ppo, a2c, pqn",
+        ["train", "td3", "gymnax/Pendulum-v1", "--memory", "gru"],
+        "--memory is a setting of ppo, a2c, pqn, dqn",
     ),
     "one name too many": ([*TRAIN, "now"], "got ppo gymnax/CartPole-v1 now"),
     "word behind the flags": (

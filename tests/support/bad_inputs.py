@@ -174,12 +174,12 @@ def works(number: int, what: str, test: str) -> BadInput:
 
 
 def recurrent() -> None:
-    """Checks an agent with memory with DQN."""
+    """Checks an agent with memory with TD3."""
     from host_twins import CountingAgent
 
-    env = make_env("gymnax/CartPole-v1", 2)
-    agent = CountingAgent(rlkit.q_network(env.observation_space, env.action_space))
-    check_compatible(rlkit.dqn(), agent, env)
+    env = make_env("gymnax/Pendulum-v1", 2)
+    agent = rlkit.deterministic_actor_critic(env.observation_space, env.action_space)
+    check_compatible(rlkit.td3(), CountingAgent(agent), env)
 
 
 def other_copies() -> None:
@@ -282,7 +282,7 @@ ROWS = [
         "=3 does not",
         "num_minibatches=1 or 2 or 4",
     ),
-    py(26, "memory in DQN", recurrent, "CountingAgent has memory", "use ppo, a2c or pqn"),
+    py(26, "memory in TD3", recurrent, "CountingAgent has memory", "use sac, ppo or another"),
     works(
         27,
         "environments and devices",

@@ -22,6 +22,8 @@ class Mutant:
 RETURNS = "rlkit/ops/returns.py"
 BATCHES = "rlkit/algorithms/on_policy_batches.py"
 PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
+SAMPLED = "rlkit/algorithms/replayed_sequences.py"
+SEQUENCES = "tests/algorithms/test_replayed_sequences.py"
 CHECKPOINTER = "rlkit/training/files/checkpointer.py"
 RESTORE = "rlkit/training/files/checkpoint_items.py"
 RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
@@ -148,14 +150,14 @@ MUTANTS = (
     ),
     Mutant(
         "n-step sums go on over time limits",
-        "rlkit/algorithms/replay_buffer.py",
+        "rlkit/algorithms/replayed.py",
         "jnp.cumsum(done, axis=1)",
         "jnp.cumsum(terminated, axis=1)",
         ("tests/algorithms/test_replay_buffer.py",),
     ),
     Mutant(
         "n-step targets bootstrap after a termination",
-        "rlkit/algorithms/replay_buffer.py",
+        "rlkit/algorithms/replayed.py",
         "discount = gamma**num_counted * (1.0 - is_over)",
         "discount = gamma**num_counted",
         ("tests/algorithms/test_replay_buffer.py",),
@@ -170,16 +172,66 @@ MUTANTS = (
     Mutant(
         "renewed priorities lack their exponent",
         PRIORITIES,
-        "is_finite, priority**self.priority_exponent, memory.tree",
-        "is_finite, priority, memory.tree",
+        "jnp.where(is_finite, priority**self.priority_exponent, memory",
+        "jnp.where(is_finite, priority, memory",
         ("tests/algorithms/test_prioritized_replay.py",),
     ),
     Mutant(
         "new transitions have the first priority rather than the highest",
         PRIORITIES,
-        "jnp.full(index.shape, memory.max_priority**self.priority_exponent)",
-        "jnp.full(index.shape, 1.0)",
+        "urgency = memory.max_priority**self.priority_exponent",
+        "urgency = 1.0",
         ("tests/algorithms/test_prioritized_replay.py",),
+    ),
+    # Replayed sequences
+    Mutant(
+        "gradients flow through the burn-in",
+        "rlkit/agents/memory.py",
+        "carry = jax.lax.stop_gradient(_over(torso, carry, *first)[0])",
+        "carry = _over(torso, carry, *first)[0]",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "the final observation of an episode gets a new memory",
+        SAMPLED,
+        "restart = jnp.pad(is_last[:-1], ((1, 0), (0, 0)))",
+        "restart = is_last",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "an episode goes on with the memory of the one before",
+        SAMPLED,
+        "restart = jnp.pad(is_last[:-1], ((1, 0), (0, 0)))",
+        "restart = jnp.zeros_like(is_last)",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "replayed sequences bootstrap after a termination",
+        SAMPLED,
+        "** num_steps * (1.0 - is_over)",
+        "** num_steps",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "sums of rewards go on into the next episode",
+        SAMPLED,
+        "goes_on = goes_on & ~done",
+        "goes_on = goes_on & True",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "sequences that are not whole are sampled",
+        PRIORITIES,
+        "tree = tree.set(index.ravel(), jnp.zeros(index.size))",
+        "tree = tree.set(index.ravel(), jnp.full(index.size, urgency))",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "critics forget what they saw while collecting",
+        "rlkit/agents/soft_actor_critic.py",
+        "carry = carry.replace(memory=memory, noise=noise, critics=critics)",
+        "carry = carry.replace(memory=memory, noise=noise)",
+        ("tests/agents/test_memory.py",),
     ),
     # Statistics
     Mutant(
