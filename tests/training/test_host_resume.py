@@ -43,10 +43,7 @@ CASES = [
     for vectorization in ("sync", "async")
     for num_seeds in (1, 2)
 ]
-DEFAULTS = [
-    ("ppo", "none", "sync", 2),
-    ("dqn", "update", "async", 1),
-]
+DEFAULTS = [("dqn", "update", "async", 1)]
 
 
 class StopAt(Callback):
@@ -150,8 +147,9 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     assert not any("new episodes" in text for text in events(tmp_path / "parts"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    "env", [in_full(Hooked), lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)]
+    "env", [Hooked, lambda: gymnasium.wrappers.FrameStackObservation(Hooked(), 2)]
 )
 def test_environments_of_users_and_wrapped_ones_go_on(tiny, tmp_path, env):
     whole = finished(trainer_of(tiny, tmp_path / "whole", env=env))
@@ -165,8 +163,8 @@ def test_environments_of_users_and_wrapped_ones_go_on(tiny, tmp_path, env):
     ("env", "told"),
     [
         (HostCounter, "environment 0: HostCounter has no methods get_state() and set_state(state)"),
-        (lambda: Labelled(Hooked()), "environment 0: Labelled has no methods get_state()"),
-        (Unplain, "environment 0: Unplain state['self'] is a Unplain; use numbers"),
+        in_full((lambda: Labelled(Hooked()), "environment 0: Labelled has no methods get_state()")),
+        in_full((Unplain, "environment 0: Unplain state['self'] is a Unplain; use numbers")),
     ],
 )
 def test_what_cannot_be_saved_is_said_once_and_starts_new_episodes(tiny, tmp_path, env, told):

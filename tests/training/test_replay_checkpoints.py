@@ -425,7 +425,7 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
 # What it is filled with
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize("epsilon", by_default([1.0], [0.0, 1.0]))
 def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
     """Greedy actions where it explores no more, which random ones would not all be; others where it
     still does.

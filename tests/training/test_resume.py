@@ -661,6 +661,7 @@ def test_nothing_to_resume(tmp_path):
     assert list(pathlib.Path(tmp_path).iterdir()) == []
 
 
+@pytest.mark.full
 def test_a_branch_that_was_killed_before_it_began_may_be_tried_again(make, tmp_path):
     """Nothing was in its directory but the mark, and the mark does not outlive the branch."""
     with make(tmp_path / "run") as trainer:

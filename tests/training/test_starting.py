@@ -105,6 +105,7 @@ def test_a_warm_start_takes_the_parameters_alone(tiny, tmp_path, name, num_seeds
     assert tree_digest(fresh.state) == tree_digest(second.state)
 
 
+@pytest.mark.full
 def test_a_resumed_run_is_not_started_again(tiny, tmp_path):
     """Not even if the policy is gone by then."""
     source, run = tmp_path / "source", str(tmp_path / "run")
@@ -172,6 +173,7 @@ def test_another_runs_policy_is_refused_by_name(tiny, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.full
 def test_a_ready_state_without_its_replay_memory_fills_one(tiny, tmp_path):
     """As a checkpoint that left it out would, whose state this may be."""
     few = CheckpointerConfig(save_replay=False)

@@ -518,11 +518,12 @@ class StopAt(Callback):
             trainer.request_stop("asked to")
 
 
-# Every place to stop at is a run of its own, so by default only the middle of the second phase.
+# Every place to stop at is a run of its own.
 STOPS = [(kind, where) for where in ("middle", "all") for kind in CURRICULA]
 
 
-@pytest.mark.parametrize(("kind", "where"), by_default([("jittable", "middle")], STOPS))
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "where"), STOPS)
 def test_a_run_stopped_after_any_iteration_goes_on_as_if_it_was_not(kind, where, tmp_path):
     """At the ends of phases as in their middle, to the bit."""
     given, phases = CURRICULA[kind]
