@@ -182,6 +182,10 @@ REMEMBERING = [
     ("actor_critic", "box", {"memory": "gru", "use_sde": True}),
     ("actor_critic", "multi-discrete", {"memory": "min_gru"}),
     ("normalized_q_network", "discrete", {"memory": "lstm"}),
+    ("quantile_network", "discrete", {"memory": "gru"}),
+    ("soft_actor_critic", "box", {"memory": "gru"}),
+    ("soft_actor_critic", "box", {"memory": "lstm", "use_sde": True}),
+    ("discrete_soft_actor_critic", "discrete", {"memory": "min_gru"}),
 ]
 
 
