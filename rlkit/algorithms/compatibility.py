@@ -81,6 +81,13 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter, *, has_memory: bool) -
     )
 
 
+def observations_of_batch(buffer: ReplayBuffer, *, has_memory: bool) -> int:
+    """How many observations the networks see in an update: with memory, those of sequences."""
+    if not has_memory:
+        return buffer.batch_size
+    return buffer.batch_size * (_rows_of_sample(buffer, has_memory=True) + 1)
+
+
 def _rows_of_sample(buffer: ReplayBuffer, *, has_memory: bool) -> int:
     """The rows that a sample sums over or, with memory, the steps of a sequence."""
     if not has_memory:

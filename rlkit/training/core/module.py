@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from rlkit.agents.base import Agent
+from rlkit.agents.base import Agent, remembers
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.compatibility import check_compatible
+from rlkit.algorithms.compatibility import check_compatible, observations_of_batch
 from rlkit.algorithms.finite import count_unsound
 from rlkit.algorithms.metrics import SKIPPED, of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
@@ -253,11 +253,12 @@ def _loop_packing(module: Module, ts: PyTree) -> Packing | NoPacking:
     """How to pack the state in the loop of an outer iteration; matters only off-policy."""
     if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
         return NO_PACKING
+    buffer, has_memory = module.algorithm.replay_buffer, remembers(module.agent)
     return pack_counters(
         ts,
         ts.learner.params,
         num_steps=module.algorithm.collector.num_steps,
-        batch_size=module.algorithm.replay_buffer.batch_size,
+        batch_size=observations_of_batch(buffer, has_memory=has_memory),
     )
 
 

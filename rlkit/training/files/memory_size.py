@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import jax
 
 from rlkit import spaces
+from rlkit.agents.base import remembers
 from rlkit.agents.first_weights import ROWS
 from rlkit.algorithms.agent_checks import abstract_key
+from rlkit.algorithms.compatibility import observations_of_batch
 from rlkit.errors import ConfigError
 from rlkit.training.config import Plan
 from rlkit.training.core.module import Module, RLModule
@@ -79,7 +81,11 @@ def _needs(module: RLModule, plan: Plan) -> Iterator[Need]:
         lower_widths = "lower embedding_size (--embedding-size), or observe fewer values"
     yield Need(networks, f"networks of {count:,} parameters and their optimiser take", lower_widths)
     buffer = algorithm.replay_buffer
-    samples = steps * num_envs if buffer is None else buffer.batch_size
+    samples = (
+        steps * num_envs
+        if buffer is None
+        else observations_of_batch(buffer, has_memory=remembers(module.agent))
+    )
     lower_batch = "num_envs, num_steps" if buffer is None else "batch_size"
     yield Need(
         FLOAT * samples * _outputs(params),
