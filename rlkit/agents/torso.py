@@ -169,27 +169,3 @@ class Twins(nnx.Module):
 
     def __call__(self, obs: Obs) -> Array:
         return jnp.stack([self.first(obs), self.second(obs)])
-
-
-class Remembers(Protocol):
-    """A network with memory."""
-
-    @property
-    def remembering(self) -> Callable[..., tuple[Carry, Array]]:
-        """`(obs: Sequences, *more)` -> the memory after the last step, and outputs [M, ...]."""
-        ...
-
-
-class TwinsWithMemory(nnx.Module):
-    """Two separate networks with memory: obs -> (pair of memories, both outputs [2, M, ...])."""
-
-    def __init__(self, first: Remembers, second: Remembers):
-        self.first, self.second = first, second
-
-    def __call__(self, obs: Sequences, *more: Array) -> tuple[Carry, Array]:
-        pairs = zip((self.first, self.second), obs.carry, strict=True)
-        memories, outputs = zip(
-            *(each.remembering(obs.replace(carry=carry), *more) for each, carry in pairs),
-            strict=True,
-        )
-        return memories, jnp.stack(outputs)
