@@ -85,20 +85,23 @@ def observations_of_batch(buffer: ReplayBuffer, *, has_memory: bool) -> int:
     """How many observations the networks see in an update: with memory, those of sequences."""
     if not has_memory:
         return buffer.batch_size
-    return buffer.batch_size * (_rows_of_sample(buffer, has_memory=True) + 1)
+    settings = _with_sequences(buffer)
+    return settings.num_sequences * (settings.sequences.num_rows + 1)
 
 
 def _rows_of_sample(buffer: ReplayBuffer, *, has_memory: bool) -> int:
     """The rows that a sample sums over or, with memory, the steps of a sequence."""
-    if not has_memory:
-        return buffer.n_step
+    return _with_sequences(buffer).sequences.num_rows if has_memory else buffer.n_step
+
+
+def _with_sequences(buffer: ReplayBuffer) -> ReplaySettings:
     require(
         isinstance(buffer, ReplaySettings),
         f"{type(buffer).__name__} has no sequences to learn from with memory",
         "use UniformReplay or PrioritizedReplay, or an agent without memory",
     )
     assert isinstance(buffer, ReplaySettings)
-    return buffer.sequences.num_rows
+    return buffer
 
 
 def _check_replay(

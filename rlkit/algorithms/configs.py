@@ -151,7 +151,7 @@ class OffPolicyConfig(OptimizerConfig):
     capacity: LargeCount = 1_000_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 256
-    """Transitions in a gradient step; with memory: sequences."""
+    """Transitions in a gradient step; with memory, rounded up to whole sequences."""
     sequence_length: Annotated[PositiveInt, Ge(2)] | None = None
     """For agents with memory: the steps of a sequence that are learned from, through which
     gradients flow back. None: 20.
@@ -183,7 +183,7 @@ class DQNConfig(OffPolicyConfig):
     capacity: LargeCount = 10_000
     """Transitions kept, over all environments; new ones overwrite the oldest."""
     batch_size: PositiveInt = 128
-    """Transitions in a gradient step; with memory: sequences."""
+    """Transitions in a gradient step; with memory, rounded up to whole sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.1
     """Gradient steps per environment step, over all environments."""
     learning_rate: StepSize = 2.5e-4
@@ -208,7 +208,7 @@ class QRDQNConfig(OffPolicyConfig):
     prefill_steps: Count = 50_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 32
-    """Transitions in a gradient step; with memory: sequences."""
+    """Transitions in a gradient step; with memory, rounded up to whole sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
     learning_rate: StepSize = 5e-5
@@ -263,7 +263,7 @@ class DiscreteSACConfig(OffPolicyConfig):
     prefill_steps: Count = 20_000
     """Random steps before learning, over all environments; rounded up to whole rollouts."""
     batch_size: PositiveInt = 64
-    """Transitions in a gradient step; with memory: sequences."""
+    """Transitions in a gradient step; with memory, rounded up to whole sequences."""
     updates_per_step: Annotated[float, Gt(0)] = 0.25
     """Gradient steps per environment step, over all environments."""
     optimizer_epsilon: Annotated[float, Gt(0)] = 1e-4

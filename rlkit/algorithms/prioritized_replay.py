@@ -84,16 +84,16 @@ class PrioritizedReplay(ReplaySettings):
         return memory.replace(ring=ring, tree=tree)
 
     def sample(self, memory: PrioritizedMemory, key: Key, progress: Array) -> Replayed:
-        """`batch_size` transitions or sequences, with replacement."""
+        """Transitions or sequences, with replacement."""
         ring = memory.ring
-        index = memory.tree.draw(key, self.batch_size)
+        index = memory.tree.draw(key, self.num_samples(ring))
         row, env = index // ring.num_envs, index % ring.num_envs
         batch = self.read(ring, ring.age(row), env)
         probability = memory.tree.leaves[index] / memory.tree.total
         beta = self.importance_exponent + progress * (1.0 - self.importance_exponent)
         num_starts = (ring.size - self.rows_read(ring) + 1) * ring.num_envs
         weight = (num_starts * probability) ** -beta
-        weight = jnp.tile(weight / weight.max(), batch.weight.size // self.batch_size)
+        weight = jnp.tile(weight / weight.max(), batch.weight.size // weight.size)
         return batch.replace(weight=weight)
 
     def reprioritize(

@@ -90,8 +90,9 @@ class ReplaySettings:
     `discount` counts the steps that were summed. `next_obs` is stored along with `obs`, so that
     targets at time limits are right; images take twice the memory.
 
-    For agents with memory, a batch has `batch_size` sequences, see `SequenceReader`. They begin
-    anywhere, as long as all their steps are stored.
+    For agents with memory, samples are sequences, see `SequenceReader`: as many as it takes for
+    `batch_size` steps that are learned from. They begin anywhere, as long as all their steps are
+    stored.
     """
 
     capacity: int
@@ -127,6 +128,15 @@ class ReplaySettings:
         return SequenceReader(
             length=self.sequence_length, burn_in=self.burn_in, n_step=self.n_step, gamma=self.gamma
         )
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences in a batch for agents with memory, S."""
+        return -(-self.batch_size // self.sequence_length)
+
+    def num_samples(self, ring: Ring) -> int:
+        """Transitions or sequences in a batch."""
+        return self.num_sequences if ring.layout.has_memory else self.batch_size
 
     def rows_read(self, ring: Ring) -> int:
         """How many rows of a sample, from its first one, must be stored."""
@@ -170,9 +180,9 @@ class UniformReplay(ReplaySettings):
         return memory.resized(rows_for(self.capacity, num_envs), num_envs)[0]
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
-        """`batch_size` transitions or sequences; all that are stored are equally likely."""
+        """Transitions or sequences; all that are stored are equally likely."""
         num_starts = (memory.size - self.rows_read(memory) + 1) * memory.num_envs
-        chosen = uniform_integers(key, (self.batch_size,), num_starts)
+        chosen = uniform_integers(key, (self.num_samples(memory),), num_starts)
         age, env = chosen // memory.num_envs, chosen % memory.num_envs  # age 0 is the oldest row
         return self.read(memory, age, env)
 
