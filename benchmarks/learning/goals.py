@@ -54,6 +54,8 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/Seaquest-MinAtar": Goal(),
     "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
+    "dqn/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
+    "dqn/rlkit/CartPoleNoVel-v1": Goal(bar=490),
     "ppo/rlkit/MountainCarContinuousNoVel-v0": Goal(
         bar=91.5, published=f"{_ZOO} 91.5 ± 1.8 (LSTM, 300k, 1 run)"
     ),
