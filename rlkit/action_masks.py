@@ -64,7 +64,8 @@ def check_mask(observation_space: Space, action_space: Space) -> None:
 
 
 def mask_in(obs: Any) -> Any:
-    """The mask in an observation, None without one."""
+    """The mask in an observation, None without one; of `Sequences`, those of their results."""
+    obs = getattr(obs, "seen", obs)
     return obs.get(ACTION_MASK) if isinstance(obs, dict) else None
 
 

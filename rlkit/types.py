@@ -113,6 +113,11 @@ class Sequences(struct.PyTreeNode, kw_only=True):
         )
 
 
+def seen(obs: Obs | Sequences) -> Obs:
+    """The observations [M, ...] that an agent's results belong to."""
+    return obs.seen if isinstance(obs, Sequences) else obs
+
+
 class EpisodeStats(struct.PyTreeNode, kw_only=True):
     """Sums over finished episodes, which can be added over environments, devices and iterations."""
 

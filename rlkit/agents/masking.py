@@ -9,7 +9,7 @@ from rlkit import spaces
 from rlkit.action_masks import check_mask, unmasked_space, without_mask
 from rlkit.agents.networks import Network
 from rlkit.spaces import Space, check_observation_space
-from rlkit.types import Obs, Params, Sequences
+from rlkit.types import Obs, Params, Sequences, seen
 
 Outputs = TypeVar("Outputs")
 
@@ -39,6 +39,5 @@ def ignoring_masks(network: Network[Outputs]) -> Network[Outputs]:
 
 def only_allowed(outputs: Array, obs: Obs | Sequences, action_space: Space) -> Array:
     """Logits or values [..., B, A], with -inf for actions that are not allowed."""
-    steps = obs.seen if isinstance(obs, Sequences) else obs
-    mask = spaces.allowed_actions(steps, action_space)
+    mask = spaces.allowed_actions(seen(obs), action_space)
     return outputs if mask is None else jnp.where(mask, outputs, -jnp.inf)

@@ -9,7 +9,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.ops.rows import where_rows
-from rlkit.types import Carry, CriticMemory, Obs, Sequences
+from rlkit.types import Carry, CriticMemory, Obs, Sequences, seen
 
 
 @runtime_checkable
@@ -59,7 +59,7 @@ def features_of(torso: Any, obs: Obs | Sequences) -> tuple[Carry, Array]:
     [B, F] for observations [B, ...], [M, F] for `Sequences`.
     """
     if not has_memory(torso):
-        return (), torso(obs.seen if isinstance(obs, Sequences) else obs)
+        return (), torso(seen(obs))
     assert isinstance(obs, Sequences), "an agent with memory takes `Sequences`"
     carry, steps = obs.carry, (obs.obs, obs.restart)
     if obs.burn_in:

@@ -75,7 +75,7 @@ def torso_and_memory(
     layer that a config names stands before the last hidden layer, or on the user's torso.
     """
     kind = config.memory
-    if own is not None and (memory := _memory_of(own)) is not None:
+    if own is not None and (memory := memory_of_torso(own)) is not None:
         require(
             kind is None,
             f"the torso has a memory of its own, and memory={kind!r} would add another one",
@@ -128,8 +128,8 @@ def _memory_torso(
     return remembering, joined, shapes.initial_carry
 
 
-def _memory_of(own: TorsoBuilder) -> InitialCarry | None:
-    """How its memory begins; None if it has none."""
+def memory_of_torso(own: TorsoBuilder) -> InitialCarry | None:
+    """How the memory of a user's torso begins; None if it has none."""
     try:
         module: Any = nnx.eval_shape(lambda: own(nnx.Rngs(0)))
     except Exception:  # `torso_of` says what is wrong

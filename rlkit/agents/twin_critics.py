@@ -14,12 +14,17 @@ from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCritic
 from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.masking import ignoring_masks
 from rlkit.agents.memory import features_of, one_step
-from rlkit.agents.memory_torso import InitialCarry, memory_and_features, torso_and_memory
+from rlkit.agents.memory_torso import (
+    InitialCarry,
+    memory_and_features,
+    memory_of_torso,
+    torso_and_memory,
+)
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.torso import Twins, WithHead, activation_of, make_remembering, torso_of
 from rlkit.errors import require
 from rlkit.spaces import Space
-from rlkit.types import Action, Carry, CriticMemory, Key, Obs, Params, Sequences
+from rlkit.types import Action, Carry, CriticMemory, Key, Obs, Params, Sequences, seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +74,9 @@ def action_critics(
     """
     if isinstance(config, SoftActorCriticConfig) and config.memory is not None:
         return _action_critics_with_memory(observation_space, box, config, own)
-    seen = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (math.prod(box.shape),))))
-    build, features = torso_of(config, seen, own)
+    both = spaces.Tuple((observation_space, spaces.Box(-1.0, 1.0, (math.prod(box.shape),))))
+    _refuse_memory(own)
+    build, features = torso_of(config, both, own)
 
     def critic(rngs: nnx.Rngs) -> WithHead:
         return WithHead(build(rngs), features, 1, 1.0)
@@ -78,10 +84,19 @@ def action_critics(
     twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)
 
     def values(params: Params, obs: Obs | Sequences, unit_action: Action) -> tuple[Carry, Array]:
-        seen = obs.seen if isinstance(obs, Sequences) else obs
-        return (), jnp.squeeze(twins.apply(params, (seen, _flat(unit_action))), -1)
+        return (), jnp.squeeze(twins.apply(params, (seen(obs), _flat(unit_action))), -1)
 
     return TwinCritics(Network(twins.init, values), None)
+
+
+def _refuse_memory(own: TorsoBuilder | None) -> None:
+    """Raises `ConfigError` for a user's torso with memory."""
+    require(
+        own is None or memory_of_torso(own) is None,
+        "critic_torso has a memory, but it sees an action beside each observation, and losses ask"
+        " for the values of others",
+        'leave it out and set memory="gru", or pass one without memory',
+    )
 
 
 def _action_critics_with_memory(
@@ -143,7 +158,7 @@ def discrete_critics(
     twins = make_network(lambda rngs: Twins(critic(rngs), critic(rngs)), config)
 
     def values(params: Params, obs: Obs | Sequences) -> tuple[Carry, Array]:
-        return (), twins.apply(params, obs.seen if isinstance(obs, Sequences) else obs)
+        return (), twins.apply(params, seen(obs))
 
     return TwinCritics(ignoring_masks(Network(twins.init, values)), None)
 

@@ -171,11 +171,12 @@ def acting_randomly(agent: Agent, policy: PolicyState, action_space: Space) -> E
     """
 
     def explore(obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry, dict[str, PyTree]]:
+        act = acting(agent, policy)
+        _, _, shapes = jax.eval_shape(act, obs, carry, key)
+        extras = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         if carries_memory(carry):
-            _, carry, extras = acting(agent, policy)(obs, carry, jax.random.fold_in(key, 1))
-            return sample_allowed(action_space, key, obs), carry, extras
-        _, _, extras = jax.eval_shape(acting(agent, policy), obs, carry, key)
-        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), extras)
-        return sample_allowed(action_space, key, obs), carry, zeros
+            _, carry, found = act(obs, carry, jax.random.fold_in(key, 1))
+            extras = {**extras, CARRY: found[CARRY]}
+        return sample_allowed(action_space, key, obs), carry, extras
 
     return explore

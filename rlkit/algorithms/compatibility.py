@@ -111,24 +111,19 @@ def _check_replay(
 
     It must hold a rollout, and a batch by the first gradient step.
     """
-    each = algorithm.env_steps_per_iteration(env)
+    each, capacity = algorithm.env_steps_per_iteration(env), buffer.capacity
     require(
-        buffer.capacity >= max(each, buffer.batch_size),
+        capacity >= max(each, buffer.batch_size),
         f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"
         f" batch ({buffer.batch_size})",
         "raise it",
     )
-    needed = _rows_of_sample(buffer, has_memory=has_memory)
-    rows, n_step = rows_for(buffer.capacity, env.num_envs), buffer.n_step
-    if has_memory:
-        what = f"a sequence takes {needed} steps with its burn-in, more"
-    else:
-        what = f"n_step={n_step} sums over more steps"
+    needed, rows = _rows_of_sample(buffer, has_memory=has_memory), rows_for(capacity, env.num_envs)
+    what, settings = _sample(buffer, has_memory=has_memory)
     require(
         needed <= rows,
         f"{what} than the {rows} that the replay buffer holds for each environment",
-        f"raise its capacity to {needed * env.num_envs} or more, or lower"
-        f" {'sequence_length' if has_memory else 'n_step'}",
+        f"raise its capacity to {needed * env.num_envs} or more, or lower {settings}",
     )
     prefill = algorithm.collector.prefill_steps
     require(
@@ -139,18 +134,30 @@ def _check_replay(
         " warmup_steps)",
     )
     filled = (algorithm.prefill_collects(env) + 1) * each
+    least = max(buffer.batch_size, needed * env.num_envs if has_memory else 0)
+    raise_it = f"raise prefill_steps (in the TrainerConfig: warmup_steps) to {least} or more"
     require(
         filled >= buffer.batch_size,
         f"the replay buffer holds {filled} transitions at the first gradient step, less than a"
         f" batch ({buffer.batch_size})",
-        f"raise warmup_steps to {buffer.batch_size} or more",
+        raise_it,
     )
     require(
-        not has_memory or filled >= needed * env.num_envs,
+        filled >= least,
         f"{what} than the {filled // env.num_envs} of each environment that the replay buffer"
         " holds at the first gradient step",
-        f"raise warmup_steps to {needed * env.num_envs} or more, or lower sequence_length",
+        f"{raise_it}, or lower {settings}",
     )
+
+
+def _sample(buffer: ReplayBuffer, *, has_memory: bool) -> tuple[str, str]:
+    """What a sample takes, and the settings that say so, for errors."""
+    if not has_memory:
+        return f"n_step={buffer.n_step} sums over more steps", "n_step"
+    settings, num_rows = _with_sequences(buffer), _rows_of_sample(buffer, has_memory=True)
+    names = ("burn_in", "sequence_length", "n_step")
+    shown = [f"{name} ({getattr(settings, name)})" for name in names]
+    return f"a sequence takes {num_rows} steps, more", f"{shown[0]}, {shown[1]} or {shown[2]}"
 
 
 def _is_float(x: jax.ShapeDtypeStruct) -> bool:

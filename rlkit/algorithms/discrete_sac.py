@@ -29,7 +29,7 @@ from rlkit.algorithms.process_batch import ProcessBatch
 from rlkit.algorithms.replayed import Replayed
 from rlkit.algorithms.sac import soft_off_policy, temperature, with_temperature_loss
 from rlkit.ops import losses
-from rlkit.types import Key, Metrics, Obs, Params, PyTree, Sequences
+from rlkit.types import Key, Metrics, Obs, Params, PyTree
 from rlkit.validation import settings
 
 
@@ -110,7 +110,7 @@ def actor_loss(config: DiscreteSACConfig) -> LossFn:
         actor = expected(log_probs, temperature(config, params) * known - q_values).mean()
         entropy = -expected(log_probs, known).mean()
         most = math.log(log_probs.shape[-1])
-        if _is_masked(batch.obs):
+        if mask_in(batch.obs) is not None:
             most = jnp.log(jnp.isfinite(log_probs).sum(axis=-1)).mean()
         wanted = config.target_entropy_ratio * most
         return with_temperature_loss(config, params, actor, entropy=entropy, wanted=wanted)
@@ -123,13 +123,9 @@ def of_possible(log_probs: Array, obs: Obs) -> Array:
 
     The product of -inf with a probability of 0 is NaN.
     """
-    if not _is_masked(obs):
+    if mask_in(obs) is None:
         return log_probs
     return jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
-
-
-def _is_masked(obs: Obs | Sequences) -> bool:
-    return mask_in(obs.obs if isinstance(obs, Sequences) else obs) is not None
 
 
 def expected(log_probs: Array, values: Array) -> Array:

@@ -11,7 +11,7 @@ from jax import Array
 
 from rlkit.algorithms.sequences import CARRY
 from rlkit.errors import require
-from rlkit.types import PyTree, Transition
+from rlkit.types import Carry, PyTree, Transition
 
 WORD = 4  # bytes
 TERMINATED, TRUNCATED = 1, 2  # bits of a transition's flags
@@ -87,20 +87,34 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How a transition is packed: its outcome, what came before, what came after; in this order."""
+    """How a transition is packed, in this order.
 
+    The memory of an agent comes first, since of a sequence only that of the first step is read.
+    """
+
+    carry: Section  # the agent's memory before the step, () without
     outcome: Section  # (reward, flags), see `to_flags`
-    before: Section  # (obs, action, extras)
+    before: Section  # (obs, action, other extras)
     after: Section  # next_obs
-    has_memory: bool  # extras hold that of the agent before each step
 
     @classmethod
     def of(cls, example: Transition) -> "Layout":
         """The layout for transitions like `example`, without batch axes."""
-        outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), (0, 0))
-        before = Section.of((example.obs, example.action, example.extras), outcome.end)
-        after = Section.of(example.next_obs, before.end)
-        return cls(outcome, before, after, CARRY in example.extras)
+        memory, extras = split_extras(example.extras)
+        carry = Section.of(memory, (0, 0))
+        outcome = Section.of((example.reward, jax.ShapeDtypeStruct((), jnp.uint32)), carry.end)
+        before = Section.of((example.obs, example.action, extras), outcome.end)
+        return cls(carry, outcome, before, Section.of(example.next_obs, before.end))
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether an agent with memory collects the transitions."""
+        return bool(self.carry.leaves)
+
+
+def split_extras(extras: dict[str, PyTree]) -> tuple[Carry, dict[str, PyTree]]:
+    """(the memory before the step, () without; all other extras)"""
+    return extras.get(CARRY, ()), {name: x for name, x in extras.items() if name != CARRY}
 
 
 def to_flags(terminated: Array, truncated: Array) -> Array:

@@ -92,7 +92,7 @@ class ReplaySettings:
 
     For agents with memory, samples are sequences, see `SequenceReader`: as many as it takes for
     `batch_size` steps that are learned from. They begin anywhere, as long as all their steps are
-    stored.
+    stored, so none reaches the newest row before its sums are complete.
     """
 
     capacity: int

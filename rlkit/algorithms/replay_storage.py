@@ -14,7 +14,15 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.packed_transition import TRUNCATED, Layout, Section, of_flags, to_flags
+from rlkit.algorithms.packed_transition import (
+    TRUNCATED,
+    Layout,
+    Section,
+    of_flags,
+    split_extras,
+    to_flags,
+)
+from rlkit.algorithms.sequences import CARRY
 from rlkit.errors import require
 from rlkit.types import PyTree, Rollout, Transition
 
@@ -74,11 +82,13 @@ class Ring(struct.PyTreeNode, kw_only=True):
         num_steps = rollout.reward.shape[0]
         rows = self.next_rows(num_steps)
         layout = self.layout
+        carry, extras = split_extras(rollout.extras)
         parts = [
+            layout.carry.pack(carry, 2),
             layout.outcome.pack(
                 (rollout.reward, to_flags(rollout.terminated, rollout.truncated)), 2
             ),
-            layout.before.pack((rollout.obs, rollout.action, rollout.extras), 2),
+            layout.before.pack((rollout.obs, rollout.action, extras), 2),
             layout.after.pack(rollout.next_obs, 2),
         ]
         words, singles = (list(itertools.chain.from_iterable(x)) for x in zip(*parts, strict=True))
@@ -103,6 +113,9 @@ class Ring(struct.PyTreeNode, kw_only=True):
         reward, flags = layout.outcome.unpack(self.words, self.singles, start)
         terminated, truncated = of_flags(flags)
         obs, action, extras = layout.before.unpack(self.words, self.singles, start)
+        if layout.has_memory:
+            carry = layout.carry.unpack(self.words, self.singles, start)
+            extras = {**extras, CARRY: carry}
         return Transition(
             obs=obs,
             action=action,

@@ -17,7 +17,6 @@ from jax import Array
 from rlkit.algorithms.packed_transition import of_flags
 from rlkit.algorithms.replay_storage import Ring
 from rlkit.algorithms.replayed import Replayed
-from rlkit.algorithms.sequences import CARRY
 from rlkit.ops.rows import flatten, where_rows
 from rlkit.types import PyTree, Sequences
 
@@ -54,8 +53,7 @@ class SequenceReader:
         (reward, flags), (obs, action, extras), next_obs = ring.read(
             rows, env, layout.outcome, layout.before, layout.after
         )
-        extras = dict(extras)
-        carry = jax.tree.map(lambda x: x[0], extras.pop(CARRY))  # [S, ...]
+        [carry] = ring.read(rows[0], env, layout.carry)  # [S, ...]
         terminated, truncated = of_flags(flags)
         done = terminated | truncated
         step, is_last = _places(done)  # [W, S]

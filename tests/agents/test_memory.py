@@ -417,6 +417,8 @@ def test_critics_that_cannot_have_memory_are_refused():
     with pytest.raises(ConfigError, match="critic_torso stands in for all layers of the critics"):
         soft("sac", critic_torso=lambda rngs: Torso(OBS, rlkit.SoftActorCriticConfig()))
     config = rlkit.SoftActorCriticConfig(hidden_sizes=(4,))
+    with pytest.raises(ConfigError, match="critic_torso has a memory, but it sees an action"):
+        rlkit.soft_actor_critic(OBS, SPACES["box"], config, critic_torso=lambda rngs: Averages())
     with pytest.raises(ConfigError, match="the critics have memory and the actor has none"):
         rlkit.discrete_soft_actor_critic(
             OBS, SPACES["discrete"], config, critic_torso=lambda rngs: Averages()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,15 @@ from gymnasium import spaces
 from tiers import by_default
 
 import rlkit
+from rlkit.action_masks import mask_in, masked_space
+from rlkit.agents.base import memory_for_losses
 from rlkit.agents.memory import one_step
+from rlkit.agents.registry import agent_entry, make_agent
+from rlkit.algorithms.collectors import acting_randomly
+from rlkit.algorithms.compatibility import check_compatible, observations_of_batch
 from rlkit.algorithms.dqn import dqn_loss
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
+from rlkit.algorithms.replay_batches import ReplayBatchBuilder, ReplayDataset
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.replayed_sequences import SequenceReader
 from rlkit.algorithms.sequences import CARRY
@@ -23,6 +30,7 @@ from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.envs.probes.value_probes import Recall
 from rlkit.errors import ConfigError
+from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.training.core.module import RLModule, fit
 from rlkit.types import Sequences, Transition
 
@@ -288,10 +296,10 @@ def test_the_priority_of_a_sequence_is_mostly_that_of_its_largest_error():
 
 
 BAD = [
-    ({"capacity": 30}, "a sequence takes 31 steps with its burn-in, more than the 15 that the re"),
+    ({"capacity": 30}, "a sequence takes 31 steps, more than the 15 that the replay"),
     (
         {"prefill_steps": 40},
-        "more than the 21 of each environment that .* raise warmup_steps to 62",
+        r"more than the 21 of each .* to 62 or more, or lower burn_in \(10\), sequence_length \(21",
     ),
 ]
 
@@ -369,3 +377,106 @@ def test_only_memory_recalls(key, quick_jit, name, learns):
     _, metrics = quick_jit(lambda k: fit(module, k, num_outer_iterations=250))(key)
     mean = float(np.mean(metrics["eval"]["return"][-1]))
     assert mean == 1.0 if learns else 0.2 < mean < 0.8, mean
+
+
+def gathered(key, agent, space, buffer, obs_stats):
+    """The batch that losses see, of rows whose observations are drawn from `space`."""
+    space.seed(0)
+    drawn = [np.stack([space.sample() for _ in range(N)]) for _ in range(31)]
+    rows = [
+        dataclasses.replace(
+            row,
+            obs=drawn[t],
+            next_obs=drawn[t + 1],
+            extras={CARRY: agent.initial_carry(N)},
+        )
+        for t, row in enumerate(steps(30))
+    ]
+    dataset = ReplayDataset(
+        memory=filled(buffer, rows),
+        obs_stats=obs_stats,
+        progress=jnp.float32(0),
+        is_due=None,
+        num_updates=1,
+    )
+    return ReplayBatchBuilder(replay_buffer=buffer, updates_per_step=1.0).gather(dataset, key)
+
+
+def test_sequences_are_normalised(key):
+    """Those of successors too: both are the same."""
+    buffer = UniformReplay(capacity=C * N, batch_size=20, gamma=GAMMA, sequence_length=5, burn_in=2)
+    stats = fold(init_stats(jax.ShapeDtypeStruct((3,), jnp.float32)), jnp.ones((9, 3)) * 3)
+    args = key, network("gru"), OBS, buffer
+    raw, found = gathered(*args, None), gathered(*args, stats)
+    assert np.abs(raw.obs.obs - found.obs.obs).min() > 0.1
+    for one, other in ((raw.obs, found.obs), (raw.next_obs, found.next_obs)):
+        np.testing.assert_array_equal(normalize(stats, one.obs), other.obs)
+
+
+@pytest.mark.parametrize("name", ["q_network", "quantile_network", "discrete_soft_actor_critic"])
+def test_masks_are_those_of_the_steps_that_are_asked_for(key, name):
+    """What is not allowed in a step is -inf there, after the burn-in, wherever it is asked for."""
+    space = masked_space(OBS, spaces.Discrete(4))
+    settings = {"hidden_sizes": (4,), "memory": "gru", "memory_size": 3}
+    agent = make_agent(name, space, spaces.Discrete(4), agent_entry(name).config(**settings))
+    at = np.array([5, 0, 3, 3, 7])
+    plain = sequences(key)
+    mask = jax.random.bernoulli(key, 0.5, (6, 2, 4)).at[..., 1].set(True)
+    obs = {"observation": plain.obs, "action_mask": mask.astype(jnp.int8)}
+    carry = memory_for_losses(agent.initial_carry(2))
+    whole = plain.replace(obs=obs, carry=carry, at=at)
+    params = agent.init(key)
+    if name == "discrete_soft_actor_critic":
+        found = agent.log_probs(params["actor"], whole)
+    elif name == "quantile_network":
+        found = agent.quantiles(params, whole)[0]
+    else:
+        found = agent.q_values(params, whole)
+    wanted = np.asarray(mask)[2:].reshape(-1, 4)[at]
+    np.testing.assert_array_equal(np.isfinite(found), wanted)
+    np.testing.assert_array_equal(mask_in(whole), wanted)
+    assert not wanted.all()
+
+
+def test_random_actions_are_stored_with_memory_and_no_other_extras(key):
+    """The extras of an action that was not taken would be learned from."""
+    agent = rlkit.q_network(OBS, spaces.Discrete(2), torso=lambda rngs: CountSteps())
+
+    def explore(params, obs, carry, key, progress):
+        action, carry, _ = agent.explore(params, obs, carry, key, progress)
+        return action, carry, {"log_prob": jnp.ones(len(action))}
+
+    telling = SimpleNamespace(explore=explore)
+    policy = SimpleNamespace(params=agent.init(key), obs_stats=None, progress=jnp.float32(0))
+    act = acting_randomly(telling, policy, spaces.Discrete(2))
+    _, carry, extras = act(jnp.zeros((N, 3)), jnp.ones((N, 1)), key)
+    assert extras["log_prob"].tolist() == [0.0] * N
+    assert extras[CARRY].tolist() == [[1.0]] * N and carry.tolist() == [[2.0]] * N
+
+
+def test_a_buffer_of_ones_own_is_told():
+    """One that knows nothing of sequences."""
+
+    class Own:
+        capacity, batch_size, n_step = 100, 8, 1
+
+        def init(self, example, num_envs):
+            return ()
+
+        add = sample = cut = init
+
+    env = vectorize(Counter(), 2)
+    config = rlkit.QNetworkConfig(memory="gru")
+    agent = rlkit.q_network(env.observation_space, env.action_space, config)
+    algorithm = rlkit.dqn(rlkit.DQNConfig(prefill_steps=50, capacity=100, batch_size=8))
+    builder = dataclasses.replace(algorithm.batch_builder, replay_buffer=Own())
+    with pytest.raises(ConfigError, match="Own has no sequences to learn from with memory; use Un"):
+        check_compatible(dataclasses.replace(algorithm, batch_builder=builder), agent, env)
+
+
+def test_estimates_count_the_steps_of_sequences():
+    buffer = UniformReplay(
+        capacity=100, batch_size=39, gamma=GAMMA, n_step=3, sequence_length=20, burn_in=10
+    )
+    assert observations_of_batch(buffer, has_memory=False) == 39
+    assert observations_of_batch(buffer, has_memory=True) == 2 * 33

@@ -341,7 +341,7 @@ ROWS = [
         "batch before data",
         (*DQN, "--prefill-steps", "0"),
         "first gradient step",
-        "raise warmup_steps to 128",
+        "raise prefill_steps (in the TrainerConfig: warmup_steps) to 128",
     ),
     py(
         36,

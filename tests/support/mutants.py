@@ -227,6 +227,34 @@ MUTANTS = (
         (SEQUENCES,),
     ),
     Mutant(
+        "a final observation stands for the step after it",
+        SAMPLED,
+        "place + 1, place - 1)",
+        "place + 1, place + 1)",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "results are those of the steps of the burn-in",
+        SAMPLED,
+        "at = ((place - self.burn_in) * place.shape[1] + column).ravel()",
+        "at = (place * place.shape[1] + column).ravel()",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "replayed sequences are not normalised",
+        "rlkit/algorithms/replay_batches.py",
+        "batch.next_obs.replace(obs=seen)",
+        "batch.next_obs",
+        (SEQUENCES,),
+    ),
+    Mutant(
+        "a sequence has the priority of its mean error",
+        PRIORITIES,
+        "LARGEST_SHARE = 0.9",
+        "LARGEST_SHARE = 0.0",
+        (SEQUENCES,),
+    ),
+    Mutant(
         "critics forget what they saw while collecting",
         "rlkit/agents/soft_actor_critic.py",
         "carry = carry.replace(memory=memory, noise=noise, critics=critics)",
@@ -561,8 +589,8 @@ MUTANTS = (
     Mutant(
         "warm-up steps draw forbidden actions",
         "rlkit/algorithms/collectors.py",
-        "return sample_allowed(action_space, key, obs), carry, zeros",
-        "return sample_allowed(action_space, key, jax.tree.leaves(obs)[0]), carry, zeros",
+        "return sample_allowed(action_space, key, obs), carry, extras",
+        "return sample_allowed(action_space, key, jax.tree.leaves(obs)[0]), carry, extras",
         ("tests/training/test_masks.py",),
     ),
     Mutant(
