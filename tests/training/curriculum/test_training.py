@@ -426,6 +426,11 @@ BAD = [
         {"algorithm": "dqn"},
         "would change the replay buffer",
     ),
+    (
+        Phase(steps=48, num_envs=3),
+        {"algorithm": "dqn.gru"},
+        "another number of environments would mix the sequences",
+    ),
 ]
 
 
