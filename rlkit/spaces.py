@@ -10,38 +10,47 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.action_masks import mask_in, num_choices
-from rlkit.errors import SpaceError
+from rlkit.errors import SpaceError, require
 from rlkit.ops.choices import allowed, has_no_choice, random_indices
-from rlkit.types import PyTree
+from rlkit.types import Action, PyTree
 
 Space = spaces.Space
-ACTION_SPACES = (spaces.Discrete, spaces.MultiDiscrete, spaces.Box)
+COMPOSITE = (spaces.Dict, spaces.Tuple)
 
 
-def check_action_space(space: Space) -> None:
-    """Raises `SpaceError` unless agents support the action space.
+def check_action_space(space: Space, path: str = "action space") -> None:
+    """Raises `SpaceError` unless `actor_critic` supports the action space.
 
-    Supported are Discrete, flat MultiDiscrete, and float Box with low < high.
+    Supported are Discrete, flat MultiDiscrete, float Box with low < high, and Dict or Tuple of
+    them.
     """
-    if not isinstance(space, ACTION_SPACES):
+    if isinstance(space, COMPOSITE):
+        _check_parts(check_action_space, space, path)
+        require(
+            bool(leaves(space)),
+            f"{path} {space} holds nothing",
+            "give it at least one part, or leave it out",
+            SpaceError,
+        )
+        return
+    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
         raise SpaceError(
-            f"action space {space} is not supported; use Discrete, MultiDiscrete or Box (with a"
-            " wrapper)"
+            f"{path} {space} is not supported; use Discrete, MultiDiscrete, Box, Dict or Tuple"
+            " (with a wrapper)"
         )
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
         raise SpaceError(
-            f"action space {space} has {space.nvec.ndim} axes; flatten it to MultiDiscrete([n_1,"
-            " n_2, ...])"
+            f"{path} {space} has {space.nvec.ndim} axes; flatten it to MultiDiscrete([n_1, n_2,"
+            " ...])"
         )
     if isinstance(space, spaces.Box):
-        _require_elements(space, "action space")
+        _require_elements(space, path)
         if not np.issubdtype(space.dtype, np.floating):
             raise SpaceError(
-                f"action space {space} is a Box of {space.dtype}; use MultiDiscrete, or a Box of"
-                " floats"
+                f"{path} {space} is a Box of {space.dtype}; use MultiDiscrete, or a Box of floats"
             )
         if not np.all(space.low < space.high):
-            raise SpaceError(f"action space {space} needs low < high everywhere; fix its bounds")
+            raise SpaceError(f"{path} {space} needs low < high everywhere; fix its bounds")
 
 
 def check_observation_space(space: Space, path: str = "observation space") -> None:
@@ -49,12 +58,8 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
 
     Supported are Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of them.
     """
-    if isinstance(space, spaces.Dict):
-        for name, part in space.spaces.items():
-            check_observation_space(part, f"{path}[{name!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, part in enumerate(space.spaces):
-            check_observation_space(part, f"{path}[{index}]")
+    if isinstance(space, COMPOSITE):
+        _check_parts(check_observation_space, space, path)
     elif not isinstance(
         space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     ):
@@ -66,6 +71,13 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
         _require_elements(space, path)
 
 
+def _check_parts(check: Callable[[Space, str], None], space: Space, path: str) -> None:
+    """Calls `check` with every part of a Dict or Tuple, and its path."""
+    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)  # pyright: ignore[reportAttributeAccessIssue]
+    for name, part in parts:
+        check(part, f"{path}[{name!r}]")
+
+
 def _require_elements(space: Space, path: str) -> None:
     if 0 in (space.shape or ()):
         raise SpaceError(
@@ -75,7 +87,7 @@ def _require_elements(space: Space, path: str) -> None:
 
 
 def map_space(function: Callable[[Any], PyTree], space: Space) -> PyTree:
-    """Maps `function` over the leaf spaces, in the pytree structure of an observation."""
+    """Maps `function` over the leaf spaces, in the pytree structure of its elements."""
     if isinstance(space, spaces.Dict):
         return {name: map_space(function, part) for name, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
@@ -83,9 +95,14 @@ def map_space(function: Callable[[Any], PyTree], space: Space) -> PyTree:
     return function(space)
 
 
+def leaf_tree(space: Space) -> PyTree:
+    """The leaf spaces, in the pytree structure of the space's elements."""
+    return map_space(lambda leaf: leaf, space)
+
+
 def leaves(space: Space) -> list[Space]:
-    """The leaf spaces, in the order of `jax.tree.leaves` of an observation."""
-    return jax.tree.leaves(map_space(lambda leaf: leaf, space))
+    """The leaf spaces, in the order of `jax.tree.leaves` of an element."""
+    return jax.tree.leaves(leaf_tree(space))
 
 
 def example(space: Space, batch_shape: tuple[int, ...] = ()) -> PyTree:
@@ -119,16 +136,24 @@ def bounds(space: Space) -> tuple[PyTree, PyTree]:
     return 0, 1
 
 
-def clip(space: Space, action: Array) -> Array:
-    """Actions [N, ...] clipped to the bounds of a Box; unchanged for other spaces."""
-    return jnp.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
+def clip(space: Space, action: Action) -> Action:
+    """Actions [N, ...] clipped to the bounds of every Box; unchanged elsewhere."""
+    return jax.tree.map(
+        lambda leaf, x: jnp.clip(x, leaf.low, leaf.high) if isinstance(leaf, spaces.Box) else x,
+        leaf_tree(space),
+        action,
+    )
 
 
-def sample(space: Space, key: Array, num: int) -> Array:
+def sample(space: Space, key: Array, num: int) -> Action:
     """`num` uniformly random actions [num, ...]. Consumes the key.
 
     Unbounded Box dimensions are drawn from a standard normal.
     """
+    if isinstance(space, COMPOSITE):
+        parts, structure = jax.tree.flatten(leaf_tree(space))
+        keys = jax.random.split(key, len(parts))
+        return structure.unflatten([sample(*each, num) for each in zip(parts, keys, strict=True)])
     if isinstance(space, spaces.Discrete):
         return jax.random.randint(key, (num,), int(space.start), int(space.start + space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -145,9 +170,7 @@ def sample(space: Space, key: Array, num: int) -> Array:
         return jnp.where(
             bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), (num, *space.shape))
         )
-    raise SpaceError(
-        f"cannot sample from {space}; use a Discrete, MultiDiscrete or Box action space"
-    )
+    raise SpaceError(f"cannot sample from {space}; use Discrete, MultiDiscrete, Box, Dict or Tuple")
 
 
 def allowed_actions(obs: PyTree, action_space: Space) -> Array | None:
@@ -165,7 +188,7 @@ def nothing_allowed(obs: PyTree, action_space: Space) -> Array | None:
     return None if mask is None else has_no_choice(mask, num_choices(action_space))
 
 
-def sample_allowed(space: Space, key: Array, obs: PyTree) -> Array:
+def sample_allowed(space: Space, key: Array, obs: PyTree) -> Action:
     """Uniformly random actions [B, ...] for observations [B, ...], of those that masks allow.
 
     Consumes the key.

@@ -15,7 +15,7 @@ from rlkit.ops.running_stats import RunningStats
 
 PyTree = Any
 Obs = PyTree  # any pytree of arrays [N, ...]
-Action = Array  # [N, ...]
+Action = PyTree  # an array [N, ...]; of a Dict or Tuple space, a dict or tuple of them
 Params = PyTree
 Carry = PyTree  # what an agent keeps over the steps of an episode: memory, a `NoiseState`, or ()
 EnvState = PyTree

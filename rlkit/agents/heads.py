@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import distrax
@@ -15,8 +16,8 @@ from jax import Array
 from rlkit.agents.state_dependent_noise import StateDependentNoise
 from rlkit.errors import SpaceError, require
 from rlkit.ops.losses import at_index
-from rlkit.spaces import Space, check_action_space
-from rlkit.types import Action, Carry, Key, Params
+from rlkit.spaces import COMPOSITE, Space, check_action_space, map_space
+from rlkit.types import Action, Carry, Key, Params, PyTree
 
 
 class Distribution(Protocol):
@@ -74,20 +75,22 @@ class PolicyHead:
 def policy_head(
     space: Space, *, initial_std: float = 1.0, noise: StateDependentNoise | None = None
 ) -> PolicyHead:
-    """The head for `space`: Discrete, MultiDiscrete or Box.
+    """The head for `space`: Discrete, MultiDiscrete, Box, or Dict or Tuple of them.
 
     MultiDiscrete gets independent categoricals, Box a Gaussian with a state-independent std, or
-    that of `noise`.
+    that of `noise`. Dict and Tuple get a head for each part, on a slice of the outputs.
     Gaussian samples are not clipped: log-probs belong to the unclipped sample, and environments
-    clip to their bounds. Raises `SpaceError` for other spaces, `ConfigError` for noise of discrete
-    actions.
+    clip to their bounds. Raises `SpaceError` for other spaces, `ConfigError` for noise of actions
+    that are no Box.
     """
     check_action_space(space)
     require(
         noise is None or isinstance(space, spaces.Box),
-        f"use_sde=True adds noise to continuous actions, got {space}",
-        "leave use_sde out: policies of discrete actions explore by sampling",
+        f"use_sde=True adds noise to the actions of a Box, got {space}",
+        "leave use_sde out (use_sde=False): policies of other actions explore by sampling",
     )
+    if isinstance(space, COMPOSITE):
+        return _joint_head(map_space(partial(policy_head, initial_std=initial_std), space))
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return PolicyHead(
@@ -128,7 +131,59 @@ def policy_head(
             )
 
         return PolicyHead(size, noise.init_params, state_dependent, noise)
-    raise SpaceError(f"no policy head for {space}; use Discrete, MultiDiscrete or Box")
+    raise SpaceError(f"no policy head for {space}; use Discrete, MultiDiscrete, Box, Dict or Tuple")
+
+
+def _joint_head(heads: PyTree) -> PolicyHead:
+    """The head of a Dict or Tuple space, from those of its parts in its structure.
+
+    Outputs are those of the parts, one after the other in the order of leaves; the parameters have
+    the structure of an action.
+    """
+    parts, structure = jax.tree.flatten(heads)
+    splits = np.cumsum([part.num_outputs for part in parts]).tolist()
+
+    def joint(out: Array, params: Params) -> Distribution:
+        outs, own = jnp.split(out, splits[:-1], axis=-1), structure.flatten_up_to(params)
+        return Joint(
+            tuple(part.distribution(*each) for part, *each in zip(parts, outs, own, strict=True)),
+            structure,
+        )
+
+    return PolicyHead(
+        splits[-1], lambda: structure.unflatten([part.init_params() for part in parts]), joint
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """Independent distributions of the parts of an action: trees of arrays [B, ...]."""
+
+    parts: tuple[Distribution, ...]  # in the order of leaves
+    structure: Any  # jax.tree.structure of an action
+
+    def sample(self, key: Key) -> Action:
+        """Every part with a key of its own; the key is consumed."""
+        keys = jax.random.split(key, len(self.parts))
+        return self.structure.unflatten(
+            [part.sample(k) for part, k in zip(self.parts, keys, strict=True)]
+        )
+
+    def mode(self) -> Action:
+        """The most likely actions of every part."""
+        return self.structure.unflatten([part.mode() for part in self.parts])
+
+    def log_prob(self, action: Action) -> Array:
+        """[B], the sum over parts."""
+        own = self.structure.flatten_up_to(action)
+        return sum(
+            (part.log_prob(x) for part, x in zip(self.parts, own, strict=True)),
+            start=jnp.float32(0.0),
+        )
+
+    def entropy(self) -> Array:
+        """[B], the sum over parts."""
+        return sum((part.entropy() for part in self.parts), start=jnp.float32(0.0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from gymnasium.spaces import Box
 
 from rlkit import spaces
 from rlkit.agents.base import Agent, remembers
@@ -11,7 +12,8 @@ from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, ReplaySettings, Reprioritizes, rows_for
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
-from rlkit.types import Key, LearnerState, Memory, Metrics
+from rlkit.spaces import Space
+from rlkit.types import Key, LearnerState, Memory, Metrics, PyTree
 
 
 def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> None:
@@ -33,14 +35,13 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             f"the agent fails on observations of {env.observation_space}: {error}; build it with"
             " the spaces of this environment"
         ) from error
-    if action.shape != wanted.shape or _is_float(action) != _is_float(wanted):
+    if not _same_kind(action, wanted):
         raise SpaceError(
-            f"the agent's actions are {action.dtype}{list(action.shape)}, "
-            f"the environments need {wanted.dtype}{list(wanted.shape)}; "
-            "build the agent with the action space of this environment"
+            f"the agent's actions are {_described(action)}, the environments need"
+            f" {_described(wanted)}; build the agent with the action space of this environment"
         )
     known = getattr(agent, "action_space", None)
-    if known is not None and not _is_float(wanted) and known != env.action_space:
+    if known is not None and _choices(known) != _choices(env.action_space):
         raise SpaceError(
             f"the agent chooses from {known}, the environments from {env.action_space}; "
             "build the agent with the action space of this environment"
@@ -160,5 +161,25 @@ def _sample(buffer: ReplayBuffer, *, has_memory: bool) -> tuple[str, str]:
     return f"a sequence takes {num_rows} steps, more", f"{shown[0]}, {shown[1]} or {shown[2]}"
 
 
-def _is_float(x: jax.ShapeDtypeStruct) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
+def _same_kind(action: PyTree, wanted: PyTree) -> bool:
+    """Whether actions are structured alike, and their parts shaped alike and both floats or not."""
+
+    def kinds(tree: PyTree) -> list[tuple[tuple[int, ...], bool]]:
+        return [(x.shape, jnp.issubdtype(x.dtype, jnp.floating)) for x in jax.tree.leaves(tree)]
+
+    return jax.tree.structure(action) == jax.tree.structure(wanted) and kinds(action) == kinds(
+        wanted
+    )
+
+
+def _described(actions: PyTree) -> str:
+    """Dtypes and shapes: "int32[8]", or "['jump'] int32[8], ['move'] float32[8, 2]"."""
+    return ", ".join(
+        f"{jax.tree_util.keystr(path)} {x.dtype}{list(x.shape)}".lstrip()
+        for path, x in jax.tree.leaves_with_path(actions)
+    )
+
+
+def _choices(space: Space) -> list[Space]:
+    """The parts of an action space from which actions are chosen: all but those of a Box."""
+    return [leaf for leaf in spaces.leaves(space) if not isinstance(leaf, Box)]

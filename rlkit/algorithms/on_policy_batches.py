@@ -24,6 +24,7 @@ from rlkit.ops.rows import flatten
 from rlkit.ops.running_stats import normalize
 from rlkit.ops.shuffle import shuffled_indices
 from rlkit.types import (
+    Action,
     Key,
     LearnerState,
     Memory,
@@ -40,7 +41,7 @@ class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
     """What policy-gradient losses see, leaves [M, ...]; in a dataset [T·N, ...]."""
 
     obs: Obs | Sequences  # normalised; `Sequences` of M steps for agents with memory
-    action: Array
+    action: Action
     log_prob: Array  # of the action, under the behaviour policy
     value: Array  # predicted when it acted
     advantage: Array  # standardised in a batch, if the builder says so

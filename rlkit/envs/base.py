@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 from jax import Array
 
 from rlkit.spaces import Space
-from rlkit.types import EnvState, Key, Obs, PyTree, TimeStep
+from rlkit.types import Action, EnvState, Key, Obs, PyTree, TimeStep
 
 EnvSpec = tuple[str, dict[str, Any]]  # (registry id, keyword arguments)
 # (state, observation, reward, terminated, truncated, info), of one environment
@@ -55,7 +55,7 @@ class EnvAdapter(Protocol):
         """Starts episodes in all environments: (state, observations [N, ...]). Consumes the key."""
         ...
 
-    def step(self, key: Key, state: EnvState, action: Array) -> tuple[EnvState, TimeStep]:
+    def step(self, key: Key, state: EnvState, action: Action) -> tuple[EnvState, TimeStep]:
         """Steps every environment, resets included; `action` is [N, ...]. Consumes the key."""
         ...
 
@@ -97,7 +97,7 @@ class JaxEnv(Protocol):
         """Starts an episode: (state, observation). Consumes the key."""
         ...
 
-    def step(self, key: Key, state: EnvState, action: Array, /) -> JaxStep:
+    def step(self, key: Key, state: EnvState, action: Action, /) -> JaxStep:
         """One step: (state, observation, reward, terminated, truncated, info). Consumes the key."""
         ...
 

@@ -61,6 +61,7 @@ PROBE_IDS = (
     "DictObservation",
     "Discounting",
     "ImageGoal",
+    "MixedAction",
     "MultiDiscreteAction",
     "ObservationDependentAction",
     "Recall",

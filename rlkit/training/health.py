@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.spaces import Space
+from rlkit.spaces import COMPOSITE, Space, leaves
 
 IN_A_ROW = 3  # outer iterations: one may be an accident
 SHARE = 0.2  # of the run, in a row: some presets learn nothing in their first tenth
@@ -175,8 +175,11 @@ def entropy_range(space: Space | None) -> tuple[float, float] | None:
 
     For actions of a Box, of a normal distribution with the standard deviation `LEAST_STD` or 1.
     Both are times half the width of the bounds, if that is less than 1: agents scale their actions,
-    or begin with a standard deviation of 1.
+    or begin with a standard deviation of 1. Those of a Dict or Tuple are sums over its parts.
     """
+    if isinstance(space, COMPOSITE):
+        parts = [known for leaf in leaves(space) if (known := entropy_range(leaf)) is not None]
+        return sum(least for least, _ in parts), sum(whole for _, whole in parts)
     if isinstance(space, spaces.Discrete):
         whole = math.log(space.n)
         return COLLAPSED * whole, whole

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
@@ -26,7 +27,7 @@ from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.host.gymnasium import time_limit
 from rlkit.envs.jittable.contract import Finding, check_spaces, finding_of
 from rlkit.errors import RlkitError
-from rlkit.spaces import Space
+from rlkit.spaces import Space, leaf_tree
 
 EXTRA_SECONDS = 2.0  # seconds that one part of the check may take beyond the requested steps
 REPEATED_STEPS = 100  # steps of the episodes that are repeated with the same seed
@@ -224,23 +225,30 @@ def _signature_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
 
 
 def _action_hints(env: gymnasium.Env, name: str) -> Iterator[Finding]:
-    space = env.action_space
-    if not isinstance(space, spaces.Box):
-        return
-    if not space.is_bounded():
-        what = f"{name}.action_space is not bounded"
+    for path, space in jax.tree.leaves_with_path(leaf_tree(env.action_space)):
+        if isinstance(space, spaces.Box):
+            label = f"{name}.action_space{jax.tree_util.keystr(path)}"
+            yield from _box_hints(space, label, is_part=bool(path))
+
+
+def _box_hints(space: spaces.Box, label: str, *, is_part: bool) -> Iterator[Finding]:
+    """Advice on a Box of actions, or one that is a part of them: only `actor_critic` takes that."""
+    if not space.is_bounded() and not is_part:
+        what = f"{label} is not bounded"
         why = "agents with squashed actions (SAC, TD3) and random exploration need bounds"
         yield Finding(
             "warning", what, "declare the bounds, such as spaces.Box(-1.0, 1.0, shape)", why
         )
-    elif (space.low != -1).any() or (space.high != 1).any():
+    elif space.is_bounded() and ((space.low != -1).any() or (space.high != 1).any()):
         low, high = _format_bound(space.low), _format_bound(space.high)
-        what = f"{name}.action_space ranges from {low} to {high}, not from -1 to 1"
+        what = f"{label} ranges from {low} to {high}, not from -1 to 1"
         why = (
             "an untrained policy acts around 0 with a standard deviation of about 1, which fits"
             " [-1, 1]"
         )
-        yield Finding("info", what, "pass rescale_actions=True to make_env", why)
+        scale = "declare -1 and 1, and scale that part in step"
+        fix = scale if is_part else "pass rescale_actions=True to make_env"
+        yield Finding("info", what, fix, why)
 
 
 def _mask_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:

@@ -24,8 +24,10 @@ from rlkit.action_masks import (
     random_allowed,
 )
 from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problems, step_problems
+from rlkit.envs.host.actions import as_lists
 from rlkit.envs.jittable.contract import Finding
-from rlkit.spaces import Space
+from rlkit.spaces import Space, map_space
+from rlkit.spaces import leaves as spaces_in
 
 LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
 
@@ -102,15 +104,15 @@ class EnvRollout:
         return ok
 
     def _step(self, action: Any, moment: str) -> tuple[bool, bool] | None:
-        given = np.array(action)
+        given = copy.deepcopy(action)
         start = time.perf_counter()
         result = self._call(
-            "step", lambda: self.env.step(action), f" with action {given.tolist()}, {moment}"
+            "step", lambda: self.env.step(action), f" with action {as_lists(given)}, {moment}"
         )
         self.seconds.append(time.perf_counter() - start)
         if result is None:
             return None
-        if not np.array_equal(given, action):
+        if as_lists(given) != as_lists(action):
             fix = (
                 "write action = np.clip(action, ...) instead of action[...] = or np.clip(...,"
                 " out=action)"
@@ -209,14 +211,23 @@ def actions(space: Space, seed: int) -> Iterator[Any]:
     """Endless random actions; half of those in a bounded Box are on its bounds."""
     space = copy.deepcopy(space)
     space.seed(seed)
-    bounded = isinstance(space, spaces.Box) and space.is_bounded()
+
+    def at(bound: str) -> Any:
+        return map_space(
+            lambda leaf: getattr(leaf, bound).copy() if _is_bounded(leaf) else leaf.sample(), space
+        )
+
+    some_bounds = any(map(_is_bounded, spaces_in(space)))
     while True:
         yield space.sample()
-        if bounded:
-            assert isinstance(space, spaces.Box)
-            yield space.low.copy()
+        if some_bounds:
+            yield at("low")
             yield space.sample()
-            yield space.high.copy()
+            yield at("high")
+
+
+def _is_bounded(space: Space) -> bool:
+    return isinstance(space, spaces.Box) and space.is_bounded()
 
 
 def exception_finding(label: str, error: BaseException, how: str = "") -> Finding:

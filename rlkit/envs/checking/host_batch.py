@@ -22,7 +22,7 @@ from rlkit.envs.checking.gymnasium_seeding import UNREPEATABLE
 from rlkit.envs.host.gymnasium_worker import Recipe
 from rlkit.envs.jittable.contract import Finding, finding_of
 from rlkit.errors import EnvContractError, RlkitError
-from rlkit.spaces import bounds, jax_dtype, map_space
+from rlkit.spaces import bounds, jax_dtype, leaf_tree, map_space
 from rlkit.types import Key, PyTree, TimeStep
 
 REPEATED_STEPS = 20  # steps that are repeated with the same key
@@ -115,7 +115,7 @@ class BatchRollout:
         """Batches of random actions, [N, ...]."""
         single = actions(self.adapter.action_space, seed)
         while True:
-            yield np.stack(list(islice(single, self.num_envs)))
+            yield jax.tree.map(lambda *x: np.stack(x), *islice(single, self.num_envs))
 
     def _obeying(self, action: Any, obs: Any) -> Any:
         """The actions [N, ...], or where masks forbid some of them, others: the same for all
@@ -131,7 +131,7 @@ class BatchRollout:
         self._dice = np.random.default_rng(self.seed)
         arrays = [[np.array(leaf) for leaf in jax.tree.leaves(obs)]]
         for action in islice(self._actions(self.seed), REPEATED_STEPS):
-            same_action: Any = np.repeat(action[:1], self.num_envs, axis=0)
+            same_action = jax.tree.map(lambda x: np.repeat(x[:1], self.num_envs, axis=0), action)
             state, step = self.adapter.step(key, state, self._obeying(same_action, obs))
             obs = step.obs
             arrays.append(
@@ -265,7 +265,7 @@ class BatchRollout:
                 f"{self.name} step reward is {step.reward}",
                 "raise EnvFailedError and name the environment",
             )
-        space_of = dict(_leaves(map_space(lambda leaf: leaf, self.adapter.observation_space)))
+        space_of = dict(_leaves(leaf_tree(self.adapter.observation_space)))
         for path, value in [*_leaves(step.obs), *_leaves(step.next_obs)]:
             if not np.isfinite(value).all():
                 yield Finding(

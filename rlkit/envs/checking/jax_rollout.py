@@ -15,8 +15,8 @@ from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.jittable.casts import cast_like
 from rlkit.envs.jittable.contract import Finding
 from rlkit.ops.strong_types import strong_types
-from rlkit.spaces import Space, bounds, map_space, nothing_allowed, sample, sample_allowed
-from rlkit.types import EnvState, Key, Obs, PyTree
+from rlkit.spaces import Space, bounds, leaf_tree, nothing_allowed, sample, sample_allowed
+from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
     auto_reset = getattr(env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
 
-    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
+    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Action]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
         step_key, reset_key = jax.random.split(x[0])
         action = x[1]
@@ -90,9 +90,9 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRoll
     """The same for the first environment of a jittable `EnvAdapter`. Consumes the key."""
     start_key, action_key, run_key = jax.random.split(key, 3)
     actions = _actions(env.action_space, action_key, num_steps * env.num_envs)
-    actions = actions.reshape(num_steps, env.num_envs, *actions.shape[1:])
+    actions = jax.tree.map(lambda x: x.reshape(num_steps, env.num_envs, *x.shape[1:]), actions)
 
-    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Array]) -> tuple[PyTree, PyTree]:
+    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Action]) -> tuple[PyTree, PyTree]:
         state, first_obs, age = carry
         action = x[1]
         if mask_in(first_obs) is not None:
@@ -148,7 +148,7 @@ def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Fin
             "look for a division by zero, the log or root of a negative number, or an action on"
             " its bound",
         )
-    spaces_by_path = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
+    spaces_by_path = jax.tree.leaves_with_path(leaf_tree(space))
     for (path, leaf), first, after in zip(
         spaces_by_path,
         jax.tree.leaves(rollout.first_obs),
@@ -324,12 +324,14 @@ def _rows(equal: np.ndarray) -> np.ndarray:
     return np.asarray(equal.reshape(len(equal), -1).all(axis=1))
 
 
-def _actions(space: Space, key: Key, num: int) -> Array:
-    actions = sample(space, key, num)
-    if isinstance(space, spaces.Box) and space.is_bounded():
-        kind = (jnp.arange(num) % 3).reshape(num, *[1] * len(space.shape))
-        actions = jnp.where(kind == 1, space.low, jnp.where(kind == 2, space.high, actions))
-    return actions
+def _actions(space: Space, key: Key, num: int) -> Action:
+    def some_on_bounds(leaf: Space, actions: Array) -> Array:
+        if not (isinstance(leaf, spaces.Box) and leaf.is_bounded()):
+            return actions
+        kind = (jnp.arange(num) % 3).reshape(num, *[1] * len(leaf.shape))
+        return jnp.where(kind == 1, leaf.low, jnp.where(kind == 2, leaf.high, actions))
+
+    return jax.tree.map(some_on_bounds, leaf_tree(space), sample(space, key, num))
 
 
 def without_typed_keys(tree: PyTree) -> PyTree:

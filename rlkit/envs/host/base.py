@@ -6,12 +6,11 @@ from typing import Protocol, runtime_checkable
 import jax
 import numpy as np
 from flax import struct
-from jax.typing import ArrayLike
 
 from rlkit.action_masks import NO_ACTION, first_without_choice, mask_in
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import EnvContractError, EnvFailedError, require
-from rlkit.types import Key, Obs, TimeStep
+from rlkit.types import Action, Key, Obs, TimeStep
 
 
 class HostState(struct.PyTreeNode, kw_only=True):
@@ -41,7 +40,7 @@ class HostAdapter(EnvAdapter, Protocol):
         """
         ...
 
-    def step_async(self, action: ArrayLike) -> None:
+    def step_async(self, action: Action) -> None:
         """Starts a step of every environment; `action` is [N, ...]."""
         ...
 

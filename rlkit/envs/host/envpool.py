@@ -28,12 +28,13 @@ from rlkit.errors import (
     ConfigError,
     EnvContractError,
     EnvFailedError,
+    SpaceError,
     UnknownNameError,
     did_you_mean,
     require,
     require_positive_integer,
 )
-from rlkit.spaces import Space, check_action_space, check_observation_space
+from rlkit.spaces import COMPOSITE, Space, check_action_space, check_observation_space
 from rlkit.types import Key, Obs, TimeStep
 
 NO_LIMIT = np.iinfo(np.int32).max  # EnvPool's value for "no time limit"
@@ -109,6 +110,12 @@ class EnvPoolAdapter:
         self.observation_space: Space = convert(self._raw_space)
         check_observation_space(
             self.observation_space, f"observation space of envpool/{self._env_id}"
+        )
+        require(
+            not isinstance(self._inner_action_space, COMPOSITE),
+            f"the actions of envpool/{self._env_id} have parts: {self._inner_action_space}",
+            "use an environment of Gymnasium or JAX, or one whose actions are a single array",
+            SpaceError,
         )
         check_action_space(self._inner_action_space)
         self.action_space: Space = (

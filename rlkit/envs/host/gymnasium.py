@@ -13,12 +13,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
-from jax.typing import ArrayLike
 
 from rlkit.action_masks import ACTION_MASK, check_mask, has_mask, num_choices
 from rlkit.envs.base import EnvSpec
+from rlkit.envs.host.actions import valid_actions
 from rlkit.envs.host.base import (
     HostState,
     check_allowed,
@@ -42,7 +41,7 @@ from rlkit.errors import (
     require_positive_integer,
 )
 from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
-from rlkit.types import Key, Obs, PyTree, TimeStep
+from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
@@ -166,16 +165,14 @@ class GymnasiumAdapter:
         self._resets += 1
         return HostState(resets=np.asarray(self._resets, np.int32)), obs
 
-    def step(
-        self, key: Key | None, state: HostState, action: ArrayLike
-    ) -> tuple[HostState, TimeStep]:
+    def step(self, key: Key | None, state: HostState, action: Action) -> tuple[HostState, TimeStep]:
         """Steps every environment; those whose episode ends start a new one. `key` is ignored."""
         check_state(state, self._resets)
         self.step_async(action)
         return state, self.step_wait()
 
-    def step_async(self, action: ArrayLike) -> None:
-        """Starts a step of every environment; `action` is [N, ...], clipped to the Box's bounds."""
+    def step_async(self, action: Action) -> None:
+        """Starts a step of every environment; `action` is [N, ...], clipped to the bounds."""
         if self._run is None or self._pending:
             fix = "call step_wait first" if self._pending else "call reset first"
             raise EnvContractError(f"{self.name} cannot start a step now; {fix}")
@@ -184,7 +181,7 @@ class GymnasiumAdapter:
                 f"{self.name} was reset through another adapter, so another run or evaluation uses"
                 " it too; create an environment for each"
             )
-        action = self._valid_action(action)
+        action = valid_actions(self.action_space, action, self.num_envs)
         try:  # without the context manager, because this is the hot path
             self._run.step_async(action)
         except BaseException:
@@ -385,19 +382,6 @@ class GymnasiumAdapter:
                 f"{self.name} cannot be sent to worker processes ({type(error).__name__}:"
                 f" {error}); create such objects inside the function, or use vectorization='sync'"
             ) from error
-
-    def _valid_action(self, action: ArrayLike) -> np.ndarray:
-        """`action` as a new array in the action space's dtype, clipped to the bounds of a Box."""
-        space = self.action_space
-        action = np.array(action, dtype=space.dtype)
-        if action.shape != (self.num_envs, *(space.shape or ())):
-            raise EnvContractError(
-                f"actions have shape {action.shape}; pass {(self.num_envs, *(space.shape or ()))}"
-            )
-        if isinstance(space, spaces.Box):
-            np.maximum(action, space.low, out=action)
-            np.minimum(action, space.high, out=action)
-        return action
 
 
 def _cast(obs: Obs, dtypes: PyTree) -> Obs:

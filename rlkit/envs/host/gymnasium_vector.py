@@ -45,14 +45,14 @@ class InProcessEnvs:
         self._pulse = pulse
         self._timeout = step_timeout
         self._watchdog = Watchdog(pulse, step_timeout)
-        self._action: np.ndarray | None = None
+        self._action: Any = None
 
     def reset(self, seeds: list[int | None]) -> Any:
         """Resets all environments and returns their first observations."""
         with self._watched("reset"):
             return self._vector.reset(seed=seeds)[0]
 
-    def step_async(self, action: np.ndarray) -> None:
+    def step_async(self, action: Any) -> None:
         """Stores the action for `step_wait`."""
         self._action = action
 
@@ -127,7 +127,7 @@ class WorkerEnvs:
         with self._convert_errors("reset"):
             return self._vector.reset_wait()[0]
 
-    def step_async(self, action: np.ndarray) -> None:
+    def step_async(self, action: Any) -> None:
         """Sends each worker its action."""
         with self._convert_errors("step"):
             self._vector.step_async(action)

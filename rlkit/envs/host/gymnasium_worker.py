@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from rlkit.envs.host.actions import as_lists
 from rlkit.envs.host.env_state import load_env, save_env
 from rlkit.envs.host.masked_env import MaskedEnv
 from rlkit.envs.host.watchdog import Pulse
@@ -266,7 +267,7 @@ class Guard:
     def _raised(self, phase: str, error: BaseException, action: object = None) -> EnvRaised:
         self._pulse.phase = ""
         text = "".join(traceback.format_exception(error))
-        shown = repr(action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action)
+        shown = repr(as_lists(action))
         return EnvRaised(
             Failure(
                 self._index, phase, self._steps, shown, f"{type(error).__name__}: {error}", text

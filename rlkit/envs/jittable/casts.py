@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rlkit.spaces import Space, jax_dtype, map_space
+from rlkit.spaces import Space, jax_dtype, leaf_tree
 from rlkit.types import Obs, PyTree
 
 
@@ -11,7 +11,7 @@ def cast_obs(obs: Obs, space: Space) -> Obs:
     """Observations in the dtypes of `space` (64-bit ones as 32-bit); free if they already agree."""
     return jax.tree.map(
         lambda leaf, x: jax.lax.convert_element_type(x, jax_dtype(leaf)),
-        map_space(lambda leaf: leaf, space),
+        leaf_tree(space),
         obs,
     )
 

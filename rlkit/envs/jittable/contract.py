@@ -17,7 +17,14 @@ from rlkit.action_masks import check_mask
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.jittable.generators import generator_states
 from rlkit.errors import EnvContractError, RlkitError, SpaceError
-from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
+from rlkit.spaces import (
+    Space,
+    abstract,
+    check_action_space,
+    check_observation_space,
+    jax_dtype,
+    leaf_tree,
+)
 from rlkit.types import Obs, PyTree
 
 SIX = "return (state, obs, reward, terminated, truncated, info)"
@@ -102,8 +109,7 @@ def trace_findings(env: JaxEnv) -> Iterator[Finding]:
             yield Finding("error", what, "return (state, obs)")
             return
         yield from _obs_findings(f"{name}.reset observation", env.observation_space, obs)
-        action = jax.ShapeDtypeStruct(env.action_space.shape or (), jax_dtype(env.action_space))
-        step = trace(f"{name}.step", env.step, key, state, action)
+        step = trace(f"{name}.step", env.step, key, state, abstract(env.action_space))
     except TraceFailure as failure:
         yield failure.finding
         return
@@ -196,7 +202,7 @@ def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Findin
 
 def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
     """Differences in structure, shape and dtype between an observation and its space."""
-    wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
+    wanted = jax.tree.leaves_with_path(leaf_tree(space))
     actual = jax.tree.leaves_with_path(obs)
     if [path for path, _ in wanted] != [path for path, _ in actual]:
         what = f"{label} is structured {jax.tree.structure(obs)}, but its space is {space}"
@@ -277,12 +283,12 @@ def where(error: BaseException) -> str:
     )
 
 
-def fits(space: Space, tree: PyTree) -> bool:
-    """Whether `tree` has the structure and the shapes of an observation of `space`."""
-    wanted = jax.tree.leaves_with_path(map_space(lambda leaf: leaf, space))
-    actual = jax.tree.leaves_with_path(tree)
+def fits(space: Space, value: PyTree) -> bool:
+    """Whether `value` has the structure and the shapes of an observation of `space`."""
+    wanted = jax.tree.leaves_with_path(leaf_tree(space))
+    actual = jax.tree.leaves_with_path(value)
     return [(path, leaf.shape) for path, leaf in wanted] == [
-        (path, tuple(np.shape(value))) for path, value in actual
+        (path, tuple(np.shape(x))) for path, x in actual
     ]
 
 

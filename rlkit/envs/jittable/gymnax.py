@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from rlkit.envs.base import JaxStep
 from rlkit.envs.ids import NEEDS_NETWORK
@@ -15,7 +14,7 @@ from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
-from rlkit.types import EnvState, Key, Obs, PyTree
+from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +46,7 @@ class GymnaxEnv:
         obs, state = self.env.reset_env(key, self.params)
         return strong_types(state), cast_obs(obs, self.observation_space)
 
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: EnvState, action: Action) -> JaxStep:
         """One step, without reset unless `auto_reset`. Consumes the key."""
         if self.auto_reset:
             obs, new_state, reward, terminated, truncated, info = self.env.step(

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax.numpy as jnp
 from gymnasium import spaces
-from jax import Array
 
 from rlkit.action_masks import (
     ACTION_MASK,
@@ -19,7 +18,7 @@ from rlkit.envs.base import JaxEnv, JaxStep
 from rlkit.envs.jittable.observation_wrappers import ObservationWrapper
 from rlkit.errors import EnvContractError, SpaceError, require
 from rlkit.spaces import Space
-from rlkit.types import EnvState, Key, Obs
+from rlkit.types import Action, EnvState, Key, Obs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ class ObservedMask(ObservationWrapper):
         state, obs = self.env.reset(key)
         return state, self._masked(state, obs)
 
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: EnvState, action: Action) -> JaxStep:
         """One step. Consumes the key."""
         state, obs, reward, terminated, truncated, info = self.env.step(key, state, action)
         return state, self._masked(state, obs), reward, terminated, truncated, info

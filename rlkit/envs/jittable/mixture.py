@@ -16,7 +16,7 @@ from rlkit.envs.jittable.casts import cast_obs
 from rlkit.errors import ConfigError
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
-from rlkit.types import Key, Obs, PyTree
+from rlkit.types import Action, Key, Obs, PyTree
 
 
 class MixtureParams(struct.PyTreeNode, kw_only=True):
@@ -65,7 +65,7 @@ class JaxMixture:
         obs = self._chosen(which, [self._cast(obs) for obs in each])
         return MixtureState(which=which, families=strong_types(states)), obs
 
-    def step(self, key: Key, state: MixtureState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: MixtureState, action: Action) -> JaxStep:
         """A step of the member that is played. Consumes the key."""
 
         def play(index: int, key: Key, state: MixtureState) -> JaxStep:

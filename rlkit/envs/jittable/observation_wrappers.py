@@ -18,7 +18,7 @@ from rlkit.envs.jittable.casts import cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_observation_space, leaves
-from rlkit.types import EnvState, Key, Obs, PyTree
+from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
 MASK_BY_METHOD = "give the mask by a method action_mask(state), not in the observation"
 
@@ -47,7 +47,7 @@ class MappedObservation(ObservationWrapper):
         state, obs = self.env.reset(key)
         return state, self._map(obs)
 
-    def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: EnvState, action: Action) -> JaxStep:
         """One step. Consumes the key."""
         state, obs, reward, terminated, truncated, info = self.env.step(key, state, action)
         if "final_observation" in info:
@@ -179,7 +179,7 @@ class FrameStack(ObservationWrapper):
         frames = self._repeat(obs)
         return FrameStackState(env=state, frames=frames), frames
 
-    def step(self, key: Key, state: FrameStackState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: FrameStackState, action: Action) -> JaxStep:
         """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         if self.auto_reset:

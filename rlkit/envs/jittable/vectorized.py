@@ -6,7 +6,6 @@ import functools
 import jax
 import jax.numpy as jnp
 from flax import struct
-from gymnasium import spaces
 from jax import Array
 
 from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
@@ -16,8 +15,8 @@ from rlkit.envs.jittable.masked import with_observed_mask
 from rlkit.errors import EnvContractError, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.strong_types import strong_types
-from rlkit.spaces import Space
-from rlkit.types import Key, Obs, PyTree, TimeStep
+from rlkit.spaces import Space, clip
+from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
 
@@ -58,13 +57,12 @@ class VectorizedEnv:
             obs, self.observation_space
         )
 
-    def step(self, key: Key, state: VectorState, action: Array) -> tuple[VectorState, TimeStep]:
+    def step(self, key: Key, state: VectorState, action: Action) -> tuple[VectorState, TimeStep]:
         """Steps every environment; those whose episode ends start a new one. Consumes the key."""
         env = self._bind(state.params)
         step_key, reset_key = jax.random.split(key)
         step_keys = jax.random.split(step_key, self.num_envs)
-        if isinstance(self.action_space, spaces.Box):
-            action = jnp.clip(action, self.action_space.low, self.action_space.high)
+        action = clip(self.action_space, action)
         envs, obs, reward, terminated, truncated, info = jax.vmap(env.step)(
             step_keys, state.envs, action
         )

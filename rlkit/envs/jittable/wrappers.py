@@ -19,7 +19,7 @@ from jax import Array
 from rlkit.envs.base import EnvAdapter, JaxEnv, JaxStep, traced_params
 from rlkit.errors import EnvContractError, SpaceError, require, require_positive_integer
 from rlkit.spaces import Space, check_action_space
-from rlkit.types import EnvState, Key, Obs, PyTree
+from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
 W = TypeVar("W", bound="Wrapper")
 
@@ -104,7 +104,7 @@ class TimeLimit(Wrapper):
         state, obs = self.env.reset(key)
         return TimeLimitState(env=state, time=jnp.int32(0)), obs
 
-    def step(self, key: Key, state: TimeLimitState, action: Array) -> JaxStep:
+    def step(self, key: Key, state: TimeLimitState, action: Action) -> JaxStep:
         """One step. Consumes the key."""
         inner, obs, reward, terminated, truncated, info = self.env.step(key, state.env, action)
         time = state.time + 1

@@ -1,4 +1,4 @@
-"""Probes with continuous, multi-discrete and dict spaces, and `Counter`, which is exact."""
+"""Probes with continuous, multi-discrete, composite and masked spaces, and the exact `Counter`."""
 
 import dataclasses
 
@@ -63,6 +63,44 @@ class MultiDiscreteAction(OneObservation):
     def best_action(self) -> np.ndarray:
         """[1, 2]."""
         return np.array([[1, 2]], np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedAction(OneObservation):
+    """One observation, one step, a dict of three actions, each of which earns at most 1/3.
+
+    Right are 1 of 3 for "jump", (1, 0) of 2 × 2 for "hands", each hand for half of its third, and
+    (-0.5, 0.5) for "move", which loses a third of its mean squared distance. Tests that no part of
+    a composite action is dropped or mixed up with another.
+    """
+
+    action_space = spaces.Dict(
+        {
+            "move": spaces.Box(-1.0, 1.0, (2,), np.float32),
+            "jump": spaces.Discrete(3),
+            "hands": spaces.MultiDiscrete([2, 2]),
+        }
+    )
+    best_return = 1.0
+
+    def step(self, key: Key, state: Array, action: dict[str, Array]) -> JaxStep:
+        """Ends the episode."""
+        jump = jnp.float32(action["jump"] == 1)
+        hands = jnp.mean(action["hands"] == jnp.array([1, 0]), dtype=jnp.float32)
+        move = 1.0 - jnp.mean(jnp.square(action["move"] - jnp.array([-0.5, 0.5])))
+        return end(state, state, (jump + hands + move) / 3)
+
+    def expected_value(self, gamma: float) -> np.ndarray:
+        """1; a Gaussian policy around the best move with standard deviation s has 1 - s²/3."""
+        return np.ones(1, np.float32)
+
+    def best_action(self) -> dict[str, np.ndarray]:
+        """jump [1], hands [1, 2], move [1, 2]."""
+        return {
+            "jump": np.array([1], np.int32),
+            "hands": np.array([[1, 0]], np.int32),
+            "move": np.array([[-0.5, 0.5]], np.float32),
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
@@ -116,9 +117,8 @@ class EnvGroup:
             for name in ("reward", "terminated", "truncated")
         }
         # One value for all environments is allowed, as in the rows of a rollout.
-        each = {
-            name: np.broadcast_to(x, len(action)) if x.ndim == 0 else x for name, x in each.items()
-        }
+        num = len(jax.tree.leaves(action)[0])
+        each = {name: np.broadcast_to(x, num) if x.ndim == 0 else x for name, x in each.items()}
         return split_seeds(timestep.replace(info={}, **each), self._num_seeds)
 
     def _step(self, action: Any) -> TimeStep:

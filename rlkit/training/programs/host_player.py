@@ -10,6 +10,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.errors import EnvFailedError
+from rlkit.spaces import leaf_tree
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose
 from rlkit.training.programs.env_groups import remake
@@ -164,15 +165,18 @@ class HostPlayer:
         return played, {name: split_seeds(values, seeds) for name, values in info.items()}
 
     def _row(
-        self, obs: PyTree, action: np.ndarray, timestep: TimeStep, playing: np.ndarray
+        self, obs: PyTree, action: Action, timestep: TimeStep, playing: np.ndarray
     ) -> dict[str, PyTree]:
         """One recorded step, zeros where the episode is over."""
-        space = self._env.action_space
         row = {
             "obs": obs,
-            "action": np.clip(action, space.low, space.high)
-            if isinstance(space, spaces.Box)
-            else action,
+            "action": jax.tree.map(
+                lambda leaf, x: (
+                    np.clip(x, leaf.low, leaf.high) if isinstance(leaf, spaces.Box) else x
+                ),
+                leaf_tree(self._env.action_space),
+                action,
+            ),
             "reward": timestep.reward,
             "terminated": timestep.terminated,
             "truncated": timestep.truncated,

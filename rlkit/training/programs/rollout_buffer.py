@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from rlkit.training.programs.seed_axis import merge_seeds
-from rlkit.types import Obs, PyTree, TimeStep
+from rlkit.types import Action, Obs, PyTree, TimeStep
 
 
 class RolloutBuffer:
@@ -25,14 +25,14 @@ class RolloutBuffer:
         self._written, self._other = self._other, self._written
 
     def write(
-        self, time: int, obs: Obs, action: np.ndarray, timestep: TimeStep, extras: dict[str, PyTree]
+        self, time: int, obs: Obs, action: Action, timestep: TimeStep, extras: dict[str, PyTree]
     ) -> None:
         """Writes step `time`: leaves [S·N, ...], those of `extras` [(S,) N, ...]."""
         if not self._written:
             self._written = self._allocate(obs, action, extras)
         fields = self._written
         _write_row(fields["obs"], time, obs)
-        fields["action"][time] = action
+        _write_row(fields["action"], time, action)
         fields["reward"][time] = timestep.reward
         fields["terminated"][time] = timestep.terminated
         fields["truncated"][time] = timestep.truncated
@@ -52,17 +52,15 @@ class RolloutBuffer:
             self._written,
         )
 
-    def _allocate(
-        self, obs: Obs, action: np.ndarray, extras: dict[str, PyTree]
-    ) -> dict[str, PyTree]:
-        num_steps, num_envs = self._num_steps, len(action)
+    def _allocate(self, obs: Obs, action: Action, extras: dict[str, PyTree]) -> dict[str, PyTree]:
+        num_steps, num_envs = self._num_steps, len(jax.tree.leaves(action)[0])
 
         def like(x: np.ndarray) -> np.ndarray:
             return np.empty((num_steps, *np.shape(x)), np.result_type(x))
 
         return {
             "obs": jax.tree.map(like, obs),
-            "action": like(action),
+            "action": jax.tree.map(like, action),
             "reward": np.empty((num_steps, num_envs), np.float32),
             "terminated": np.empty((num_steps, num_envs), bool),
             "truncated": np.empty((num_steps, num_envs), bool),

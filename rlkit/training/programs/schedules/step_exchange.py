@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import EnvContractError
-from rlkit.types import PyTree, Rollout, TimeStep
+from rlkit.types import Action, PyTree, Rollout, TimeStep
 
 Buffer = Any  # one of XLA's, which NumPy can view
 StepResult = dict[str, PyTree]  # the fields of a `TimeStep` except `info`, leaves [(S,) N, ...]
@@ -32,10 +32,10 @@ class StepExchange:
 
     def open(self) -> None:
         """Empties the queues: after an error, a step may be left over."""
-        self._actions: queue.SimpleQueue[np.ndarray | None] = queue.SimpleQueue()
+        self._actions: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._steps: queue.SimpleQueue[list[np.ndarray] | None] = queue.SimpleQueue()
 
-    def next_actions(self) -> np.ndarray | None:
+    def next_actions(self) -> Action | None:
         """Waits for the program's next actions [(S,) N, ...]; None once it has ended."""
         return self._actions.get()
 
@@ -53,18 +53,18 @@ class StepExchange:
 
     # The program
 
-    def ask(self, context: object, results: PyTree, action: Buffer) -> None:
+    def ask(self, context: object, results: PyTree, action: PyTree) -> None:
         """Takes a step into `results`: a flag (False if there was no step) and a `StepResult`."""
-        self._actions.put(np.asarray(action).copy())
+        self._actions.put(jax.tree.map(lambda x: np.asarray(x).copy(), action))
         self.receive(context, results)
 
-    def send(self, context: object, copy: Buffer, words: Buffer, action: Buffer) -> None:
+    def send(self, context: object, copy: Buffer, words: Buffer, action: PyTree) -> None:
         """Hands over actions, whose step `receive` waits for.
 
         Copies `words`, so that whatever reads the copy runs after this call.
         """
         np.asarray(copy)[...] = np.asarray(words)
-        self._actions.put(np.asarray(action).copy())
+        self._actions.put(jax.tree.map(lambda x: np.asarray(x).copy(), action))
 
     def receive(self, context: object, results: PyTree, *awaited: Buffer) -> None:
         """Waits for the step; `awaited` must be computed before."""
