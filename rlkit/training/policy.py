@@ -89,7 +89,7 @@ class Policy:
 
     def __call__(
         self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None
-    ) -> np.ndarray:
+    ) -> Action:
         """Actions [B, ...] within the action space, for raw observations [B, ...].
 
         Sampled actions draw from `key`; None: from the policy's own stream. Raises
@@ -120,8 +120,8 @@ class Policy:
         restart: Any = None,
         deterministic: bool = True,
         key: Key | None = None,
-    ) -> tuple[np.ndarray, Carry]:
-        """(actions [B, ...], the new carry) for raw observations [B, ...].
+    ) -> tuple[Action, Carry]:
+        """(actions [B, ...] in NumPy, the new carry) for raw observations [B, ...].
 
         `carry`: what the last step returned, or `initial_carry(B)` at the start; None: that of new
         episodes. `restart` [B]: where these observations begin an episode, as after a step that
@@ -173,7 +173,7 @@ class Policy:
                 "pass one flag for each, such as terminated | truncated",
             )
         action, carry = self._act(self.state, obs, carry, restart, key, deterministic=deterministic)
-        return np.asarray(action), carry
+        return jax.tree.map(np.asarray, action), carry
 
     def evaluate(
         self, episodes: int = 16, *, seed: int | None = None, num_envs: int | None = None
@@ -258,7 +258,7 @@ class Policy:
         state = _on_cpu(self.state)  # as the fresh process computes
         reference = dataclasses.replace(self, state=state)
 
-        def act(obs: PyTree, memory: Carry, *, sampled: bool) -> tuple[np.ndarray, Carry]:
+        def act(obs: PyTree, memory: Carry, *, sampled: bool) -> tuple[Action, Carry]:
             key = jax.random.key(SEED, impl="threefry2x32")
             carry = None if memory is None else function.carry(memory)
             action, carry = reference.act(obs, carry, deterministic=not sampled, key=key)

@@ -23,12 +23,12 @@ from rlkit.training.export.manifest import (
     manifest,
 )
 from rlkit.training.export.parity import Parity, act_in_fresh_process, compared, observations
-from rlkit.training.export.policy_function import OUTPUT, PolicyFunction
+from rlkit.training.export.policy_function import PolicyFunction
 from rlkit.training.export.stablehlo import to_stablehlo
-from rlkit.types import Obs
+from rlkit.types import Action, Obs
 from rlkit.validation import PlainData
 
-Act = Callable[..., tuple[np.ndarray, list[Any]]]
+Act = Callable[..., tuple[Action, list[Any]]]
 """`act(obs, memory, sampled=False)`: the policy's actions and new memory.
 
 Observations are in the space's structure; the memory is a list of arrays, or None at the start.
@@ -78,7 +78,8 @@ def export_folder(
 def _files(function: PolicyFunction, format: Format) -> dict[str, tuple[str, bytes]]:
     """(name, content) of each kind of file."""
     inputs = [(each.name, each.dtype, each.shape) for each in (*function.inputs, *function.memory)]
-    outputs = [OUTPUT, *(f"next_{each.name}" for each in function.memory)]
+    names = [each.name for each in function.outputs]
+    outputs = [*names, *(f"next_{each.name}" for each in function.memory)]
     files: dict[str, tuple[str, bytes]] = {}
     if format != "stablehlo":
         from rlkit.training.export.onnx.conversion import to_onnx
@@ -105,12 +106,15 @@ def _compare(function: PolicyFunction, folder: Path, kinds: list[str], act: Act)
     return parity
 
 
-def _acted(act: Act, batch: Obs, *, sampled: bool) -> np.ndarray:
-    """Actions [N, ...]; with memory [2·N, ...], of a second step on the same observations too."""
+def _acted(act: Act, batch: Obs, *, sampled: bool) -> list[np.ndarray]:
+    """The arrays of actions [N, ...]; with memory [2·N, ...], of a second step on the same
+    observations too.
+    """
     action, memory = act(batch, None, sampled=sampled)
-    if not memory:
-        return action
-    return np.concatenate([action, act(batch, memory, sampled=sampled)[0]])
+    if memory:
+        second = act(batch, memory, sampled=sampled)[0]
+        action = jax.tree.map(lambda *x: np.concatenate(x), action, second)
+    return jax.tree.leaves(action)
 
 
 def _copy_loader(name: str, target: Path) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit import __version__
-from rlkit.spaces import Space, jax_dtype
+from rlkit.spaces import Space
 from rlkit.training.export.onnx.graph import IR_VERSION, OPSET
-from rlkit.training.export.policy_function import OUTPUT, Input, PolicyFunction
+from rlkit.training.export.policy_function import PolicyFunction, Port
 from rlkit.training.export.stablehlo import PLATFORMS
 from rlkit.validation import PlainData
 
@@ -25,25 +25,22 @@ ONNX_FILE, STABLEHLO_FILE, SAMPLED_FILE = (
 
 def manifest(function: PolicyFunction, source: PlainData, files: PlainData) -> PlainData:
     """The contents of `manifest.json`. `source`: the run and checkpoint; `files`: by their kind."""
-    space = function.action_space
-    inputs = [_described_input(each) | {"path": list(each.path)} for each in function.inputs]
+    inputs, outputs = (
+        [_described_port(each) | {"path": list(each.path)} for each in ports]
+        for ports in (function.inputs, function.outputs)
+    )
     memory = [
-        _described_input(each) | {"first": _bound(np.asarray(first[0]))}
+        _described_port(each) | {"first": _bound(np.asarray(first[0]))}
         for each, first in zip(function.memory, function.initial_memory(), strict=True)
     ]
-    output = {
-        "name": OUTPUT,
-        "dtype": jax_dtype(space).name,
-        "shape": ["batch", *(space.shape or ())],
-    }
     return {
         "form": FORM,
         **source,
         "inputs": inputs,
-        "output": output,
+        "outputs": outputs,
         "memory": memory,
         "observation_space": described(function.observation_space),
-        "action_space": described(space),
+        "action_space": described(function.action_space),
         "files": files,
         "onnx": {"opset": OPSET, "ir_version": IR_VERSION} if "onnx" in files else None,
         "stablehlo": {"platforms": list(PLATFORMS)} if "stablehlo" in files else None,
@@ -52,9 +49,12 @@ def manifest(function: PolicyFunction, source: PlainData, files: PlainData) -> P
 
 
 def described(space: Space) -> PlainData:
-    """A space as plain data. Bounds are one number if all are equal; null stands for infinity."""
+    """A space as plain data. Bounds are one number if all are equal; null stands for infinity.
+
+    The parts of a Dict are in the order of leaves.
+    """
     if isinstance(space, spaces.Dict):
-        parts = {str(name): described(part) for name, part in space.spaces.items()}
+        parts = {str(name): described(space.spaces[name]) for name in sorted(space.spaces)}
         return {"type": "Dict", "spaces": parts}
     if isinstance(space, spaces.Tuple):
         return {"type": "Tuple", "spaces": [described(part) for part in space.spaces]}
@@ -70,7 +70,7 @@ def described(space: Space) -> PlainData:
     return {**known, "dtype": str(space.dtype)}
 
 
-def _described_input(each: Input) -> PlainData:
+def _described_port(each: Port) -> PlainData:
     return {"name": each.name, "dtype": each.dtype.name, "shape": ["batch", *each.shape]}
 
 

@@ -33,6 +33,10 @@ sys.path.insert(0, folder)
 import numpy as np
 given = np.load(batch)
 results = {}
+def arrays(action):
+    if isinstance(action, dict):
+        return [x for name in sorted(action) for x in arrays(action[name])]
+    return [x for part in action for x in arrays(part)] if isinstance(action, tuple) else [action]
 for loader, kind, arguments in (
     ("load_onnx", "onnx", {}),
     ("load_stablehlo", "stablehlo", {}),
@@ -52,9 +56,11 @@ for loader, kind, arguments in (
             memory = policy.start(len(given[policy.manifest["inputs"][0]["name"]][rows]))
             first, memory = policy(obs["obs"], memory, **arguments)
             second, memory = policy(obs["obs"], memory, **arguments)
-            results[name] = np.concatenate([first, second])
+            steps = list(map(np.concatenate, zip(arrays(first), arrays(second))))
         else:
-            results[name] = policy(obs["obs"], **arguments)
+            steps = arrays(policy(obs["obs"], **arguments))
+        for index, each in enumerate(steps):
+            results[f"{name}/{index}"] = each
 np.savez(found, **results)
 """
 
@@ -68,7 +74,7 @@ class Parity:
     observations: int
     """How many were acted on."""
     differing: int
-    """How many of the actions are not equal to the bit."""
+    """How many of the actions are not equal to the bit, in any part."""
     largest_difference: float
     """Between two actions; of discrete ones, 0 unless a near tie was decided otherwise."""
 
@@ -106,8 +112,9 @@ def observations(
 
 def act_in_fresh_process(
     folder: Path, names: Sequence[str], obs: Sequence[np.ndarray], kinds: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """The actions of the loaders in `folder`, by kind; those of the first row alone as `kind.one`.
+) -> dict[str, list[np.ndarray]]:
+    """The arrays of the actions of the loaders in `folder`, by kind; those of the first row alone
+    as `kind.one`.
 
     `names` are those of the inputs. Raises `ExportError` if the process fails.
     """
@@ -127,12 +134,30 @@ def act_in_fresh_process(
                 f"the exported policy does not run in a process of its own ({last}); report it,"
                 " with the settings of the agent"
             )
+        by_kind: dict[str, list[np.ndarray]] = {}
         with np.load(found) as actions:
-            return dict(actions)
+            for name in actions:  # in the order in which they were saved
+                by_kind.setdefault(name.rpartition("/")[0], []).append(actions[name])
+        return by_kind
 
 
-def compared(kind: str, found: np.ndarray, wanted: np.ndarray) -> Parity:
-    """Compares actions [N, ...]. Raises `ExportError` if they are not those of the policy."""
+def compared(kind: str, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> Parity:
+    """Compares the arrays of actions, [N, ...] each.
+
+    Raises `ExportError` if they are not those of the policy.
+    """
+    off = [_differences(kind, *arrays) for arrays in zip(found, wanted, strict=True)]
+    differing = np.any([(x != 0).reshape(len(x), -1).any(-1) for x in off], axis=0)
+    return Parity(
+        kind=kind,
+        observations=len(differing),
+        differing=int(differing.sum()),
+        largest_difference=max(float(x.max(initial=0.0)) for x in off),
+    )
+
+
+def _differences(kind: str, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Between two arrays of actions, [N, ...]."""
     require(
         (found.shape, found.dtype) == (wanted.shape, wanted.dtype),
         f"the exported {kind} returns {found.dtype} {list(found.shape)}, the policy {wanted.dtype}"
@@ -154,4 +179,4 @@ def compared(kind: str, found: np.ndarray, wanted: np.ndarray) -> Parity:
         "report it, with the settings of the agent",
         ExportError,
     )
-    return Parity(kind=kind, observations=len(off), differing=differing, largest_difference=largest)
+    return off

@@ -19,12 +19,12 @@ from rlkit.training.core.evaluator import choose
 from rlkit.types import Carry, Obs, PolicyState
 
 OUTPUT = "action"
-Path = tuple[Any, ...]  # of a leaf in an observation: keys of dicts and indices of tuples
+Path = tuple[Any, ...]  # of a leaf in its structure: keys of dicts and indices of tuples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Input:
-    """One array of an observation or of the memory; `shape` is without the batch axis."""
+class Port:
+    """One array of an observation, an action or the memory; `shape` is without the batch axis."""
 
     name: str
     path: Path
@@ -42,30 +42,23 @@ class PolicyFunction:
     action_space: Space
 
     @property
-    def inputs(self) -> list[Input]:
+    def inputs(self) -> list[Port]:
         """The arrays of an observation, in the order of `jax.tree.leaves`.
 
         They are called `obs`, or `obs.key` and `obs.0` in a dict and a tuple.
         """
-        found = jax.tree.leaves_with_path(spaces.abstract(self.observation_space))
-        paths = [tuple(_part(key) for key in path) for path, _ in found]
-        names = [".".join(["obs", *map(str, path)]) for path in paths]
-        require(
-            len(set(names)) == len(names),
-            f"two parts of the observation would both be called {_first_twice(names)}",
-            "rename a key of the Dict",
-            ExportError,
-        )
-        return [
-            Input(name=name, path=path, dtype=np.dtype(leaf.dtype), shape=leaf.shape)
-            for name, path, (_, leaf) in zip(names, paths, found, strict=True)
-        ]
+        return _ports("obs", self.observation_space)
 
     @property
-    def memory(self) -> list[Input]:
+    def outputs(self) -> list[Port]:
+        """The arrays of an action, named in the same way: `action`, or `action.key` and so on."""
+        return _ports(OUTPUT, self.action_space)
+
+    @property
+    def memory(self) -> list[Port]:
         """The arrays that the agent remembers, called `memory.0` and so on; [] without memory."""
         return [
-            Input(name=f"memory.{i}", path=(i,), dtype=np.dtype(x.dtype), shape=x.shape[1:])
+            Port(name=f"memory.{i}", path=(i,), dtype=np.dtype(x.dtype), shape=x.shape[1:])
             for i, x in enumerate(self.initial_memory())
         ]
 
@@ -78,9 +71,8 @@ class PolicyFunction:
         return with_memory(self.agent.initial_carry(memory[0].shape[0]), memory)
 
     def best(self, *arrays: Array) -> tuple[Array, ...]:
-        """The agent's best actions [N, ...], within the action space, and its new memory.
-
-        For the arrays of an observation and the memory [N, ...].
+        """The arrays of the agent's best actions [N, ...], within the action space, and of its new
+        memory, for those of an observation and the memory [N, ...].
         """
         return self._act(arrays, jax.random.key(0), deterministic=True)
 
@@ -102,7 +94,25 @@ class PolicyFunction:
         size = arrays[0].shape[0]
         carry = self.carry(memory) if memory else self.agent.initial_carry(size)
         action, carry = choose(self.agent, self.state, obs, carry, key, deterministic=deterministic)
-        return spaces.clip(self.action_space, action), *jax.tree.leaves(memory_of(carry))
+        action = spaces.clip(self.action_space, action)
+        return *jax.tree.leaves(action), *jax.tree.leaves(memory_of(carry))
+
+
+def _ports(root: str, space: Space) -> list[Port]:
+    """The leaves of `space`, each called by the path that leads to it from `root`."""
+    found = jax.tree.leaves_with_path(spaces.abstract(space))
+    paths = [tuple(_part(key) for key in path) for path, _ in found]
+    names = [".".join([root, *map(str, path)]) for path in paths]
+    require(
+        len(set(names)) == len(names),
+        f"two arrays would both be called {_first_twice(names)}",
+        "rename a key of the Dict",
+        ExportError,
+    )
+    return [
+        Port(name=name, path=path, dtype=np.dtype(leaf.dtype), shape=leaf.shape)
+        for name, path, (_, leaf) in zip(names, paths, found, strict=True)
+    ]
 
 
 def _part(key: Any) -> Any:

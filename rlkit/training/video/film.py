@@ -120,7 +120,7 @@ class _Played:
                 break
             act_key, env_key = jax.random.split(jax.random.fold_in(key, self.steps))
             action, carry = self._act(self._policy, moment.obs, carry, act_key)
-            moment = self._stage.step(env_key, np.asarray(action))
+            moment = self._stage.step(env_key, jax.tree.map(np.asarray, action))
             self.steps, self.total = self.steps + 1, self.total + moment.reward
         self.returns.append(self.total)
         self.lengths.append(self.steps)

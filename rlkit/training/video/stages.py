@@ -21,7 +21,7 @@ from rlkit.envs.jittable.wrappers import Wrapper
 from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.spaces import Space
 from rlkit.training.video.frames import picture_of
-from rlkit.types import Key, Obs, PyTree
+from rlkit.types import Action, Key, Obs, PyTree
 
 _SLOW, _SMOOTH = 10, 30  # frames per second: of grids and images, and of everything else
 
@@ -46,7 +46,7 @@ class Stage(Protocol):
         """Starts an episode. Consumes the key."""
         ...
 
-    def step(self, key: Key, action: np.ndarray, /) -> Moment:
+    def step(self, key: Key, action: Action, /) -> Moment:
         """One step with an action [1, ...] within the action space. Consumes the key."""
         ...
 
@@ -115,9 +115,10 @@ class JaxStage:
         self._state, obs = self._reset(key)
         return Moment(_batch(obs), self._picture(obs))
 
-    def step(self, key: Key, action: np.ndarray) -> Moment:
+    def step(self, key: Key, action: Action) -> Moment:
         """See `Stage`."""
-        self._state, obs, reward, is_last = self._step(key, self._state, action[0])
+        own = jax.tree.map(lambda x: x[0], action)
+        self._state, obs, reward, is_last = self._step(key, self._state, own)
         has_reset = bool(is_last) and self._resets_itself
         picture = None if has_reset else self._picture(obs)
         return Moment(_batch(obs), picture, float(reward), bool(is_last))
@@ -139,7 +140,7 @@ class HostStage:
         self._state, obs = self._env.reset(key)
         return Moment(obs, self._env.render()[0])
 
-    def step(self, key: Key, action: np.ndarray) -> Moment:
+    def step(self, key: Key, action: Action) -> Moment:
         """See `Stage`."""
         self._state, step = self._env.step(key, self._state, action)
         is_last = bool(step.terminated[0] | step.truncated[0])

@@ -36,5 +36,14 @@ class Policy:
             for part in each["path"]:
                 leaf = leaf[part]
             arrays[each["name"]] = np.asarray(leaf, each["dtype"])
-        action, *memory = self.session.run(None, arrays)
-        return action, memory
+        found = iter(self.session.run(None, arrays))
+        return in_structure(self.manifest["action_space"], found), list(found)
+
+
+def in_structure(space, arrays):
+    """The next arrays, in the structure of a space of the manifest: a dict, a tuple or just one."""
+    if space["type"] == "Dict":
+        return {name: in_structure(part, arrays) for name, part in space["spaces"].items()}
+    if space["type"] == "Tuple":
+        return tuple(in_structure(part, arrays) for part in space["spaces"])
+    return np.asarray(next(arrays))

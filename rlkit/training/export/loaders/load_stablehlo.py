@@ -25,6 +25,17 @@ class Policy:
                 leaf = leaf[part]
             arrays.append(np.asarray(leaf, each["dtype"]))
         if seed is None:
-            return np.asarray(self.best(*arrays)[0])
-        key = jax.random.key(seed, impl="threefry2x32")
-        return np.asarray(self.sampled(jax.random.key_data(key), *arrays)[0])
+            found = self.best(*arrays)
+        else:
+            key = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+            found = self.sampled(key, *arrays)
+        return in_structure(self.manifest["action_space"], iter(found))
+
+
+def in_structure(space, arrays):
+    """The next arrays, in the structure of a space of the manifest: a dict, a tuple or just one."""
+    if space["type"] == "Dict":
+        return {name: in_structure(part, arrays) for name, part in space["spaces"].items()}
+    if space["type"] == "Tuple":
+        return tuple(in_structure(part, arrays) for part in space["spaces"])
+    return np.asarray(next(arrays))

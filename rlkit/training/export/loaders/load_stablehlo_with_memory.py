@@ -41,8 +41,17 @@ class Policy:
                 leaf = leaf[part]
             arrays.append(np.asarray(leaf, each["dtype"]))
         if seed is None:
-            action, *memory = self.best(*arrays, *memory)
+            found = iter(self.best(*arrays, *memory))
         else:
             key = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
-            action, *memory = self.sampled(key, *arrays, *memory)
-        return np.asarray(action), memory
+            found = iter(self.sampled(key, *arrays, *memory))
+        return in_structure(self.manifest["action_space"], found), list(found)
+
+
+def in_structure(space, arrays):
+    """The next arrays, in the structure of a space of the manifest: a dict, a tuple or just one."""
+    if space["type"] == "Dict":
+        return {name: in_structure(part, arrays) for name, part in space["spaces"].items()}
+    if space["type"] == "Tuple":
+        return tuple(in_structure(part, arrays) for part in space["spaces"])
+    return np.asarray(next(arrays))
