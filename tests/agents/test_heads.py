@@ -164,6 +164,67 @@ def test_box_density_integrates_to_one():
     assert np.trapezoid(density, x[:, 0]) == pytest.approx(1.0, rel=1e-4)
 
 
+# declared in another order than that of leaves, which is by name
+COMPOSITE = spaces.Dict(
+    [
+        ("move", spaces.Box(-1.0, 1.0, (2,))),
+        ("more", spaces.Tuple([spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2])])),
+    ]
+)
+
+
+def test_composite(key):
+    """Log-prob, entropy and mode are those of the parts, summed by hand; so are samples."""
+    head = policy_head(COMPOSITE, initial_std=0.5)
+    params = head.init_params()
+    assert head.num_outputs == 3 + 4 + 2 and not head.reads_features
+    assert jax.tree.map(np.shape, params) == {"move": {"log_std": (2,)}, "more": ({}, {})}
+    out = np.float32([[0.0, 1.0, 0.5, -0.5, 0.5, 1.0, 0.0, 0.25, -0.75]] * 2)
+    action = {
+        "move": np.float32([[0.75, -0.25], [0.25, -0.75]]),
+        "more": (np.int32([3, 1]), np.int32([[1, 0], [0, 1]])),
+    }
+
+    def asked(action, key):
+        policy = head.distribution(out, params)
+        return policy.log_prob(action), policy.entropy(), policy.mode(), policy.sample(key)
+
+    log_prob, entropy, mode, _ = eager = asked(action, key)
+    compiled, samples = jax.jit(
+        lambda action, key: (
+            asked(action, key),
+            jax.vmap(head.distribution(out, params).sample)(jax.random.split(key, 4000)),
+        )
+    )(action, key)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), compiled, eager
+    )
+    one, two, three = softmax(out[0, :3]), softmax(out[0, 3:5]), softmax(out[0, 5:7])
+    chosen = [one[2] * two[1] * three[0], one[0] * two[0] * three[1]]
+    z = (action["move"] - [0.25, -0.75]) / 0.5
+    density = (-0.5 * z**2 - np.log(0.5) - 0.5 * np.log(2 * np.pi)).sum(-1)
+    np.testing.assert_allclose(log_prob, np.log(chosen) + density, rtol=1e-5)
+    wanted = sum(-(p * np.log(p)).sum() for p in (one, two, three))
+    wanted += 2 * (0.5 * np.log(2 * np.pi * np.e) + np.log(0.5))
+    np.testing.assert_allclose(entropy, [wanted] * 2, rtol=1e-5)
+    np.testing.assert_array_equal(mode["more"][0], [2, 2])
+    np.testing.assert_array_equal(mode["more"][1], [[1, 0], [1, 0]])
+    np.testing.assert_allclose(mode["move"], [[0.25, -0.75]] * 2)
+    assert jax.tree.structure(samples) == jax.tree.structure(action)
+    for part, p, first in ((samples["more"][0], one, 1), (samples["more"][1][..., 0], two, 0)):
+        shares = [(np.asarray(part) == first + i).mean() for i in range(len(p))]
+        np.testing.assert_allclose(shares, p, atol=5 * 0.5 / np.sqrt(8000))
+    moves = np.asarray(samples["move"], np.float64)
+    np.testing.assert_allclose(moves.mean((0, 1)), [0.25, -0.75], atol=5 * 0.5 / np.sqrt(8000))
+    np.testing.assert_allclose(moves.std((0, 1)), 0.5, atol=0.05)
+
+
+def test_parts_of_an_action_are_drawn_independently(key):
+    head = policy_head(spaces.Tuple([spaces.Discrete(2)] * 2))
+    one, other = jax.jit(lambda k: head.distribution(np.zeros((4000, 4)), ((), ())).sample(k))(key)
+    assert np.corrcoef(one, other)[0, 1] == pytest.approx(0.0, abs=0.1)
+
+
 def test_log_std_is_learned():
     head = policy_head(spaces.Box(-1.0, 1.0, (2,)))
 
@@ -179,9 +240,8 @@ def test_log_std_is_learned():
 @pytest.mark.parametrize(
     ("space", "wanted"),
     [
-        (spaces.MultiBinary(3), "use Discrete, MultiDiscrete or Box"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), "use Discrete, MultiDiscrete or Box"),
-        (spaces.Text(3), "use Discrete, MultiDiscrete or Box"),
+        (spaces.MultiBinary(3), "use Discrete, MultiDiscrete, Box, Dict or Tuple"),
+        (spaces.Text(3), "use Discrete, MultiDiscrete, Box, Dict or Tuple"),
         (spaces.MultiDiscrete([[2, 2], [3, 3]]), "flatten it"),
         (spaces.Box(0, 255, (2,), np.uint8), "a Box of floats"),
         (
@@ -191,5 +251,16 @@ def test_log_std_is_learned():
     ],
 )
 def test_other_spaces_are_refused_with_the_cure(space, wanted):
-    with pytest.raises(SpaceError, match=wanted):
+    with pytest.raises(SpaceError, match=f"(?s)^action space .*{wanted}"):
         policy_head(space)
+    parts = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Discrete(2), space])})
+    with pytest.raises(SpaceError, match=rf"(?s)^action space\['b'\]\[1\] .*{wanted}"):
+        policy_head(parts)
+
+
+@pytest.mark.parametrize("empty", [spaces.Dict({}), spaces.Tuple([])])
+def test_actions_without_parts_are_refused(empty):
+    with pytest.raises(SpaceError, match=r"action space .* holds nothing; give it at least one"):
+        policy_head(empty)
+    with pytest.raises(SpaceError, match=r"action space\['a'\] .* holds nothing"):
+        policy_head(spaces.Dict({"a": empty}))

@@ -258,10 +258,18 @@ def test_soft_actor_critic_explores_with_its_features(key):
 
 
 @pytest.mark.parametrize(
-    "space", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3])], ids=["discrete", "multi"]
+    "space",
+    [
+        spaces.Discrete(3),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.Dict({"move": spaces.Box(-1.0, 1.0), "jump": spaces.Discrete(2)}),
+        spaces.Tuple([spaces.Box(-1.0, 1.0)]),
+    ],
+    ids=["discrete", "multi", "dict", "tuple"],
 )
-def test_discrete_actions_are_refused(space):
-    with pytest.raises(ConfigError, match=r"use_sde=True adds noise to continuous.*leave use_sde"):
+def test_actions_that_are_no_box_are_refused(space):
+    told = r"use_sde=True adds noise to the actions of a Box, got .*leave use_sde out"
+    with pytest.raises(ConfigError, match=told):
         actor_critic(OBS, space, SDE)
 
 

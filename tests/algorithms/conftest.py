@@ -41,7 +41,8 @@ class Drift:
         return {"x": x, "time": jnp.int32(0)}, x
 
     def step(self, key, state, action):
-        push = jnp.sum(jnp.asarray(action, jnp.float32)) * 0.1
+        parts = [jnp.sum(jnp.asarray(part, jnp.float32)) for part in jax.tree.leaves(action)]
+        push = sum(parts) * 0.1
         x = jnp.clip(state["x"] + push + 0.3 * jax.random.normal(key, (2,)), -2.0, 2.0)
         time = state["time"] + 1
         reward = self.reward_scale * (1.0 - jnp.abs(x).sum() + push)

@@ -17,7 +17,7 @@ from rlkit.agents.registry import list_agents, make_agent
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import ConfigError, SpaceError
-from rlkit.spaces import clip, example
+from rlkit.spaces import clip, example, leaves
 from rlkit.training.core.module import RLModule, fit
 
 
@@ -71,10 +71,15 @@ def test_every_kind_of_space_trains_one_iteration(key, make_env, one_iteration, 
         assert np.abs(one - other).max() > 0, jax.tree_util.keystr(path)
     best, _ = agent.exploit(learner.params, jax.tree.map(lambda x: x[-1], rollout.obs), (), key)
     wanted = example(env.action_space, (env.num_envs,))
-    for action in (best, rollout.action[-1]):
-        assert action.shape == wanted.shape and action.dtype == wanted.dtype
-        taken = np.asarray(clip(env.action_space, action), env.action_space.dtype)
-        assert all(env.action_space.contains(one) for one in taken)
+    for action in (best, jax.tree.map(lambda x: x[-1], rollout.action)):
+        assert jax.tree.structure(action) == jax.tree.structure(wanted)
+        for leaf, one, x, clipped in zip(
+            leaves(env.action_space),
+            *map(jax.tree.leaves, (wanted, action, clip(env.action_space, action))),
+            strict=True,
+        ):
+            assert (x.shape, x.dtype) == (one.shape, one.dtype)
+            assert all(leaf.contains(row) for row in np.asarray(clipped, leaf.dtype))
 
 
 @pytest.mark.parametrize(("name", "kind"), list(itertools.product(NAMES, rows.ACTION_SPACES)))

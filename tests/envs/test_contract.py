@@ -193,7 +193,9 @@ def test_batch_is_a_loop_over_single_environments(run):
         step_key, reset_key = jax.random.split(key)
         for i, k in enumerate(jax.random.split(step_key, NUM_ENVS)):
             state, obs, reward, terminated, truncated, info = step(
-                k, jax.tree.map(lambda x, i=i: x[i], before.envs), action[i]
+                k,
+                jax.tree.map(lambda x, i=i: x[i], before.envs),
+                jax.tree.map(lambda x, i=i: x[i], action),
             )
             done, self_reset = bool(terminated or truncated), getattr(env, "auto_reset", False)
             successor = info.pop("final_observation") if self_reset else obs

@@ -93,6 +93,12 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3, start=-1),
     "box": spaces.Box(np.float32([-1, -2]), np.float32([1, 4])),
     "multi_discrete": spaces.MultiDiscrete([2, 3]),
+    "composite": spaces.Dict(
+        {
+            "jump": spaces.Discrete(3, start=-1),
+            "hands": spaces.Tuple([spaces.Box(-2.0, 4.0, (2,)), spaces.MultiDiscrete([2, 3])]),
+        }
+    ),
 }
 # One environment for each kind of action space that the training loop is tested in.
 TRAINING_ENVS = {
@@ -236,6 +242,7 @@ LOSS_PROBES: dict[str, tuple[Any, float]] = {  # (environment, discount): what a
     "time_limit": (probes.TimeLimitProbe(), 0.8),
     "observation_dependent_action": (probes.ObservationDependentAction(), 0.9),
     "continuous_action": (space_probes.ContinuousAction(target=0.4), 0.9),
+    "mixed_action": (space_probes.MixedAction(), 0.9),
     "allowed_actions": (space_probes.AllowedActions(), 0.4),
 }
 AGENT_PROBES: dict[str, tuple[Any, float]] = {  # what an agent reads and chooses from

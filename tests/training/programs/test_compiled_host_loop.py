@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import NAMES, NORMALIZED, VARIANTS, acts_in, entry, known
+from composite_twins import HostLevers
 from gymnasium import spaces
 from host_twins import HostCounter, HostStairs, agent_for, keys_as_data
 from jax.experimental import io_callback
@@ -100,6 +101,7 @@ CASES = [
     *(("ppo", overlap, 2) for overlap in OVERLAPS),
     *((name, "update", 1) for name in ("a2c", "dqn")),  # a2c's update draws no random numbers
     ("sac", "none", 2),
+    *(("a2c in parts", overlap, 2) for overlap in OVERLAPS),  # its actions are a dict
 ]
 DEFAULT_CASES = [("ppo", "update", 2)]
 
@@ -107,6 +109,8 @@ DEFAULT_CASES = [("ppo", "update", 2)]
 @pytest.mark.parametrize(("name", "overlap", "num_seeds"), by_default(DEFAULT_CASES, CASES))
 def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
     """Parameters, memory, counts, keys, observations and metrics, normalisers included."""
+    name, in_parts, _ = name.partition(" in parts")
+    env = HostLevers if in_parts else None
     settings = known(
         entry(name).config, NORMALIZED | {"updates_per_step": 0.5, "learning_rate": 0.05}
     )
@@ -116,6 +120,7 @@ def test_the_loop_is_its_iterations_one_by_one(tiny, name, overlap, num_seeds):
         program = program_of(
             tiny,
             name,
+            env=env and GymnasiumAdapter(env, 4),
             num_seeds=num_seeds,
             overlap=overlap,
             compile_host_loop=in_loop,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import MEMORY, NAMES, NORMALIZED, VARIANTS, acts_in, entry, known
+from composite_twins import HostLevers, Levers
 from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
 from tiers import by_default, in_full
 
@@ -32,13 +33,18 @@ SINGLE_STEPS = {
     "updates_per_step": 1 / 3,
     "learning_rate": 0.05,
 }  # of 3 environments, an update for each
+PARTS = " in parts"  # of an algorithm whose actions are a dict
+IN_PARTS = [f"{name}{PARTS}" for name in ("ppo", "a2c", "ppo.gru")]
 OVERLAPS = ("none", "acting")  # "update" collects by the same functions
 ULPS = 4  # of float32, in parameters after one update: the programs differ in how XLA fuses sums
 
 
 def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
-    """The same run on both kinds: (jittable module, host module)."""
-    if acts_in(name, Counter.action_space):
+    """The same run on both kinds: (jittable module, host module). `name` may end with PARTS."""
+    name, in_parts, _ = name.partition(PARTS)
+    if in_parts:
+        device, host = vectorize(Levers(), num_envs), GymnasiumAdapter(HostLevers, num_envs)
+    elif acts_in(name, Counter.action_space):
         device = vectorize(CastObservation(Counter(), np.float32), num_envs)
         host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
     else:
@@ -85,7 +91,7 @@ def without_environments(ts):
     return ts.replace(local=ts.local.replace(env_state=(), carry=()))
 
 
-@pytest.mark.parametrize("name", by_default(["ppo"], [*NAMES, *VARIANTS]))
+@pytest.mark.parametrize("name", by_default(["ppo"], [*NAMES, *VARIANTS, *IN_PARTS]))
 def test_host_equals_jitted(name, tiny):
     """Equal initial states, prefill included; the same transitions in every bit; the same
     parameters after an update.
@@ -93,8 +99,9 @@ def test_host_equals_jitted(name, tiny):
     Rollouts are of 8 steps; for single ones see `test_single_steps_equal_jitted`.
     """
     key = jax.random.key(2)  # one with which episodes end in both ways
-    sequences = {"sequence_length": 4} if name in MEMORY else {}
-    modules = twins(tiny, name, **known(entry(name).config, NORMALIZED | sequences))
+    plain = name.removesuffix(PARTS)
+    sequences = {"sequence_length": 4} if plain in MEMORY else {}
+    modules = twins(tiny, name, **known(entry(plain).config, NORMALIZED | sequences))
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))
@@ -107,7 +114,7 @@ def test_host_equals_jitted(name, tiny):
     before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
     assert rollout.reward.shape == (8, 3) and rollout.done.any()
     ends = rollout.truncated.any() and rollout.terminated.any()
-    assert ends or name in VARIANTS  # which act differently
+    assert ends or name in VARIANTS or PARTS in name  # which act differently
     assert_ulps(rollout.action, found.action)
     assert_equal(rollout.replace(action=()), found.replace(action=()))
     assert_equal(on_device.local.obs, on_host.local.obs)

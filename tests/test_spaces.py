@@ -1,0 +1,62 @@
+"""Composite action spaces: sampling, clipping and shapes, part by part."""
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces as gym
+
+from rlkit import spaces
+from rlkit.errors import SpaceError
+
+# declared in another order than that of leaves, which is by name
+SPACE = gym.Dict(
+    [
+        ("move", gym.Box(np.float32([-1, 0]), np.float32([1, 4]))),
+        ("more", gym.Tuple([gym.Discrete(3, start=-1), gym.MultiDiscrete([2, 3])])),
+    ]
+)
+
+
+def test_samples_are_in_every_part_of_the_space(key):
+    found = jax.jit(lambda k: spaces.sample(SPACE, k, 500))(key)
+    jax.tree.map(np.testing.assert_array_equal, found, spaces.sample(SPACE, key, 500))
+    wanted = spaces.example(SPACE, (500,))
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for leaf, x, like in zip(
+        spaces.leaves(SPACE), jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True
+    ):
+        assert (x.shape, x.dtype) == (like.shape, like.dtype)
+        assert all(leaf.contains(row) for row in np.asarray(x, leaf.dtype))
+        low, high = spaces.bounds(leaf)
+        assert (np.asarray(x).min(0) <= low + 0.05).all()
+        assert (np.asarray(x).max(0) >= high - 0.05).all()
+
+
+def test_parts_are_drawn_independently(key):
+    one, other = spaces.sample(gym.Tuple([gym.Discrete(4)] * 2), key, 4000)
+    assert np.corrcoef(one, other)[0, 1] == pytest.approx(0.0, abs=0.1)
+
+
+def test_clipping_is_for_boxes():
+    action = {
+        "move": np.float32([[-3.0, -3.0], [0.5, 9.0]]),
+        "more": (np.int32([7, 0]), np.int32([[0, 9], [1, 2]])),
+    }
+    clipped = spaces.clip(SPACE, action)
+    np.testing.assert_array_equal(clipped["move"], [[-1.0, 0.0], [0.5, 4.0]])
+    jax.tree.map(np.testing.assert_array_equal, clipped["more"], action["more"])
+
+
+def test_random_actions_without_masks_are_samples(key):
+    obs = {"a": np.zeros((5, 2))}
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        spaces.sample_allowed(SPACE, key, obs),
+        spaces.sample(SPACE, key, 5),
+    )
+
+
+def test_a_mask_is_refused():
+    told = r"an action mask is for Discrete and MultiDiscrete actions, not for Dict.*; leave it out"
+    with pytest.raises(SpaceError, match=told):
+        spaces.sample_allowed(SPACE, jax.random.key(0), {"action_mask": np.ones((5, 3))})
