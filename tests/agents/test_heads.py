@@ -185,20 +185,13 @@ def test_composite(key):
         "more": (np.int32([3, 1]), np.int32([[1, 0], [0, 1]])),
     }
 
-    def asked(action, key):
+    @jax.jit
+    def asked(action, keys):
         policy = head.distribution(out, params)
-        return policy.log_prob(action), policy.entropy(), policy.mode(), policy.sample(key)
+        samples = jax.vmap(policy.sample)(keys)
+        return policy.log_prob(action), policy.entropy(), policy.mode(), samples
 
-    log_prob, entropy, mode, _ = eager = asked(action, key)
-    compiled, samples = jax.jit(
-        lambda action, key: (
-            asked(action, key),
-            jax.vmap(head.distribution(out, params).sample)(jax.random.split(key, 4000)),
-        )
-    )(action, key)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), compiled, eager
-    )
+    log_prob, entropy, mode, samples = asked(action, jax.random.split(key, 4000))
     one, two, three = softmax(out[0, :3]), softmax(out[0, 3:5]), softmax(out[0, 5:7])
     chosen = [one[2] * two[1] * three[0], one[0] * two[0] * three[1]]
     z = (action["move"] - [0.25, -0.75]) / 0.5
@@ -217,6 +210,23 @@ def test_composite(key):
     moves = np.asarray(samples["move"], np.float64)
     np.testing.assert_allclose(moves.mean((0, 1)), [0.25, -0.75], atol=5 * 0.5 / np.sqrt(8000))
     np.testing.assert_allclose(moves.std((0, 1)), 0.5, atol=0.05)
+
+
+@pytest.mark.full
+def test_composite_is_the_same_eagerly(key):
+    head = policy_head(COMPOSITE)
+    out = np.linspace(-1.0, 2.0, 18, dtype=np.float32).reshape(2, 9)
+
+    def asked(key):
+        policy = head.distribution(out, head.init_params())
+        sample = policy.sample(key)
+        return policy.log_prob(sample), policy.entropy(), policy.mode(), sample
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6),
+        jax.jit(asked)(key),
+        asked(key),
+    )
 
 
 def test_parts_of_an_action_are_drawn_independently(key):

@@ -1,6 +1,7 @@
 """Levers with a composite action, for both kinds of environments, on the same integer dynamics."""
 
 import dataclasses
+from typing import ClassVar
 
 import gymnasium
 import jax.numpy as jnp
@@ -44,8 +45,12 @@ class HostLevers(gymnasium.Env):
     """The same, which refuses actions that are not in its space to the dtype."""
 
     max_episode_steps = LIMIT
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = Levers.observation_space
     action_space = Levers.action_space
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

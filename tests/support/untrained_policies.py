@@ -14,7 +14,7 @@ from rlkit.errors import SpaceError
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.policy import Policy
-from rlkit.types import PolicyState
+from rlkit.types import Action, PolicyState
 
 LEAVES: dict[str, Any] = {
     "floats": gym.Box(-np.inf, np.inf, (3,)),
@@ -44,6 +44,12 @@ ACTIONS: dict[str, Any] = {
     "multi-discrete": gym.MultiDiscrete([2, 3], start=[0, 5]),
     "box": gym.Box(np.float32([-1, -2]), np.float32([1, 4])),
     "matrix": gym.Box(-0.5, 0.5, (2, 2)),
+    "composite": gym.Dict(
+        {
+            "move": gym.Box(np.float32([-1, -2]), np.float32([1, 4])),
+            "more": gym.Tuple([gym.Discrete(3, start=-1), gym.MultiDiscrete([2, 3])]),
+        }
+    ),
 }
 
 
@@ -71,14 +77,15 @@ def policy_with(agent: Any, observation: Any, action: Any) -> Policy:
     )
 
 
-def vary(policy: Policy, obs: Any) -> np.ndarray:
-    """Draws the policy's parameters again until its actions for `obs` differ; returns these.
+def vary(policy: Policy, obs: Any) -> Action:
+    """Draws the policy's parameters again until its actions for `obs` differ, in every part;
+    returns these.
 
     Constant actions would agree with anything.
     """
     for seed in range(1, 30):
         actions, _ = policy.act(obs, None)
-        if len(np.unique(actions)) > 1:
+        if all(len(np.unique(part)) > 1 for part in jax.tree.leaves(actions)):
             return actions
         policy.state = state_of(policy.agent, policy.env, seed)
     raise AssertionError("every draw of the parameters acts the same everywhere")

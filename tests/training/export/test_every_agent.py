@@ -1,6 +1,7 @@
 """Exported functions act as the policy does, for every agent and every kind of space."""
 
 import importlib.util
+import json
 
 import jax
 import numpy as np
@@ -42,6 +43,7 @@ DEFAULTS = [
     *((agent, "dict", plain_action(agent)) for agent in AGENTS),
     ("actor_critic", "dict", "multi-discrete"),
     ("actor_critic", "floats", "matrix"),
+    ("actor_critic", "floats", "composite"),
     ("q_network", "large image", "discrete"),
 ]
 # Settings that change what acts, of the agents that have them.
@@ -70,6 +72,14 @@ def function_of(policy):
     )
 
 
+def loaded_from(folder, loader):
+    """The policy of a loader in the folder."""
+    spec = importlib.util.spec_from_file_location(loader, folder / f"{loader}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Policy()
+
+
 def named_inputs(function):
     return [(each.name, each.dtype, each.shape) for each in function.inputs]
 
@@ -86,6 +96,12 @@ def arrays(function, batch):
 
 
 def require_equal(found, wanted):
+    """Equal actions, part by part in the same structure."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    jax.tree.map(require_equal_arrays, found, wanted)
+
+
+def require_equal_arrays(found, wanted):
     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
     if wanted.dtype.kind == "i":
         np.testing.assert_array_equal(found, wanted)
@@ -97,14 +113,16 @@ def require_onnx_parity(policy):
     batch = batch_of(function_of(policy), 40)
     wanted = vary(policy, function_of(policy).observation(batch))
     function = function_of(policy)
-    model = to_onnx(function.best, named_inputs(function), ["action"])
+    names, structure = [each.name for each in function.outputs], jax.tree.structure(wanted)
+    model = to_onnx(function.best, named_inputs(function), names)
     session = onnxruntime.InferenceSession(model)
     for number in (40, 5, 1):
         feed = {
             each.name: x[:number]
             for each, x in zip(function.inputs, arrays(function, batch), strict=True)
         }
-        require_equal(session.run(["action"], feed)[0], wanted[:number])
+        found = structure.unflatten(session.run(names, feed))
+        require_equal(found, jax.tree.map(lambda x, end=number: x[:end], wanted))
 
 
 @pytest.mark.parametrize(("agent", "observation", "action"), by_default(DEFAULTS, CASES))
@@ -142,9 +160,15 @@ def require_stablehlo_parity(policy):
     sampled = jax.export.deserialize(
         bytearray(to_stablehlo(function.sampled, inputs, takes_key=True))
     )
-    require_equal(np.asarray(best.call(*given)[0]), policy(obs))
-    require_equal(np.asarray(best.call(*(x[:1] for x in given))[0]), policy(obs)[:1])
-    drawn = np.asarray(sampled.call(jax.random.key_data(key), *given)[0])
+    wanted = policy(obs)
+
+    def action(results):
+        return jax.tree.structure(wanted).unflatten(map(np.asarray, results))
+
+    require_equal(action(best.call(*given)), wanted)
+    one = best.call(*(x[:1] for x in given))
+    require_equal(action(one), jax.tree.map(lambda x: x[:1], wanted))
+    drawn = action(sampled.call(jax.random.key_data(key), *given))
     require_equal(drawn, policy(obs, deterministic=False, key=key))
 
 
@@ -160,6 +184,24 @@ def test_stablehlo_samples_with_noise_that_has_a_state(name):
     sampled = jax.export.deserialize(bytearray(artefact))
     drawn = np.asarray(sampled.call(jax.random.key_data(key), obs)[0])
     require_equal(drawn, policy(obs, deterministic=False, key=key))
+
+
+@pytest.mark.full
+def test_the_outputs_are_the_parts_of_an_action(tmp_path):
+    """Called by their paths, also in the manifest; the loaders put them together again."""
+    policy = policy_of("actor_critic", OBSERVATIONS["floats"], ACTIONS["composite"])
+    batch = function_of(policy).observation(batch_of(function_of(policy), 4))
+    wanted = vary(policy, batch)
+    exported = policy.export(tmp_path / "policy")
+    assert [each.kind for each in exported.parity] == ["onnx", "stablehlo", "sampled"]
+    about = json.loads((tmp_path / "policy" / "manifest.json").read_text())
+    assert [(each["name"], each["path"], each["shape"]) for each in about["outputs"]] == [
+        ("action.more.0", ["more", 0], ["batch"]),
+        ("action.more.1", ["more", 1], ["batch", 2]),
+        ("action.move", ["move"], ["batch", 2]),
+    ]
+    for loader in ("load_onnx", "load_stablehlo"):
+        require_equal(loaded_from(tmp_path / "policy", loader)(batch), wanted)
 
 
 MASKED = [(name, "discrete") for name in AGENTS if acts_in(name, "discrete")]
@@ -181,6 +223,7 @@ REMEMBERING = [
     ("actor_critic", "discrete", {"memory": "lstm", "share_torso": True}),
     ("actor_critic", "box", {"memory": "gru", "use_sde": True}),
     ("actor_critic", "multi-discrete", {"memory": "min_gru"}),
+    ("actor_critic", "composite", {"memory": "gru"}),
     ("normalized_q_network", "discrete", {"memory": "lstm"}),
     ("quantile_network", "discrete", {"memory": "gru"}),
     ("soft_actor_critic", "box", {"memory": "gru"}),
@@ -202,10 +245,7 @@ def test_a_policy_with_memory_takes_and_returns_it(tmp_path, case):
     assert [each.kind for each in exported.parity] == ["onnx", "stablehlo", "sampled"]
     assert {each.observations for each in exported.parity} == {512}  # each of 256 twice
     for loader in ("load_onnx", "load_stablehlo"):
-        spec = importlib.util.spec_from_file_location(loader, tmp_path / "policy" / f"{loader}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        loaded = module.Policy()
+        loaded = loaded_from(tmp_path / "policy", loader)
         first, carry = loaded.start(4), None
         memory, actions = first, []
         for step in range(5):
