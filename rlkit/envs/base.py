@@ -90,7 +90,9 @@ class JaxEnv(Protocol):
 
     @property
     def action_space(self) -> Space:
-        """Discrete, MultiDiscrete or a floating-point Box."""
+        """Discrete, MultiDiscrete, a floating-point Box, or a Dict or Tuple of them: actions are
+        then dicts or tuples.
+        """
         ...
 
     def reset(self, key: Key, /) -> tuple[EnvState, Obs]:
