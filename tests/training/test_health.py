@@ -103,6 +103,8 @@ def test_the_entropy_of_a_collapsed_policy_by_hand():
     unbounded = spaces.Box(-np.inf, np.inf, (1,))
     assert entropy_range(unbounded) == entropy_range(wide)
     assert entropy_range(None) is None
+    parts = spaces.Dict({"a": wide, "b": spaces.Tuple([spaces.Discrete(2), narrow])})
+    assert entropy_range(parts) == pytest.approx((-10.9311265, 3.5636684), rel=1e-5)
 
 
 @pytest.mark.fast
