@@ -531,8 +531,8 @@ ERRORS = {
         "set it to a gymnasium space",
     ),
     "action space": (
-        acting(spaces.Dict(a=spaces.Discrete(2))),
-        "action space Dict.* is not supported",
+        acting(spaces.Dict(a=spaces.MultiBinary(2))),
+        r"action space\['a'\] MultiBinary.* is not supported",
         "Discrete, MultiDis",
     ),
     "integer Box": (

@@ -287,7 +287,11 @@ def test_rescaled_actions():
         ),
         (spaces.Sequence(spaces.Discrete(2)), spaces.Discrete(2), "observation space Sequence"),
         (spaces.Discrete(2), spaces.MultiBinary(2), "action space MultiBinary"),
-        (spaces.Discrete(2), spaces.Dict({"a": spaces.Discrete(2)}), "action space Dict"),
+        (
+            spaces.Discrete(2),
+            spaces.Dict({"a": spaces.Text(3)}),
+            r"action space\['a'\] Text",
+        ),
         (spaces.Discrete(2), spaces.Box(0, 1, (2,), np.int32), "is a Box of int32"),
     ],
     ids=["Text", "Graph", "Sequence", "MultiBinary", "Dict", "Box of integers"],
