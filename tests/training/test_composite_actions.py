@@ -144,6 +144,10 @@ def test_other_agents_say_which_one_to_take(agent, told):
         (spaces.Discrete(2), r"are int32\[2\], .* need \['flip'\]\[0\] int32\[2, 2\], "),
         (spaces.Dict({"pull": SPACE["pull"]}), r"are \['pull'\] float32\[2, 2\], the environ"),
         (
+            spaces.Dict({"push": SPACE["pull"], "flip": SPACE["flip"]}),
+            r"are .*\['push'\] float32\[2, 2\], the environ",
+        ),
+        (
             spaces.Dict({**SPACE.spaces, "flip": spaces.Tuple([spaces.MultiDiscrete([2, 4])] * 2)}),
             r"are .*\['flip'\]\[1\] int32\[2, 2\], .* need .*\['flip'\]\[1\] int32\[2\]",
         ),
@@ -157,7 +161,7 @@ def test_other_agents_say_which_one_to_take(agent, told):
             r"chooses from Dict.*, the environments from Dict.*; build the agent with the action",
         ),
     ],
-    ids=["one array", "a part missing", "another shape", "other choices"],
+    ids=["one array", "a part missing", "another name", "another shape", "other choices"],
 )
 def test_agents_for_other_parts_are_refused(tiny, other, told):
     env = vectorize(Levers(), 2)

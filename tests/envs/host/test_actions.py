@@ -160,9 +160,8 @@ def test_check_env_plays_parts(num_envs):
 
 def test_check_env_sees_mistakes_with_parts():
     found = [finding.what for finding in check_env(Wide(), num_steps=20).findings]
-    assert [what for what in found if "action_space" in what] == [
-        "Wide.action_space['pull'] ranges from -2 to 2, not from -1 to 1"
-    ]
+    advice = [what for what in found if "action_space" in what]
+    assert advice == ["Wide.action_space['pull'] ranges from -2 to 2, not from -1 to 1"]
     warned = [finding.what for finding in check_env(Careless(), num_steps=20).warnings]
     assert "Careless.step changes the action array in place" in warned
 
