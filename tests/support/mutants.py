@@ -412,6 +412,34 @@ MUTANTS = (
         "index = action",
         ("tests/agents/test_heads.py",),
     ),
+    Mutant(
+        "the parts of an action are drawn with one key",
+        "rlkit/agents/heads.py",
+        "keys = jax.random.split(key, len(self.parts))",
+        "keys = [key] * len(self.parts)",
+        ("tests/agents/test_heads.py::test_parts_of_an_action_are_drawn_independently",),
+    ),
+    Mutant(
+        "the entropy of an action leaves out a part",
+        "rlkit/agents/heads.py",
+        "return sum((part.entropy() for part in self.parts), start=",
+        "return sum((part.entropy() for part in self.parts[1:]), start=",
+        ("tests/agents/test_heads.py::test_composite",),
+    ),
+    Mutant(
+        "agents may call the parts of an action otherwise",
+        "rlkit/algorithms/compatibility.py",
+        "return jax.tree.structure(action) == jax.tree.structure(wanted) and kinds(",
+        "return kinds(",
+        ("tests/training/test_composite_actions.py::test_agents_for_other_parts_are_refused",),
+    ),
+    Mutant(
+        "actions on the host keep the dtype that they come in",
+        "rlkit/envs/host/actions.py",
+        "action = np.array(action, dtype=space.dtype)",
+        "action = np.array(action)",
+        ("tests/envs/host/test_actions.py",),
+    ),
     # Checkpoints and logs
     Mutant(
         "checksums of leaves are not compared",
