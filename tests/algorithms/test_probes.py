@@ -41,7 +41,7 @@ BY_DEFAULT = {
     "time_limit": REPRESENTATIVES,
     "observation_dependent_action": tuple(name for name in NAMES if name != "discrete_sac"),
     "continuous_action": ("ppo", "td3"),
-    "mixed_action": ("a2c",),
+    "mixed_action": (),
     "allowed_actions": ("dqn",),
 }
 
