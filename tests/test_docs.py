@@ -99,10 +99,9 @@ def test_python_is_well_typed(page, tmp_path):
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The words of each command; what comes after `>` is the shell's."""
-    rows = (
-        row.partition(" > ")[0] for _, text in blocks(page, "bash") for row in text.splitlines()
-    )
+    """The words of each command; what comes after `>` is the shell's, as is `\\` at an end."""
+    texts = (text.replace("\\\n", " ") for _, text in blocks(page, "bash"))
+    rows = (row.partition(" > ")[0] for text in texts for row in text.splitlines())
     return [words for row in rows if (words := shlex.split(row, comments=True))]
 
 
