@@ -205,7 +205,7 @@ def test_the_actor_learns_through_the_sample(key):
     agent = real_agent()
     params = jax.jit(agent.init)(key)
     greedy = dataclasses.replace(
-        agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.stack([action.sum(-1)] * 2))
+        agent, critics=SimpleNamespace(apply=lambda _, obs, action: jnp.stack([action.sum(-1)] * 2))
     )
 
     def policy(agent, actor):
@@ -228,7 +228,7 @@ def test_the_actor_learns_through_the_sample(key):
     mean, log_std = jax.device_get(jax.jit(lambda actor: policy(agent, actor))(params["actor"]))
     assert (after(greedy, 0.0)[0] > mean).all()
     flat = dataclasses.replace(
-        agent, critic=SimpleNamespace(apply=lambda _, obs, action: jnp.zeros((2, 3)))
+        agent, critics=SimpleNamespace(apply=lambda _, obs, action: jnp.zeros((2, 3)))
     )
     assert (after(flat, 1.0)[1] != log_std).any()
 
