@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rlkit.algorithms import replay_buffer
-from rlkit.algorithms.replay_buffer import UniformReplay
+from rlkit.algorithms import replayed
+from rlkit.algorithms.replay_buffer import UniformReplay, rows_for
 from rlkit.errors import ConfigError
 from rlkit.types import Transition
 
@@ -16,7 +16,7 @@ GAMMA = 0.5
 PROGRESS = jnp.float32(0.5)
 
 add = jax.jit(UniformReplay.add, static_argnums=0, donate_argnums=1)
-read = jax.jit(replay_buffer.window, static_argnames=("gamma", "n_step"))
+read = jax.jit(replayed.window, static_argnames=("gamma", "n_step"))
 
 
 def row(number, num_envs, *, terminated=(), truncated=()):
@@ -163,7 +163,7 @@ def test_sampling_is_uniform_over_what_is_stored(num_rows):
 
 
 def test_capacity_is_rounded_up_to_whole_rows():
-    assert [replay_buffer.rows_for(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
+    assert [rows_for(10, num_envs) for num_envs in (1, 3, 4, 10, 16)] == [
         10,
         4,
         3,
