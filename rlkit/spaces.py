@@ -25,6 +25,14 @@ def check_action_space(space: Space, path: str = "action space") -> None:
     them.
     """
     if isinstance(space, COMPOSITE):
+        names = list(space.spaces) if isinstance(space, spaces.Dict) else []
+        unnamed = next((name for name in names if not isinstance(name, str)), None)
+        require(
+            unnamed is None,
+            f"{path} has a part called {unnamed!r}, which is no text",
+            "give each part of a Dict a name, such as 'jump', or use a Tuple",
+            SpaceError,
+        )
         _check_parts(check_action_space, space, path)
         require(
             bool(leaves(space)),

@@ -6,7 +6,9 @@ import pytest
 from gymnasium import spaces as gym
 
 from rlkit import spaces
-from rlkit.errors import SpaceError
+from rlkit.envs.jittable.vectorized import vectorize
+from rlkit.envs.probes.space_probes import MixedAction
+from rlkit.errors import EnvContractError, SpaceError
 
 # declared in another order than that of leaves, which is by name
 SPACE = gym.Dict(
@@ -60,3 +62,20 @@ def test_a_mask_is_refused():
     told = r"an action mask is for Discrete and MultiDiscrete actions, not for Dict.*; leave it out"
     with pytest.raises(SpaceError, match=told):
         spaces.sample_allowed(SPACE, jax.random.key(0), {"action_mask": np.ones((5, 3))})
+
+
+@pytest.mark.parametrize("names", [(1, 2), ("a", 2)])
+def test_parts_of_a_dict_have_names(names):
+    """Others do not survive JSON, and JAX cannot sort a mixture."""
+    space = gym.Tuple([gym.Dict({name: gym.Discrete(2) for name in names})])
+    with pytest.raises(
+        SpaceError, match=r"action space\[0\] has a part called ., which is no text"
+    ):
+        spaces.check_action_space(space)
+
+
+def test_a_batch_in_jax_says_how_actions_are_structured(key):
+    env = vectorize(MixedAction(), 2)
+    state, _ = env.reset(key)
+    with pytest.raises(EnvContractError, match=r"structured like .*; pass a dict for a Dict"):
+        env.step(key, state, {"jump": np.zeros(2, np.int32)})

@@ -52,8 +52,8 @@ class ActorCriticConfig(NetworkConfig):
     initial_std: Annotated[float, Gt(0)] = 1.0
     """Initial standard deviation of continuous actions; learned, and the same in every state."""
     use_sde: bool = False
-    """Generalised state-dependent exploration (gSDE): smooth noise for continuous actions, a linear
-    function of the policy's features that is drawn once in a while.
+    """Generalised state-dependent exploration (gSDE): smooth noise for the actions of a Box, a
+    linear function of the policy's features that is drawn once in a while.
     """
     sde_sample_freq: PositiveInt | None = None
     """Steps of an episode after which gSDE draws a new function; None: once an episode."""

@@ -42,7 +42,7 @@ AGENTS: dict[str, AgentEntry] = {
     "actor_critic": AgentEntry(
         config=ActorCriticConfig,
         factory="rlkit.agents.actor_critic:actor_critic",
-        summary="policy and state value; MLP or CNN; all kinds of actions, also Dict and Tuple",
+        summary="policy and state value; MLP or CNN; discrete and continuous actions, in parts too",
     ),
     "q_network": AgentEntry(
         config=QNetworkConfig,

@@ -1,4 +1,4 @@
-"""Proximal Policy Optimisation (Schulman et al. 2017), for all kinds of actions.
+"""Proximal Policy Optimisation (Schulman et al. 2017), for discrete and continuous actions.
 
 Follows CleanRL's `ppo.py` and `ppo_continuous_action.py`, with the details listed in "The 37
 implementation details of PPO" (Huang et al. 2022). Differs from them at time limits: a truncated

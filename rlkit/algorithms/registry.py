@@ -49,13 +49,13 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
         config=PPOConfig,
         factory="rlkit.algorithms.ppo:ppo",
         agent="actor_critic",
-        summary="Proximal Policy Optimisation, on-policy; all kinds of actions",
+        summary="Proximal Policy Optimisation, on-policy; discrete and continuous actions",
     ),
     "a2c": AlgorithmEntry(
         config=A2CConfig,
         factory="rlkit.algorithms.a2c:a2c",
         agent="actor_critic",
-        summary="Advantage Actor-Critic, on-policy; all kinds of actions",
+        summary="Advantage Actor-Critic, on-policy; discrete and continuous actions",
     ),
     "pqn": AlgorithmEntry(
         config=PQNConfig,

@@ -24,7 +24,7 @@ from rlkit.action_masks import (
     random_allowed,
 )
 from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problems, step_problems
-from rlkit.envs.host.actions import as_lists
+from rlkit.envs.host.actions import arrays_of, as_lists
 from rlkit.envs.jittable.contract import Finding
 from rlkit.spaces import Space, map_space
 from rlkit.spaces import leaves as spaces_in
@@ -104,7 +104,7 @@ class EnvRollout:
         return ok
 
     def _step(self, action: Any, moment: str) -> tuple[bool, bool] | None:
-        given = copy.deepcopy(action)
+        given, arrays = copy.deepcopy(action), arrays_of(action)
         start = time.perf_counter()
         result = self._call(
             "step", lambda: self.env.step(action), f" with action {as_lists(given)}, {moment}"
@@ -112,15 +112,13 @@ class EnvRollout:
         self.seconds.append(time.perf_counter() - start)
         if result is None:
             return None
-        if as_lists(given) != as_lists(action):
+        if not _are(arrays, arrays_of(action), arrays_of(given)):
             fix = (
                 "write action = np.clip(action, ...) instead of action[...] = or np.clip(...,"
-                " out=action)"
+                " out=action), and copy a dict before changing it"
             )
-            what = f"{self.name}.step changes the action array in place"
-            why = (
-                "the caller may store that array and would learn from an action that was not chosen"
-            )
+            what = f"{self.name}.step changes the action in place"
+            why = "the caller may store it and would learn from an action that was not chosen"
             self._collect(iter([("action", Finding("warning", what, fix, why))]))
         self._check_unchanged("step")
         if not self._collect(
@@ -246,3 +244,9 @@ def exception_finding(label: str, error: BaseException, how: str = "") -> Findin
         f"{label} raises {type(error).__name__}{at}: {reason}{how and f' ({how.strip()})'}",
         "fix it",
     )
+
+
+def _are(before: list[Any], after: list[Any], values: list[Any]) -> bool:
+    """Whether arrays are the same objects after a step as before it, with these values."""
+    same = [id(x) for x in before] == [id(x) for x in after]
+    return same and all(map(np.array_equal, after, values))

@@ -16,6 +16,21 @@ def valid_actions(space: gymnasium.Space, action: Any, num_envs: int, part: str 
     `part` names them in errors: "['move']" of a Dict. Raises `EnvContractError` if their structure
     or shape is another.
     """
+    if space.dtype is None:  # a Dict or Tuple; the usual case comes first, it is the hot path
+        return _valid_parts(space, action, num_envs, part)
+    action = np.array(action, dtype=space.dtype)
+    if action.shape != (num_envs, *(space.shape or ())):
+        raise EnvContractError(
+            f"actions{part} have shape {action.shape}; pass {(num_envs, *(space.shape or ()))}"
+        )
+    if isinstance(space, spaces.Box):
+        np.maximum(action, space.low, out=action)
+        np.minimum(action, space.high, out=action)
+    return action
+
+
+def _valid_parts(space: gymnasium.Space, action: Any, num_envs: int, part: str) -> Any:
+    """`valid_actions` of a Dict or Tuple."""
     if isinstance(space, spaces.Dict):
         names = space.spaces.keys()
         fits = isinstance(action, Mapping) and action.keys() == names
@@ -32,15 +47,7 @@ def valid_actions(space: gymnasium.Space, action: Any, num_envs: int, part: str 
             valid_actions(own, action[index], num_envs, f"{part}[{index}]")
             for index, own in enumerate(space.spaces)
         )
-    action = np.array(action, dtype=space.dtype)
-    if action.shape != (num_envs, *(space.shape or ())):
-        raise EnvContractError(
-            f"actions{part} have shape {action.shape}; pass {(num_envs, *(space.shape or ()))}"
-        )
-    if isinstance(space, spaces.Box):
-        np.maximum(action, space.low, out=action)
-        np.minimum(action, space.high, out=action)
-    return action
+    raise EnvContractError(f"actions{part} of {space} are not supported; use Dict or Tuple")
 
 
 def as_lists(action: Any) -> Any:
@@ -50,6 +57,15 @@ def as_lists(action: Any) -> Any:
     if isinstance(action, tuple):
         return tuple(map(as_lists, action))
     return action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action
+
+
+def arrays_of(action: Any) -> list[Any]:
+    """The arrays of an action, one part after the other."""
+    if isinstance(action, dict):
+        return [x for name in sorted(action) for x in arrays_of(action[name])]
+    if isinstance(action, tuple):
+        return [x for part in action for x in arrays_of(part)]
+    return [action]
 
 
 def _require_structure(fits: bool, action: Any, wanted: str, part: str) -> None:

@@ -12,10 +12,10 @@ from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
 from rlkit.envs.jittable.casts import cast_like, cast_obs
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
 from rlkit.envs.jittable.masked import with_observed_mask
-from rlkit.errors import EnvContractError, require_positive_integer
+from rlkit.errors import EnvContractError, require, require_positive_integer
 from rlkit.ops.rows import where_rows
 from rlkit.ops.strong_types import strong_types
-from rlkit.spaces import Space, clip
+from rlkit.spaces import COMPOSITE, Space, clip, leaf_tree
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
@@ -62,6 +62,8 @@ class VectorizedEnv:
         env = self._bind(state.params)
         step_key, reset_key = jax.random.split(key)
         step_keys = jax.random.split(step_key, self.num_envs)
+        if isinstance(self.action_space, COMPOSITE):
+            _require_parts(self.action_space, action)
         action = clip(self.action_space, action)
         envs, obs, reward, terminated, truncated, info = jax.vmap(env.step)(
             step_keys, state.envs, action
@@ -167,3 +169,14 @@ def _require_traceable(env: JaxEnv) -> None:
 def _put(index: Array, new: PyTree, old: PyTree) -> PyTree:
     """`old` with the rows `new` at `index`; indices beyond its end are dropped."""
     return jax.tree.map(lambda x, row: x.at[index].set(row, mode="drop"), old, new)
+
+
+def _require_parts(space: Space, action: Action) -> None:
+    """Raises `EnvContractError` if actions are not structured like their space."""
+    given, wanted = jax.tree.structure(action), jax.tree.structure(leaf_tree(space))
+    require(
+        given == wanted,
+        f"actions are structured like {given}, and their space like {wanted}",
+        "pass a dict for a Dict and a tuple for a Tuple",
+        EnvContractError,
+    )

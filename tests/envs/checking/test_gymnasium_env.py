@@ -622,7 +622,7 @@ WARNINGS = {
         "step overwrites the observation that the previous call returned",
         r"obs.copy\(\)",
     ),
-    "action in place": (WritesIntoTheAction, "step changes the action array in place", "np.clip"),
+    "action in place": (WritesIntoTheAction, "step changes the action in place", "np.clip"),
     "seeds globally": (SeedsTheGlobalGenerator, "seeds the global generators", "self.np_random"),
     "own generator": (
         OwnGeneratorInStep,

@@ -55,7 +55,7 @@ class StepExchange:
 
     def ask(self, context: object, results: PyTree, action: PyTree) -> None:
         """Takes a step into `results`: a flag (False if there was no step) and a `StepResult`."""
-        self._actions.put(jax.tree.map(lambda x: np.asarray(x).copy(), action))
+        self._actions.put(_copied(action))
         self.receive(context, results)
 
     def send(self, context: object, copy: Buffer, words: Buffer, action: PyTree) -> None:
@@ -64,7 +64,7 @@ class StepExchange:
         Copies `words`, so that whatever reads the copy runs after this call.
         """
         np.asarray(copy)[...] = np.asarray(words)
-        self._actions.put(jax.tree.map(lambda x: np.asarray(x).copy(), action))
+        self._actions.put(_copied(action))
 
     def receive(self, context: object, results: PyTree, *awaited: Buffer) -> None:
         """Waits for the step; `awaited` must be computed before."""
@@ -115,3 +115,10 @@ def step_result(source: TimeStep | Rollout) -> StepResult:
         name: getattr(source, name)
         for name in ("obs", "reward", "terminated", "truncated", "next_obs")
     }
+
+
+def _copied(action: PyTree) -> Action:
+    """In arrays of NumPy."""
+    if isinstance(action, (dict, tuple)):
+        return jax.tree.map(lambda x: np.asarray(x).copy(), action)
+    return np.asarray(action).copy()  # the usual case, without the cost of walking a tree
