@@ -164,7 +164,9 @@ class Replacing(HostLevers):
 
 @pytest.mark.parametrize("num_envs", [None, pytest.param(2, marks=pytest.mark.full)])
 def test_check_env_plays_parts(num_envs):
-    report = check_env(HostLevers() if num_envs is None else GymnasiumAdapter(HostLevers, num_envs))
+    env = HostLevers() if num_envs is None else GymnasiumAdapter(HostLevers, num_envs)
+    report = check_env(env)
+    env.close()
     assert report.ok and not report.warnings, str(report)
 
 

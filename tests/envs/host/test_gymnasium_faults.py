@@ -30,14 +30,27 @@ STEP = np.array([0, 0, 1])  # the third environment misbehaves
 SAFE = np.zeros(3, np.int64)
 
 
+def watchdogs():
+    return {
+        thread
+        for thread in threading.enumerate()
+        if thread.name == "rlkit-watchdog" and thread.is_alive()
+    }
+
+
+@pytest.fixture(autouse=True)
+def others(monkeypatch):
+    """The watchdogs of other files' environments, which may live on in this process."""
+    monkeypatch.setattr(sys.modules[__name__], "OTHERS", watchdogs())
+
+
+OTHERS = set()
+
+
 def assert_nothing_left(adapter):
     assert multiprocessing.active_children() == []
     assert adapter._run is None
-    assert not [
-        thread.name
-        for thread in threading.enumerate()
-        if thread.name == "rlkit-watchdog" and thread.is_alive()
-    ]
+    assert not watchdogs() - OTHERS
 
 
 def faulty(fault, vectorization, where="step", **kwargs):
