@@ -13,14 +13,20 @@ def run(arguments: Sequence[str]) -> int:
     if help.is_asked(arguments):
         print(USAGE)
         return 0
-    if len(arguments) != 1:
+    if not arguments:
+        raise ConfigError(f"{COMMAND} needs an argument, got none; use one of {', '.join(KINDS)}")
+    kind, *rest = arguments
+    if kind not in KINDS:
+        raise ConfigError(f"cannot list {kind!r}; {did_you_mean(kind, KINDS)}")
+    if kind == "envs" and len(rest) == 2 and rest[0] == "--suite":
+        lines = _envs_of(rest[1])
+    elif rest:
         raise ConfigError(
-            f"{COMMAND} needs one argument, got {' '.join(arguments) or 'none'}; use one of"
-            f" {', '.join(KINDS)}"
+            f"{COMMAND} {kind} does not take {' '.join(rest)}; see `{COMMAND} --help`"
         )
-    if arguments[0] not in KINDS:
-        raise ConfigError(f"cannot list {arguments[0]!r}; {did_you_mean(arguments[0], KINDS)}")
-    for line in KINDS[arguments[0]]():
+    else:
+        lines = KINDS[kind]()
+    for line in lines:
         print(line)
     return 0
 
@@ -29,6 +35,15 @@ def _envs() -> Iterator[str]:
     from rlkit.envs.registry import list_envs
 
     yield from list_envs()
+
+
+def _envs_of(suite: str) -> list[str]:
+    from rlkit.envs.registry import list_envs
+
+    suites = sorted({env_id.partition("/")[0] for env_id in list_envs()})
+    if suite not in suites:
+        raise ConfigError(f"there is no suite {suite!r}; use one of {', '.join(suites)}")
+    return [env_id for env_id in list_envs() if env_id.startswith(f"{suite}/")]
 
 
 def _agents() -> Iterator[str]:
@@ -62,10 +77,10 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "algorithms": _algorithms,
     "presets": _presets,
 }
-USAGE = f"""usage: {COMMAND} {"|".join(KINDS)}
+USAGE = f"""usage: {COMMAND} {"|".join(KINDS)} [--suite NAME]
 
-Prints the available names, one per line; presets as `rlkit train` takes them.
+Prints the available names, one per line; presets as `rlkit train` takes them. --suite is for envs.
 
 examples:
   {COMMAND} algorithms
-  {COMMAND} envs"""
+  {COMMAND} envs --suite gymnax"""

@@ -43,13 +43,20 @@ INSTALL = {
 }
 
 MIXTURE = "rlkit/Mixture"  # plays each episode in one of several environments
-# Tasks for memory, by the names of rl-baselines3-zoo: Gymnax's environment, and what is observed of
-# it, which is all but velocities.
-WITHOUT_VELOCITY = {
-    "CartPoleNoVel-v1": ("CartPole-v1", (0, 2)),
-    "MountainCarContinuousNoVel-v0": ("MountainCarContinuous-v0", (0,)),
-    "MountainCarNoVel-v0": ("MountainCar-v0", (0,)),
-    "PendulumNoVel-v1": ("Pendulum-v1", (0, 1)),
+# Tasks for memory and for late rewards: Gymnax's environment, and the arguments that make it one.
+# Those without velocities are called as in rl-baselines3-zoo; chains are called by their length.
+GYMNAX_VARIANTS = {
+    "CartPoleNoVel-v1": ("CartPole-v1", {"observed": (0, 2)}),
+    "MemoryChain20-v0": ("MemoryChain-bsuite", {"params": {"memory_length": 20}}),
+    "MemoryChain100-v0": ("MemoryChain-bsuite", {"params": {"memory_length": 100}}),
+    "MountainCarContinuousNoVel-v0": ("MountainCarContinuous-v0", {"observed": (0,)}),
+    "MountainCarNoVel-v0": ("MountainCar-v0", {"observed": (0,)}),
+    "PendulumNoVel-v1": ("Pendulum-v1", {"observed": (0, 1)}),
+    "UmbrellaChain20-v0": ("UmbrellaChain-bsuite", {"params": {"chain_length": 20}}),
+    "UmbrellaChain100-v0": (
+        "UmbrellaChain-bsuite",
+        {"params": {"chain_length": 100, "max_steps_in_episode": 101}},
+    ),
 }
 
 # Class names in the modules of rlkit.envs.probes.

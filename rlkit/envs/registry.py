@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlkit import plugins
-from rlkit.envs import suites
+from rlkit.envs.suites import lookup
 from rlkit.envs.ids import MIXTURE
-from rlkit.envs.suites import BUILT_IN
+from rlkit.envs.suites.lookup import BUILT_IN
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, require
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def list_envs() -> list[str]:
 def check_id(env_id: str) -> None:
     """Raises what `make_env` would raise for an id, as far as known without importing JAX."""
     _check_id(env_id)
-    if not (suites.is_probe(env_id) or env_id in _entry_points()):  # whose modules import JAX
+    imports_jax = lookup.is_probe(env_id) or env_id in _entry_points() or lookup.is_adapted(env_id)
+    if not imports_jax or env_id in _registered:
         _find(env_id)
 
 
@@ -141,7 +142,7 @@ def _check_id(env_id: str) -> None:
     suite, slash, name = env_id.partition("/")
     if not slash:
         raise UnknownNameError(
-            f"environment id {env_id!r} has no suite; {suites.suggest(env_id, list_envs())}"
+            f"environment id {env_id!r} has no suite; {lookup.suggest(env_id, list_envs())}"
         )
     require(
         bool(suite and name),
@@ -160,7 +161,7 @@ def _find(env_id: str) -> _Entry:
         )
     if env_id == MIXTURE:
         return _Entry(_mixture, None)
-    factory = suites.find(env_id)
+    factory = lookup.find(env_id)
     if factory is not None:
         return _Entry(factory, None)
     claims = _entry_points().get(env_id)
@@ -177,7 +178,7 @@ def _mixture(num_envs: int, **arguments: Any) -> "EnvAdapter":
 
 def _unknown(env_id: str) -> UnknownNameError:
     known = list_envs()
-    hint = suites.suggest(env_id, known)
+    hint = lookup.suggest(env_id, known)
     suite, names = (
         env_id.partition("/")[0],
         sorted({other.partition("/")[0] for other in known if "/" in other}),

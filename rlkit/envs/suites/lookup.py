@@ -1,6 +1,9 @@
-"""The suites that come with rlkit: who creates an id, and hints for unknown ids. Imports no JAX."""
+"""Who creates an id, of the suites that come with rlkit and those that it adapts; hints for unknown
+ids. Imports no JAX.
+"""
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -13,11 +16,12 @@ from rlkit.envs.ids import (
     ENVPOOL_IDS,
     GYMNASIUM_IDS,
     GYMNAX_IDS,
+    GYMNAX_VARIANTS,
     INSTALL,
     MIXTURE,
     PROBE_IDS,
-    WITHOUT_VELOCITY,
 )
+from rlkit.envs.suites.table import ADAPTED
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 
 if TYPE_CHECKING:
@@ -28,8 +32,9 @@ TABLES = {
     "gymnasium": (*GYMNASIUM_IDS, *ATARI_IDS),
     "envpool": ENVPOOL_IDS,
     "probe": PROBE_IDS,
-    "rlkit": (MIXTURE.partition("/")[2], *WITHOUT_VELOCITY),
+    "rlkit": (MIXTURE.partition("/")[2], *GYMNAX_VARIANTS),
 }
+TABLES |= {suite: row.ids for suite, row in ADAPTED.items()}
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
 SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
 
@@ -44,16 +49,43 @@ def find(env_id: str) -> "Callable[..., JaxEnv | EnvAdapter] | None":
     suite, _, name = env_id.partition("/")
     if suite == "gymnax" and (env_id in BUILT_IN or name in _own_gymnax_ids()):
         return _gymnax(name)
-    if suite == "rlkit" and name in WITHOUT_VELOCITY:
-        return _without_velocity(name)
+    if suite == "rlkit" and name in GYMNAX_VARIANTS:
+        return _gymnax_variant(name)
     if is_probe(env_id):
         return _probe(name)
     if suite == "gymnasium" and _is_gymnasium(name):
         return _gymnasium(name)
     if suite == "envpool":
-        _require_package("envpool", "envpool", env_id)
+        _require_package("envpool", INSTALL["envpool"], env_id)
         return _envpool(name)
+    if is_adapted(env_id):
+        return _adapted(suite, name)
     return None
+
+
+def is_adapted(env_id: str) -> bool:
+    """Whether a suite that rlkit adapts has this id.
+
+    Raises `ConfigError` if it has, and a package that the suite needs is missing.
+    """
+    suite, _, name = env_id.partition("/")
+    if suite not in ADAPTED or name not in ADAPTED[suite].ids:
+        return False
+    for package in ADAPTED[suite].packages:
+        _require_package(package, ADAPTED[suite].install, env_id)
+    return True
+
+
+def _adapted(suite: str, name: str) -> "Callable[..., JaxEnv | EnvAdapter]":
+    package = ADAPTED[suite].packages[0]
+    try:
+        adapter = importlib.import_module(f"rlkit.envs.suites.{suite}")
+    except Exception as error:  # a suite may fail in any way on a JAX that it does not know
+        raise ConfigError(
+            f"{suite}/{name} needs {package!r}, which is installed and cannot be imported"
+            f" ({type(error).__name__}: {error}); {ADAPTED[suite].install}"
+        ) from error
+    return functools.partial(adapter.make, name)
 
 
 def suggest(env_id: str, known: Iterable[str]) -> str:
@@ -92,11 +124,12 @@ def _gymnax(name: str) -> "Callable[..., JaxEnv]":
     return factory
 
 
-def _without_velocity(name: str) -> "Callable[..., JaxEnv]":
-    whole, observed = WITHOUT_VELOCITY[name]
+def _gymnax_variant(name: str) -> "Callable[..., JaxEnv]":
+    whole, arguments = GYMNAX_VARIANTS[name]
 
     def factory(params: dict[str, Any] | None = None) -> "JaxEnv":
-        return _gymnax(whole)(params, observed)
+        own = arguments.get("params", {})
+        return _gymnax(whole)(**{**arguments, "params": {**own, **(params or {})}})
 
     return factory
 
@@ -144,13 +177,13 @@ def _is_gymnasium(name: str) -> bool:
     spec = gymnasium.registry.get(name)
     if spec is None and name in ATARI_IDS:  # ale_py registers these when one is created
         for package in ("ale_py", "cv2"):
-            _require_package(package, "atari", f"gymnasium/{name}")
+            _require_package(package, INSTALL["atari"], f"gymnasium/{name}")
         return True
     if spec is None or _only_raises(spec.entry_point):
         return False
     for package, kind in (("mujoco", "mujoco"), ("Box2D", "box2d")):
         if str(spec.entry_point).startswith(f"gymnasium.envs.{kind}."):
-            _require_package(package, kind, f"gymnasium/{name}")
+            _require_package(package, INSTALL[kind], f"gymnasium/{name}")
     return True
 
 
@@ -179,10 +212,10 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
-def _require_package(package: str, kind: str, env_id: str) -> None:
+def _require_package(package: str, cure: str, env_id: str) -> None:
     installed = importlib.util.find_spec(package) is not None
     require(
         installed,
         f"{env_id} needs the package {package!r}, which is not installed",
-        INSTALL[kind],
+        cure,
     )

@@ -1,0 +1,1 @@
+"""The suites: which there are, who creates an id, and an adapter for each that rlkit adapts."""
