@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import TASKS, A2CTask, PQNTask, Task
+from tasks import TASKS, A2CTask, PQNTask, RecurrentPPOTask, Task
 
 OURS = "rlkit"
 PARTS = 10
@@ -40,6 +40,17 @@ def settings(cell: Cell) -> dict[str, object]:
 
 # PureJaxRL's own settings of ppo.py and dqn.py.
 _PPO, _DQN = TASKS["cartpole-4x128"], TASKS["dqn-cartpole"]
+# Its ppo_rnn.py, whose layers and memory are all of this width.
+_RECURRENT = RecurrentPPOTask(
+    env="CartPole-v1",
+    num_envs=4,
+    num_steps=128,
+    num_updates=970,
+    num_minibatches=4,
+    learning_rate=2.5e-4,
+    hidden=(128, 128),
+    memory_size=128,
+)
 # A quarter of its ten million steps on MinAtar, over which the learning rate falls.
 _MINATAR = dataclasses.replace(TASKS["breakout-64x128"], num_updates=310)
 _SAC = dataclasses.replace(TASKS["sac-pendulum"], num_updates=20_000, capacity=21_000)
@@ -105,6 +116,11 @@ CELLS: dict[str, Cell] = {
     "ppo-acrobot": Cell(task=_on(_PPO, "Acrobot-v1"), reference="purejaxrl"),
     "ppo-cartpole-rejax": Cell(task=_PPO, reference="rejax", variants=_LECUN),
     "ppo-acrobot-rejax": Cell(task=_on(_PPO, "Acrobot-v1"), reference="rejax", variants=_LECUN),
+    "ppo-gru-cartpole": Cell(task=_RECURRENT, reference="purejaxrl"),
+    "ppo-gru-memorychain": Cell(
+        task=_on(_RECURRENT, "MemoryChain-bsuite", num_envs=32, num_updates=120),
+        reference="purejaxrl",
+    ),
     "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
     "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
     "ppo-spaceinvaders": Cell(task=_on(_MINATAR, "SpaceInvaders-MinAtar"), reference="purejaxrl"),

@@ -60,7 +60,7 @@ def _by_contender(name: str) -> dict[str, list[Row]]:
 def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tuple[str, ...]:
     found = compared(ours, theirs)
     version = theirs[0].fields["versions"].get(_PACKAGE.get(cell.reference, ""), "")
-    algorithm = cell.task.kind[0].upper()
+    algorithm = _algorithm(cell)
     return (
         algorithm if contender == OURS else f"{algorithm}, {contender.partition(', ')[2]}",
         f"{cell.task.suite}/{cell.task.env}",
@@ -73,6 +73,10 @@ def _line(cell: Cell, contender: str, ours: list[Row], theirs: list[Row]) -> tup
         ", ".join(map(str, tenths_behind(ours, theirs))) or "none",
         short([row.fields["revision"] for row in ours]),
     )
+
+
+def _algorithm(cell: Cell) -> str:
+    return _ALGORITHM.get(cell.task.kind[0], cell.task.kind[0].upper())
 
 
 def tenths_behind(ours: list[Row], theirs: list[Row]) -> list[int]:
@@ -89,6 +93,7 @@ def tenths_behind(ours: list[Row], theirs: list[Row]) -> list[int]:
     ]
 
 
+_ALGORITHM = {"recurrent_ppo": "PPO with a GRU"}
 _NAME = {
     "purejaxrl": "PureJaxRL",
     "purejaxql": "purejaxql",
@@ -134,5 +139,5 @@ def _draw_cell(panel: Any, cell: Cell, ours: list[Row], theirs: list[Row]) -> No
             panel.plot(steps, row.curve, color=color, alpha=0.2, linewidth=0.8)
         mean = np.nanmean([row.curve for row in rows], axis=0)
         panel.plot(steps, mean, color=color, linewidth=1.8, label=f"{label}, n = {len(rows)}")
-    panel.set_title(f"{task.kind[0].upper()}, {task.suite}/{task.env}", fontsize=8)
+    panel.set_title(f"{_algorithm(cell)}, {task.suite}/{task.env}", fontsize=8)
     panel.legend(fontsize=6, frameon=False)

@@ -1,4 +1,4 @@
-"""The learning curves of PureJaxRL's ppo.py and dqn.py.
+"""The learning curves of PureJaxRL's ppo.py, ppo_rnn.py and dqn.py.
 
 dqn.py replaces the key of a run by that of seed 0 when it has drawn the first observations, so
 that all runs share their first weights and all draws. Here that key is the seed's too.
@@ -9,16 +9,20 @@ from unittest import mock
 import jax
 import purejaxrl_dqn
 import purejaxrl_ppo
+import purejaxrl_ppo_rnn
 from curve_episodes import CountsEpisodes, curve
 from curve_serving import serve
 
 
 def trainer(task):
     """A function of a seed."""
-    name, driver = {"ppo": ("ppo", purejaxrl_ppo), "dqn": ("dqn", purejaxrl_dqn)}[task.kind[0]]
     if not hasattr(jax, "tree_map"):  # removed from newer jax; dqn.py calls it once
         jax.tree_map = jax.tree.map
-    script = purejaxrl_ppo.import_script(name)
+    driver, script = {
+        "ppo": lambda: (purejaxrl_ppo, purejaxrl_ppo.import_script("ppo")),
+        "dqn": lambda: (purejaxrl_dqn, purejaxrl_ppo.import_script("dqn")),
+        "recurrent_ppo": lambda: (purejaxrl_ppo_rnn, purejaxrl_ppo_rnn.import_script(task)),
+    }[task.kind[0]]()
     log = script.LogWrapper
     script.LogWrapper = lambda env: log(CountsEpisodes(env, task))
     train = driver.build(task)

@@ -1,8 +1,10 @@
 """PureJaxRL's ppo_rnn.py, from a checkout at PUREJAXRL_PATH."""
 
+import functools
 import os
 import re
 from pathlib import Path
+from types import ModuleType
 
 from purejaxrl_ppo import config_of, mean_return_of, prepare, serve_script
 
@@ -12,7 +14,9 @@ CELL = "nn.GRUCell()", "nn.GRUCell(rnn_state.shape[-1])"
 ZEROS = r"nn\.GRUCell\.initialize_carry\([^)]*\), \(batch_size,\), hidden_size\s*\)"
 
 
-def build(task):
+@functools.cache
+def import_script(task):
+    """The script with layers of the task's width, for a newer Flax."""
     assert task.hidden == (task.memory_size,) * 2, "PureJaxRL's layers are all of one width"
     prepare()
     path = Path(os.environ["PUREJAXRL_PATH"], "purejaxrl", "ppo_rnn.py")
@@ -20,9 +24,13 @@ def build(task):
     assert CELL[0] in text
     text, replaced = re.subn(ZEROS, "jnp.zeros((batch_size, hidden_size))", text.replace(*CELL))
     assert replaced == 1
-    script = {"__name__": "ppo_rnn"}
-    exec(compile(text, path, "exec"), script)
-    return script["make_train"](config_of(task))
+    script = ModuleType("ppo_rnn")
+    exec(compile(text, path, "exec"), vars(script))
+    return script
+
+
+def build(task):
+    return import_script(task).make_train(config_of(task))
 
 
 def mean_return(task, output):
