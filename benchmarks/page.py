@@ -1,4 +1,4 @@
-"""docs/learning.md, parts of which are made from what is recorded."""
+"""Pages of which parts are made from what is recorded; docs/learning.md, if no other is named."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,17 +18,17 @@ def begin(command: str) -> str:
     return f"<!-- made by {command} -->"
 
 
-def shown(command: str) -> str:
+def shown(command: str, page: Path = PAGE) -> str:
     """What the page shows now of what a command makes."""
-    return PAGE.read_text().partition(begin(command))[2].partition(END)[0].strip()
+    return page.read_text().partition(begin(command))[2].partition(END)[0].strip()
 
 
-def show(command: str, table: str) -> None:
+def show(command: str, table: str, page: Path = PAGE) -> None:
     """Puts a table in the place of the one that a command made before."""
-    before, line, rest = PAGE.read_text().partition(begin(command))
-    assert line, f"{PAGE} has no {begin(command)}"
+    before, line, rest = page.read_text().partition(begin(command))
+    assert line, f"{page} has no {begin(command)}"
     _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{line}\n{table}\n{END}{after}")
+    page.write_text(f"{before}{line}\n{table}\n{END}{after}")
 
 
 def lines(heads: tuple[str, ...], texts: int, rows: list[tuple[str, ...]]) -> str:

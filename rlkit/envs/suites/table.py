@@ -18,6 +18,10 @@ class Suite:
     """The modules that must be installed, the suite's own first."""
     install: str
     """What to type if one of them is missing."""
+    distribution: str
+    """The suite's own package, as package indexes call it."""
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Environments that the suite has and that do not work here, and why."""
 
 
 ADAPTED: dict[str, Suite] = {}

@@ -1,0 +1,68 @@
+"""What was recorded of the suites, and the table of docs/suites.md that is made from it."""
+
+import importlib
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+import page
+import rows
+from records import HERE, short
+from rlkit.envs.suites.table import ADAPTED
+
+COMMAND = "make suites"
+PAGE = page.PAGE.with_name("suites.md")
+HEADS = ("suite", "version", "JAX", "environments", "work", "left out, and why")
+
+
+def path_of(suite: str) -> Path:
+    """Where the rows of a suite are."""
+    return HERE / "results" / "suites" / f"{suite}.jsonl"
+
+
+def versions(suite: str) -> dict[str, str]:
+    """Of the suite's own package and of JAX, as they are installed."""
+    names = (ADAPTED[suite].distribution, "jax")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def read(suite: str, of: dict[str, str]) -> list[dict[str, Any]]:
+    """The rows of a suite that were made with these versions."""
+    return rows.read(path_of(suite), of)
+
+
+def read_newest(suite: str) -> list[dict[str, Any]]:
+    """The rows of a suite, made with whatever versions."""
+    path = path_of(suite)
+    return list(map(json.loads, path.read_text().splitlines())) if path.exists() else []
+
+
+def write() -> None:
+    """Writes the table."""
+    page.show(COMMAND, table(), PAGE)
+
+
+def table() -> str:
+    """A row for each suite."""
+    return page.lines(HEADS, len(HEADS), [_line(suite) for suite in ADAPTED])
+
+
+def _line(suite: str) -> tuple[str, ...]:
+    found = read_newest(suite)
+    count = f"{len(ADAPTED[suite].ids)}"
+    left_out = "<br>".join(f"`{name}`: {why}" for name, why in ADAPTED[suite].left_out.items())
+    if not found:
+        return suite, "", "", count, "not tried yet", left_out
+    version = found[0]["settings"]
+    work = [row for row in found if not row["error"]]
+    failing = "".join(f"<br>`{row['id']}`: {row['error']}" for row in found if row["error"])
+    return (
+        f"`{suite}/`",
+        version[ADAPTED[suite].distribution],
+        version["jax"],
+        count,
+        f"{len(work)} of {len(found)} tried (commit {short([row['revision'] for row in found])})"
+        + failing,
+        left_out,
+    )
