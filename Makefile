@@ -16,7 +16,7 @@ NEWEST ?= python3.13
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-all test-fast test-versions docs mutants learning lint format bench clean
-.PHONY: faults faults-all soak curves
+.PHONY: faults faults-all soak curves suites test-suites
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression bench-sweep
 
 help:
@@ -25,11 +25,13 @@ help:
 	@echo "make test-all   these and the full matrix of algorithms, compiled as in real runs; half an hour"
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
+	@echo "make test-suites  the tests of the suites of others (Brax, Craftax, ...), in an environment that has them"
 	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
 	@echo "make faults     kills, damages and disturbs runs, a sample of each kind, in less than ten minutes"
 	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
 	@echo "make learning   the presets against published returns, several seeds each; what is missing, about two days"
 	@echo "make curves     learning curves beside the libraries named by RLKIT_PEERS (benchmarks/README.md); what is missing, about a day"
+	@echo "make suites     makes, steps and checks every environment of those suites, for docs/suites.md; what is missing, an hour or two"
 	@echo "make docs       the site of the documentation, in site/; its dead links are errors"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     ruff, rewriting"
@@ -78,6 +80,19 @@ test-versions: .venv-lowest/.installed .venv-newest/.installed
 	$(INTERPRETER) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-$*.txt -e '.[dev,bench]'
 	@touch $@
+
+# The suites of others, in an environment of their own: rlkit does not need them.
+.venv-suites/.installed: pyproject.toml $(CONSTRAINTS) constraints-suites.txt
+	@echo "Installing rlkit and the suites into .venv-suites; the first time this takes a few minutes."
+	$(PYTHON) -m venv .venv-suites
+	.venv-suites/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -c constraints-suites.txt -e '.[dev,bench,suites]'
+	@touch $@
+
+test-suites: .venv-suites/.installed
+	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites $(ARGS)
+
+suites: .venv-suites/.installed
+	.venv-suites/bin/python benchmarks/suites $(ARGS)
 
 mutants: $(STAMP)
 	$(BIN)/python tests/support/try_mutants.py $(ARGS)

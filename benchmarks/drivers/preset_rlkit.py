@@ -22,7 +22,6 @@ import rlkit
 from common import versions
 from rlkit_parts import PACKAGES
 
-EPISODES = 64  # of each evaluation, for each seed
 LAST = 0.1  # of the steps of a run: the measure "training" is over its episodes
 
 
@@ -59,7 +58,7 @@ def train(name: str, first: int, count: int) -> list[dict[str, Any]]:
         settings = dataclasses.replace(
             preset.trainer,
             num_seeds=count,
-            evaluation_episodes=EPISODES,
+            evaluation_episodes=GOALS[name].episodes,
             run_dir=str(Path(directory, "run")),
             debug=False,
         )

@@ -19,6 +19,8 @@ class Goal:
     with sampled actions, of the last tenth, as CleanRL's tables.
     """
     seeds: int = 5
+    episodes: int = 64
+    """Of each evaluation, for each seed."""
 
 
 def settings(name: str) -> dict[str, object]:
@@ -31,6 +33,8 @@ _ZOO = "rl-baselines3-zoo"
 _SAC_PENDULUM = f"{_ZOO} -157 ± 89 (20k, 1 run)"
 _TD3_PENDULUM = f"{_ZOO} -152 ± 90 (20k, 1 run)"
 _CAR = f"{_ZOO} 94.7 with SAC (50k, 1 run)"
+# A return is 1 or -1 and the sum of random rewards of 1 or -1, one of each step before the last.
+_UMBRELLA = Goal(bar=0.95, episodes=65_536)
 
 GOALS: dict[str, Goal] = {
     "ppo/gymnax/CartPole-v1": Goal(
@@ -54,6 +58,11 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/Seaquest-MinAtar": Goal(),
     "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
+    "ppo/rlkit/MemoryChain20-v0": Goal(bar=0.95),
+    "ppo/rlkit/MemoryChain100-v0": Goal(bar=0.95),
+    "ppo/gymnax/UmbrellaChain-bsuite": _UMBRELLA,
+    "ppo/rlkit/UmbrellaChain20-v0": _UMBRELLA,
+    "ppo/rlkit/UmbrellaChain100-v0": _UMBRELLA,
     "dqn/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
     "dqn/rlkit/CartPoleNoVel-v1": Goal(bar=490),
     "ppo/rlkit/MountainCarContinuousNoVel-v0": Goal(
