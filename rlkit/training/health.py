@@ -88,7 +88,9 @@ def examine(
     count = setting.num_seeds
     if len(health.first_return) != count:
         unknown = (math.nan,) * count
-        health = Health(first_return=unknown, best_return=unknown, first_entropy=unknown)
+        health = dataclasses.replace(
+            health, first_return=unknown, best_return=unknown, first_entropy=unknown
+        )
     signs = _signs(metrics, count)
     first = _known(health.first_return, signs.avg_return)
     best = np.fmax(health.best_return, signs.avg_return)

@@ -6,11 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fragile_envs import Fragile, FragileStart, HostFragile, MaskedFragile
+from fragile_envs import (
+    Declares,
+    Fragile,
+    FragileStart,
+    HostDeclares,
+    HostFragile,
+    MaskedFragile,
+    registered,
+)
 from gymnasium import spaces
 from tiers import in_full
 
-from rlkit.envs import TimeLimit, make_env, register_env, vectorize
+from rlkit.envs import TimeLimit, make_env, vectorize
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.non_finite import TRIES, is_finite
 from rlkit.errors import ConfigError, EnvFailedError
@@ -164,14 +172,6 @@ def test_what_stands_in_for_the_successor_allows_an_action(key, counted):
 # Where it is set
 
 
-class Declares(Fragile):
-    non_finite = "reset"
-
-
-class HostDeclares(HostFragile):
-    non_finite = "reset"
-
-
 @pytest.mark.fast
 @pytest.mark.parametrize("env", [Declares, Declares(), HostDeclares, lambda: Declares()])
 def test_an_environment_says_itself_unless_it_is_set(env):
@@ -218,31 +218,18 @@ def test_other_words_are_refused():
         vectorize(wrong(), 1)
 
 
-@pytest.fixture
-def own_ids():
-    from rlkit.envs import registry
-
-    before = dict(registry._registered)
-    register_env("mine/Fragile", Fragile)
-    register_env("mine/Declares", Declares)
-    register_env("mine/HostFragile", HostFragile)
-    register_env("mine/HostDeclares", HostDeclares)
-    yield
-    registry._registered.clear()
-    registry._registered.update(before)
-
-
 @pytest.mark.parametrize("kind", ["", "Host"])
-def test_mixtures_are_reset_if_one_of_their_environments_is(own_ids, key, counted, kind):
+def test_mixtures_are_reset_if_one_of_their_environments_is(key, counted, kind):
     fragile, declares = f"mine/{kind}Fragile", f"mine/{kind}Declares"
 
     def mixed(*envs, **settings):
         return make_env("rlkit/Mixture", 4, envs=list(envs), **settings)
 
-    assert mixed(fragile, fragile).non_finite == "raise"
-    assert mixed(fragile, declares).non_finite == "reset"
-    assert mixed(fragile, declares, non_finite="raise").non_finite == "raise"
-    env = mixed(fragile, {"id": fragile, "arguments": {"at": 2}}, non_finite="reset")
+    with registered():
+        assert mixed(fragile, fragile).non_finite == "raise"
+        assert mixed(fragile, declares).non_finite == "reset"
+        assert mixed(fragile, declares, non_finite="raise").non_finite == "raise"
+        env = mixed(fragile, {"id": fragile, "arguments": {"at": 2}}, non_finite="reset")
     seen, steps = played(env, actions_of(20, 4), key, counted if env.is_jittable else None)
     env.close()
     assert steps["non_finite"].sum() > 5

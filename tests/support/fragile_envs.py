@@ -1,6 +1,8 @@
-"""Environments that turn NaN at known steps, on both kinds; and any other one that does by chance."""
+"""Environments that turn NaN at known steps, on both kinds; and any other that does by chance."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -9,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.envs import registry
 from rlkit.envs.jittable.observation_wrappers import ObservationWrapper
-
-KINDS = ("observation", "reward", "both")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,3 +116,28 @@ class Bursts(ObservationWrapper):
 
     def best_action(self):
         return self.env.best_action()
+
+
+class Declares(Fragile):
+    """`Fragile` that says itself what NaN does."""
+
+    non_finite = "reset"
+
+
+class HostDeclares(HostFragile):
+    """The same on the host."""
+
+    non_finite = "reset"
+
+
+@contextlib.contextmanager
+def registered() -> Iterator[None]:
+    """All of them by name, mine/Fragile and so on."""
+    before = dict(registry._registered)
+    for factory in (Fragile, HostFragile, Declares, HostDeclares):
+        registry.register_env(f"mine/{factory.__name__}", factory)
+    try:
+        yield
+    finally:
+        registry._registered.clear()
+        registry._registered.update(before)
