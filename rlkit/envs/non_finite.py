@@ -9,6 +9,7 @@ from rlkit.errors import require
 NonFinite = Literal["raise", "reset"]
 CHOICES: tuple[NonFinite, ...] = get_args(NonFinite)
 TRIES = 10  # resets of an environment in a row, until its first observation is finite
+INSTEAD = "pass non_finite='reset' to the environment to end the episode instead of the run"
 LARGEST = float(np.finfo(np.float32).max)
 
 

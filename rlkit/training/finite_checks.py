@@ -5,6 +5,7 @@ import numpy as np
 from rlkit.action_masks import NO_ACTION
 from rlkit.algorithms.finite import non_finite_leaves
 from rlkit.algorithms.metrics import SKIPPED, UNSOUND
+from rlkit.envs.non_finite import INSTEAD
 from rlkit.errors import EnvFailedError, NonFiniteError, require
 from rlkit.training.logs.metrics import HostMetrics
 from rlkit.types import PyTree, TrainState
@@ -49,7 +50,7 @@ def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
         results == 0,
         f"in {where}, the environment returned NaN or infinity in"
         f" {results:,.0f} steps, as a reward or in an observation",
-        f"look for a division by zero, or a log or root of a negative number{saved}",
+        f"look for a division by zero, or a log or root of a negative number, or {INSTEAD}{saved}",
         EnvFailedError,
     )
     require(

@@ -20,6 +20,7 @@ from tiers import in_full
 
 from rlkit.envs import TimeLimit, make_env, vectorize
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable import vectorized
 from rlkit.envs.non_finite import TRIES, is_finite
 from rlkit.errors import ConfigError, EnvFailedError
 
@@ -105,6 +106,14 @@ def test_resets_are_repeated_until_they_are_finite(key, counted, num_envs):
     adapter = vectorize(FragileStart(), num_envs, non_finite="reset")
     seen, steps = played(adapter, actions_of(24, num_envs), key, counted)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves((seen, steps)))
+
+
+def test_repeated_resets_draw_other_keys(key, monkeypatch):
+    monkeypatch.setattr(vectorized, "TRIES", 1)
+    adapter = vectorize(FragileStart(), 40)
+    broken = np.isnan(adapter.reset(key)[1]).any(1)
+    after = np.isnan(dataclasses.replace(adapter, non_finite="reset").reset(key)[1]).any(1)
+    assert broken.sum() > after.sum() > 0 and not (after & ~broken).any()
 
 
 def test_resets_that_never_succeed_are_given_up(key, counted):

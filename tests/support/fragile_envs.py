@@ -84,6 +84,42 @@ class FragileStart(Fragile):
 
 
 @dataclasses.dataclass(frozen=True)
+class FragileAtTimes(Fragile):
+    """`Fragile` with three kinds of episodes, by their keys: those that break in step 2, and those
+    that end in step 3 or 6.
+    """
+
+    def reset(self, key):
+        (time, ones), obs = super().reset(key)
+        return (time, ones, jax.random.randint(key, (), 0, 3)), obs
+
+    def step(self, key, state, action):
+        kind = state[2]
+        (time, ones), obs, reward, terminated, truncated, info = super().step(
+            key, state[:2], action
+        )
+        obs = jnp.where((kind == 0) & (time == 2), jnp.nan, obs)
+        truncated = truncated | ((kind == 1) & (time == 3))
+        return (time, ones, kind), obs, reward, terminated, truncated, info
+
+
+class HostFragileAtTimes(HostFragile):
+    """The same on the host, by the environment's own generator."""
+
+    def reset(self, *, seed=None, options=None):
+        found = super().reset(seed=seed)
+        self.kind = self.np_random.integers(3)
+        return found
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.kind == 0 and self.time == 2:
+            obs = obs + np.float32(np.nan)
+        truncated = truncated or (self.kind == 1 and self.time == 3)
+        return obs, reward, terminated, bool(truncated), info
+
+
+@dataclasses.dataclass(frozen=True)
 class MaskedFragile(Fragile):
     """`Fragile` that allows both actions, and none once it is broken by step `at`."""
 

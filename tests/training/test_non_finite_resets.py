@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
-from fragile_envs import Bursts, Fragile, HostFragile, registered
+from fragile_envs import (
+    Bursts,
+    Fragile,
+    FragileAtTimes,
+    HostFragile,
+    HostFragileAtTimes,
+    registered,
+)
 from host_twins import agent_for
 from tiers import in_full
 
@@ -31,6 +38,7 @@ from rlkit.training.from_config import build, reopen
 from rlkit.training.logs.records import read_records
 from rlkit.training.programs.host_program import HostProgram
 from rlkit.training.programs.jittable_program import DeviceProgram
+from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import from_dict
 
 # Every episode has four steps, and ends with NaN in the last: a rollout has one of each environment
@@ -85,6 +93,23 @@ def test_a_run_without_any_says_nothing(tiny, tmp_path):
     assert not texts_of(run)
 
 
+@pytest.mark.parametrize("on_host", [False, True])
+def test_an_evaluation_counts_its_own_episodes(tiny, key, on_host):
+    """Not those that environments play while others are still in theirs."""
+    kinds = {
+        True: lambda: GymnasiumAdapter(HostFragileAtTimes, 4, non_finite="reset", at=100),
+        False: lambda: vectorize(FragileAtTimes(at=100), 4, non_finite="reset"),
+    }
+    env, eval_env = (kinds[on_host]() for _ in range(2))
+    module = tiny.module(ppo(SHORT), env=env, eval_env=eval_env, evaluation_episodes=10)
+    policy = module.algorithm.init(module.agent, kinds[False](), key, total_steps=10.0)
+    found = make_player(module.evaluator(), Compiler(1)).evaluate(policy.learner.policy)
+    broken = [(found[f"{kind}length"] == 2).sum() for kind in ("", "sampled_")]
+    assert 0 < found["non_finite_episodes"] == sum(broken) < 20
+    for made in (env, eval_env):
+        made.close()
+
+
 @pytest.mark.parametrize("on_host", [in_full(False), True])
 def test_each_seed_counts_its_own(tiny, tmp_path, on_host):
     env, run = env_of(on_host, **ENDLESSLY), tmp_path / "run"
@@ -124,7 +149,8 @@ def test_no_batch_holds_any(tiny, key, name):
     """Neither rollouts nor what they leave: statistics, replay memory, parameters, metrics."""
     if not rows.acts_in(name, Fragile.action_space):
         name = "discrete_sac"
-    module = modules(tiny, name, **rows.known(rows.entry(name).config, rows.NORMALIZED))[0]
+    settings = rows.NORMALIZED | {"num_minibatches": 1}
+    module = modules(tiny, name, **rows.known(rows.entry(name).config, settings))[0]
     ts, counts = jax.jit(module.begin)(key)
     total, seen = float(counts[NON_FINITE]), 0
     for _ in range(4):

@@ -114,8 +114,7 @@ class EnvGroup:
         self.obs = timestep.obs
         each = {
             name: np.asarray(getattr(timestep, name))
-            for name in ("reward", "terminated", "truncated", "non_finite")
-            if getattr(timestep, name) is not None
+            for name in ("reward", "terminated", "truncated")
         }
         # One value for all environments is allowed, as in the rows of a rollout.
         num = len(jax.tree.leaves(action)[0])
