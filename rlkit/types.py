@@ -51,7 +51,8 @@ class TimeStep(struct.PyTreeNode, kw_only=True):
 
     `obs` is what the policy sees next: after the end of an episode, the first observation of the
     next one. `next_obs` is the true successor of the state, never a reset observation; targets
-    bootstrap from it.
+    bootstrap from it. Only where `non_finite` holds there is no such successor: the reward is 0,
+    the episode `terminated`, and `obs` stands in.
     """
 
     obs: Obs
@@ -60,6 +61,8 @@ class TimeStep(struct.PyTreeNode, kw_only=True):
     truncated: Array  # [N] bool: the episode was cut by a time limit; does not stop bootstrapping
     next_obs: Obs
     info: dict[str, Array]  # what the environment also reports, [N, ...] each
+    # [N] bool: the environment returned NaN or infinity, and was reset; None: that is an error
+    non_finite: Array | None = None
 
 
 class Transition(struct.PyTreeNode, kw_only=True):
@@ -75,6 +78,7 @@ class Transition(struct.PyTreeNode, kw_only=True):
     truncated: Array
     next_obs: Obs
     extras: dict[str, PyTree]  # added by agents and collectors, by name: carry, discounted_return …
+    non_finite: Array | None = None  # see `TimeStep`; for counting, so replay does not keep it
 
     @property
     def done(self) -> Array:

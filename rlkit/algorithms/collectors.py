@@ -69,6 +69,7 @@ class Collector:
                 truncated=timestep.truncated,
                 next_obs=timestep.next_obs,
                 extras={**extras, **counted},
+                non_finite=timestep.non_finite,
             )
             local = local.replace(
                 env_state=env_state,

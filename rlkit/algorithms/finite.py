@@ -1,14 +1,12 @@
 """What keeps NaN and infinity out of the state that a run goes on from."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlkit.algorithms.metrics import UNSOUND
-from rlkit.ops.rows import flatten
+from rlkit.algorithms.metrics import NON_FINITE, UNSOUND
+from rlkit.ops.rows import flatten, non_finite_rows
 from rlkit.ops.running_stats import RunningStats
 from rlkit.spaces import Space, nothing_allowed
 from rlkit.types import LearnerState, Metrics, PyTree, Rollout
@@ -50,22 +48,20 @@ def finite_or(new: RunningStats, old: RunningStats) -> RunningStats:
 
 def count_unsound(rollout: Rollout, action_space: Space) -> Metrics:
     """In how many steps [T, N] something was NaN or infinite, the action or what it was based on;
-    and before how many a mask allowed no action.
+    and before how many a mask allowed no action. Those after which an environment was reset for it
+    are sound, and only counted as `NON_FINITE`.
 
     Each is a single reduction, since an iteration may be as short as a step. `next_obs` is left
     out: most of it is the next step's `obs`, and on-policy algorithms otherwise need not keep it.
     """
     front = rollout.reward.ndim
     found = {
-        "actions": _has_bad(rollout.action, front),
-        "results": _has_bad((rollout.reward, rollout.obs), front),
-        "choices": _without_choice(rollout, action_space),
+        f"{UNSOUND}actions": non_finite_rows(rollout.action, front),
+        f"{UNSOUND}results": non_finite_rows((rollout.reward, rollout.obs), front),
+        f"{UNSOUND}choices": _without_choice(rollout, action_space),
+        NON_FINITE: rollout.non_finite,
     }
-    return {
-        f"{UNSOUND}{name}": jnp.sum(bad, dtype=jnp.float32)
-        for name, bad in found.items()
-        if bad is not None
-    }
+    return {name: jnp.sum(bad, dtype=jnp.float32) for name, bad in found.items() if bad is not None}
 
 
 def _without_choice(rollout: Rollout, action_space: Space) -> Array | None:
@@ -78,12 +74,6 @@ def _without_choice(rollout: Rollout, action_space: Space) -> Array | None:
     if now is None or after is None:
         return None
     return now | (after & rollout.truncated & ~rollout.terminated)
-
-
-def _has_bad(tree: PyTree, front: int) -> Array | None:
-    """Where any number behind the first `front` axes is not finite; None: there are no floats."""
-    found = [(~jnp.isfinite(x)).any(tuple(range(front, x.ndim))) for x in _floats(tree)]
-    return functools.reduce(jnp.logical_or, found) if found else None
 
 
 def _floats(tree: PyTree) -> list[Array]:

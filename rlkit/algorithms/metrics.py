@@ -13,6 +13,8 @@ from rlkit.xla_cpu.packing import Packed
 T = TypeVar("T")
 SKIPPED = "sum/skipped_updates"
 """The metric that counts updates that were not taken, because something was not finite."""
+NON_FINITE = "sum/non_finite_steps"
+"""The metric that counts steps in which an environment returned NaN or infinity and was reset."""
 UNSOUND = "sum/unsound_"
 """Prefix of metrics that count what no run can go on from; for checks, and never logged."""
 

@@ -61,6 +61,13 @@ def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str
         lines.append(
             f"{name:<12}{mean_and_spread(result[f'{prefix}return'])}{mean_and_spread(result[f'{prefix}length'])}"
         )
+    broken = int(result.get("non_finite_episodes", 0))
+    if broken > 0:
+        lines += [
+            "",
+            f"{broken} of these episodes ended because the environment returned NaN or infinity,"
+            " and count with the return until then",
+        ]
     done_info = result.get("done_info", {})
     lines += (
         ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
@@ -82,7 +89,9 @@ def _as_json(policy: "Policy", result: "Measurements") -> str:
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
     }
     averages: PlainData = {
-        f"{name}_mean": float(np.mean(values)) for name, values in episodes.items()
+        f"{name}_mean": float(np.mean(values))
+        for name, values in episodes.items()
+        if np.ndim(values) > 0
     }
     done_info = result.get("done_info", {})
     averages["done_info_mean"] = jax.tree.map(lambda x: float(mean_of_known(x)), done_info)

@@ -81,6 +81,9 @@ class JaxEnv(Protocol):
       MultiDiscrete actions; `vectorize` adds it to the observation (`rlkit.action_masks`).
     - `auto_reset = True`: `step` resets by itself, and `info["final_observation"]` holds the true
       successor.
+    - `non_finite`: what NaN or infinity in an observation or reward does. "raise" (the default)
+      ends the run with an error; "reset" ends the episode there, `terminated` and with reward 0,
+      and is counted.
     """
 
     @property
@@ -102,6 +105,20 @@ class JaxEnv(Protocol):
     def step(self, key: Key, state: EnvState, action: Action, /) -> JaxStep:
         """One step: (state, observation, reward, terminated, truncated, info). Consumes the key."""
         ...
+
+
+def env_name(env: object) -> str:
+    """What a user calls an environment: its id, else its `name`, else the class inside wrappers."""
+    spec: Any = getattr(env, "spec", None)
+    if isinstance(spec, tuple):
+        return spec[0]
+    if spec is not None and isinstance(getattr(spec, "id", None), str):
+        return spec.id
+    name = getattr(env, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    inner = getattr(env, "env", None)
+    return type(env).__name__ if inner is None else env_name(inner)
 
 
 def traced_params(env: object) -> PyTree:

@@ -15,6 +15,7 @@ from rlkit.envs.host.mixture import HostMixture
 from rlkit.envs.ids import MIXTURE
 from rlkit.envs.jittable.mixture import jax_mixture
 from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
+from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.errors import ConfigError, require, shown
 from rlkit.spaces import Space
 from rlkit.validation import PlainData, from_dict
@@ -35,6 +36,7 @@ def make_mixture(
     num_envs: int,
     envs: Sequence[str | PlainData],
     weights: Sequence[float] | None = None,
+    non_finite: NonFinite | None = None,
     **settings: Any,
 ) -> EnvAdapter:
     """`num_envs` environments, each of which plays every episode in one of `envs`.
@@ -42,7 +44,7 @@ def make_mixture(
     `envs` are ids, or {"id": ..., "arguments": {...}}; `weights` say how often an episode is in
     each (None: equally often). They must all be jittable, or all Gymnasium's; then `settings` are
     those of `GymnasiumAdapter`. Their action spaces are equal, and their observation spaces but for
-    the bounds.
+    the bounds. `non_finite` is that of all; None: "reset" if that is the setting of one of them.
 
     Raises `ConfigError` if they do not fit together.
     """
@@ -54,6 +56,8 @@ def make_mixture(
         ]
     chances = _weights(weights, len(members))
     made = [make_env(member.id, 1, **member.arguments) for member in members]
+    if non_finite is None:
+        non_finite = "reset" if "reset" in [chosen(None, env) for env in made] else "raise"
     names = [member.id for member in members]
     space = _joint_space(names, [env.observation_space for env in made])
     for name, env in zip(names, made, strict=True):
@@ -71,9 +75,9 @@ def make_mixture(
             "leave it out, or pass it in the arguments of each environment",
         )
         kinds = [_kind(member) for member in members]
-        return vectorize(
-            jax_mixture([env.env for env in jittable], kinds, chances, space), num_envs
-        )
+        mixture = jax_mixture([env.env for env in jittable], kinds, chances, space)
+        return vectorize(mixture, num_envs, non_finite=non_finite)
+    settings["non_finite"] = non_finite
     return _host_mixture(names, made, chances, space, num_envs, settings)
 
 

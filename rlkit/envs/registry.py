@@ -55,7 +55,8 @@ def make_env(
     `register_env`, or an environment object (a `gymnasium.Env` object only with `num_envs=1`).
     `kwargs` go to the environment's constructor. For a `gymnasium.Env`, arguments that the
     constructor does not name but `GymnasiumAdapter` does (vectorization, step_timeout,
-    max_episode_steps, ...) go to the adapter.
+    max_episode_steps, ...) go to the adapter. `non_finite="reset"` is for all of them: NaN or
+    infinity then ends the episode instead of the run, see `JaxEnv`.
 
     The result's `spec` is `(id, kwargs)`, or `None` without an id; a run's config.yaml can then not
     rebuild it. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
@@ -209,27 +210,27 @@ def _build(
         return _build_on_host(name, entry, num_envs, kwargs, spec)
     signature = _signature(entry.factory)
     batched = signature is not None and "num_envs" in signature.parameters
+    settings: dict[str, Any] = {}
     if batched:
         arguments = {"num_envs": num_envs, **kwargs}
     else:
-        _, arguments = _split(entry.factory, kwargs)
+        settings, arguments = _split(entry.factory, kwargs)
     _check_arguments(name, entry.factory, arguments)
     made: Any = entry.factory(**arguments)
     if isinstance(made, gymnasium.Env):
         made.close()
         return _build_on_host(name, entry, num_envs, kwargs, spec)
-    if not batched and len(arguments) < len(
-        kwargs
-    ):  # a JaxEnv factory: the adapter settings are its own arguments
-        _check_arguments(name, entry.factory, kwargs)
-        made = entry.factory(**kwargs)
+    non_finite = None if isinstance(made, EnvAdapter) else settings.pop("non_finite", None)
+    if settings:  # a JaxEnv factory: the other adapter settings are its own arguments
+        _check_arguments(name, entry.factory, {**arguments, **settings})
+        made = entry.factory(**arguments, **settings)
     if not isinstance(made, EnvAdapter):
         made = (
             TimeLimit(made, entry.max_episode_steps)
             if entry.max_episode_steps is not None
             else made
         )
-        return vectorize(made, num_envs, spec=spec)
+        return vectorize(made, num_envs, spec=spec, non_finite=non_finite)
     if made.num_envs != num_envs:
         fix = (
             "pass num_envs to the adapter"
@@ -304,12 +305,14 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
         from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
         return GymnasiumAdapter(env, num_envs, **kwargs)
+    settings = dict(kwargs)
+    non_finite = settings.pop("non_finite", None)
     require(
-        not kwargs,
-        f"{kind} is already constructed and takes no arguments, got {', '.join(kwargs)}",
+        not settings,
+        f"{kind} is already constructed and takes no arguments, got {', '.join(settings)}",
         "pass its class with these arguments",
     )
-    return vectorize(env, num_envs)
+    return vectorize(env, num_envs, non_finite=non_finite)
 
 
 def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,6 +1,7 @@
-"""Rows of batches: selected, and joined over two axes."""
+"""Rows of batches: selected, joined over two axes, and searched for NaN and infinity."""
 
-from typing import TypeVar
+import functools
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,3 +24,10 @@ def where_rows(condition: Array, yes: Tree, no: Tree) -> Tree:
 def flatten(tree: Tree) -> Tree:
     """Joins the first two axes of every leaf: [T, N, ...] -> [T·N, ...]."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+
+
+def non_finite_rows(tree: Any, front: int = 1) -> Array | None:
+    """Where any number behind the first `front` axes is NaN or infinite; None: no floats."""
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    found = [(~jnp.isfinite(x)).any(tuple(range(front, x.ndim))) for x in floats]
+    return functools.reduce(jnp.logical_or, found) if found else None

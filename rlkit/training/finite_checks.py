@@ -5,11 +5,14 @@ import numpy as np
 from rlkit.action_masks import NO_ACTION
 from rlkit.algorithms.finite import non_finite_leaves
 from rlkit.algorithms.metrics import SKIPPED, UNSOUND
+from rlkit.envs.non_finite import INSTEAD
 from rlkit.errors import EnvFailedError, NonFiniteError, require
 from rlkit.training.logs.metrics import HostMetrics
 from rlkit.types import PyTree, TrainState
 
+TRAINING, EVALUATION = "non_finite_training", "non_finite_evaluation"  # warnings, see `Health`
 WHY = "a loss, gradient or new parameter was not finite"
+CURE_OF_ENV = "look for a division by zero, a root of a negative number or an unstable simulation"
 CURE = "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env"
 
 
@@ -47,7 +50,7 @@ def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
         results == 0,
         f"in {where}, the environment returned NaN or infinity in"
         f" {results:,.0f} steps, as a reward or in an observation",
-        f"look for a division by zero, or a log or root of a negative number{saved}",
+        f"look for a division by zero, or a log or root of a negative number, or {INSTEAD}{saved}",
         EnvFailedError,
     )
     require(
@@ -94,6 +97,36 @@ def skipped_in(iteration: int, skipped: np.ndarray, updates: int) -> str | None:
 def skipped_in_all(skipped: int, updates: int) -> str:
     """What a run that ends says if it skipped updates."""
     return f"skipped {skipped:,} of {updates:,} updates: {WHY}; {CURE}"
+
+
+def resets_in_training(env: str, count: int) -> str:
+    """The warning, once in a run, that environments were reset so often by now."""
+    return (
+        f"{env} returned NaN or infinity in {_times(count, 'step')}: the episode ended there, with"
+        " reward 0 (non_finite='reset'); this is told once, and counted as train/non_finite_steps;"
+        f" {CURE_OF_ENV}"
+    )
+
+
+def resets_in_evaluation(env: str, count: int) -> str:
+    """The warning, once in a run, that episodes of an evaluation ended early."""
+    return (
+        f"in evaluation, {env} returned NaN or infinity in {_times(count, 'episode')}: they ended"
+        " there, and count with the return until then; this is told once, and counted as"
+        f" eval/non_finite_episodes; {CURE_OF_ENV}"
+    )
+
+
+def resets_in_all(count: int, steps: int) -> str:
+    """What a run that ends says if environments were reset in it."""
+    return (
+        f"an environment returned NaN or infinity, and was reset, in {count:,} of {steps:,} steps;"
+        f" {CURE_OF_ENV}"
+    )
+
+
+def _times(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def require_finite(state: PyTree, iteration: int, saved: str) -> None:

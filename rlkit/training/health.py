@@ -38,6 +38,10 @@ class Health:
     first_entropy: tuple[float, ...] = ()
     """Entropy in the first outer iteration of the phase; NaN: not measured."""
 
+    def telling(self, name: str) -> "Health":
+        """After a warning."""
+        return dataclasses.replace(self, told=(*self.told, name))
+
     def in_next_phase(self) -> "Health":
         """The checks begin anew, but a phase that begins with what was learned has risen."""
         unknown = (math.nan,) * len(self.first_return)
@@ -84,7 +88,9 @@ def examine(
     count = setting.num_seeds
     if len(health.first_return) != count:
         unknown = (math.nan,) * count
-        health = Health(first_return=unknown, best_return=unknown, first_entropy=unknown)
+        health = dataclasses.replace(
+            health, first_return=unknown, best_return=unknown, first_entropy=unknown
+        )
     signs = _signs(metrics, count)
     first = _known(health.first_return, signs.avg_return)
     best = np.fmax(health.best_return, signs.avg_return)
@@ -119,7 +125,7 @@ def _check(
     whose = f"seed {seeds}: " if is_long.sum() == 1 else f"seeds {seeds}: "
     steps = int(rows.max()) * setting.steps_per_checkpoint
     text = check.tell(whose if setting.num_seeds > 1 else "", steps, setting)
-    return dataclasses.replace(health, told=(*health.told, check.name), in_a_row=in_a_row), text
+    return dataclasses.replace(health, in_a_row=in_a_row).telling(check.name), text
 
 
 def _signs(metrics: Mapping[str, np.ndarray], num_seeds: int) -> Signs:

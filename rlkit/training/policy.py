@@ -180,8 +180,9 @@ class Policy:
     ) -> Measurements:
         """Plays episodes in the environment of the run.
 
-        Returns `return`, `length`, `sampled_return` and `sampled_length`, all [episodes]. `seed`
-        chooses the episodes; None: always the same ones, but not those that training evaluated on.
+        Returns `return`, `length`, `sampled_return` and `sampled_length`, all [episodes], and what
+        else evaluations hold, see `Trainer.run`. `seed` chooses the episodes; None: always the same
+        ones, but not those that training evaluated on.
         """
         require_positive_integer("episodes", episodes, example=16)
         require(

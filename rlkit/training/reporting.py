@@ -10,6 +10,7 @@ import numpy as np
 from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import encoding_note
 from rlkit.algorithms.metrics import SKIPPED, split_each
+from rlkit.envs.base import env_name
 from rlkit.errors import RlkitError, require
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import without_replay
@@ -17,8 +18,12 @@ from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.finite_checks import (
+    EVALUATION,
+    TRAINING,
     check_metrics,
     check_skipped,
+    resets_in_evaluation,
+    resets_in_training,
     skipped_in,
     skipped_in_a_row,
 )
@@ -203,6 +208,8 @@ class Reporter:
         updates = moment.updates - run.progress.updates
         run.progress = dataclasses.replace(run.progress, updates=moment.updates)
         self._require_finite(iteration, metrics, updates)
+        run.count_resets(metrics)
+        self._tell_of_resets(moment)
         if isinstance(run.parts.module, RLModule):
             run.health, warnings = examine(run.health, metrics, run.setting)
             for text in warnings:
@@ -223,6 +230,14 @@ class Reporter:
             most = run.progress.skipped_updates + int(skipped.max())
             run.progress = dataclasses.replace(run.progress, skipped_updates=most)
         check_skipped(run.skipped_in_a_row, run.config.max_skipped_updates, saved)
+
+    def _tell_of_resets(self, moment: Moment) -> None:
+        """Warns once in a run, or in a phase of a curriculum."""
+        run, count = self.run, self.run.untold_resets
+        run.untold_resets = 0
+        if count > 0 and TRAINING not in run.health.told:
+            run.health = run.health.telling(TRAINING)
+            self._log_text("warning", resets_in_training(_env_of(run), count), moment)
 
     def _iterations(
         self, each: HostMetrics, moment: Moment
@@ -249,6 +264,10 @@ class Reporter:
         self.run.progress = _with_peaks(progress) if is_trained else progress
         extra = None if self.eval_fn is None else self.eval_fn(pending.state)
         records = eval_records(evaluation, moment, num_seeds=num_seeds)
+        broken = int(np.sum(evaluation.get("non_finite_episodes", 0)))
+        if broken > 0 and EVALUATION not in self.run.health.told:
+            self.run.health = self.run.health.telling(EVALUATION)
+            self._log_text("warning", resets_in_evaluation(_env_of(self.run), broken), moment)
         if isinstance(extra, dict):
             added = {f"eval/{name}": float(value) for name, value in extra.items()}
             records[-1].metrics.update(added)
@@ -302,7 +321,7 @@ def phase_announcement(run: Run) -> str:
     assert isinstance(module, RLModule)
     steps = plan.num_checkpoints * plan.steps_per_checkpoint
     steps += run.plan.prefill_steps if run.phases.index == 0 else 0
-    where = module.env.spec[0] if module.env.spec else type(module.env).__name__
+    where = _env_of(run)
     count = plan.num_checkpoints
     outer = "1 outer iteration" if count == 1 else f"{count} outer iterations"
     early = run.phases.advance_at
@@ -312,6 +331,12 @@ def phase_announcement(run: Run) -> str:
         f" ({outer} of {plan.epochs_per_checkpoint} x {plan.env_steps_per_iteration:,} steps)"
         f"{until}"
     )
+
+
+def _env_of(run: Run) -> str:
+    """What the environment is called."""
+    module = run.parts.module
+    return env_name(module.env) if isinstance(module, RLModule) else "the module's own"
 
 
 def encoding_announcements(run: Run) -> list[str]:
@@ -379,6 +404,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
         "env_steps": progress.env_steps,
         "updates": progress.updates,
         "skipped_updates": progress.skipped_updates,
+        "non_finite_steps": progress.non_finite_steps,
         "outer_iterations": progress.outer_iteration,
         "num_seeds": num_seeds,
         "wall_seconds": round(run.wall_seconds, 3),

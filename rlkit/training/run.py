@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rlkit.algorithms.metrics import split_each
+from rlkit.algorithms.metrics import NON_FINITE, split_each
 from rlkit.errors import ConfigError, EnvStateError, require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
@@ -92,6 +92,7 @@ class Run:
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
         self.skipped_in_a_row = np.zeros(1)  # updates of each seed, see `finite_checks`
+        self.untold_resets = 0  # for NaN or infinity, since the last outer iteration was reported
         self.health = Health()
         self.why_new_episodes = ""  # on resuming, as the log said last
         self.reported: Moment | None = None  # of the outer iteration that is being reported
@@ -316,7 +317,16 @@ class Run:
 
     def _check_warm_up(self, where: str) -> None:
         """Raises `EnvFailedError` or `NonFiniteError` if the warm-up met NaN or infinity."""
-        check_metrics(where, jax.device_get(self.program.warm_up_metrics), self.last_saved)
+        metrics = jax.device_get(self.program.warm_up_metrics)
+        check_metrics(where, metrics, self.last_saved)
+        self.count_resets(metrics)
+
+    def count_resets(self, metrics: HostMetrics) -> None:
+        """Counts the environments that were reset because they returned NaN or infinity."""
+        count = int(np.sum(metrics.get(NON_FINITE, 0)))
+        self.untold_resets += count
+        total = self.progress.non_finite_steps + count
+        self.progress = dataclasses.replace(self.progress, non_finite_steps=total)
 
     @contextlib.contextmanager
     def _warming_up(self, total: int) -> Iterator[None]:

@@ -34,7 +34,7 @@ from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
-from rlkit.training.finite_checks import skipped_in_all
+from rlkit.training.finite_checks import resets_in_all, skipped_in_all
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.announcements import new_episodes, replay_refilled
@@ -271,7 +271,9 @@ class Trainer:
         without, continues from the current state. An outer iteration that was not evaluated has {}.
         Evaluations hold `return` and `length` [E] ([S, E] with seeds), `sampled_return` and
         `sampled_length`, `done_info` with what the environment reported at the end of each episode,
-        if anything, and when they were made: `env_steps` and `updates` of one seed, as integers.
+        if anything, and when they were made: `env_steps` and `updates` of one seed, as integers. If
+        the environment is reset where it returns NaN or infinity, `non_finite_episodes` counts
+        those that ended by it; they count with their return until then.
         The evaluation before the first outer iteration is logged, but not returned.
         """
         self.stop_reason = None
@@ -650,6 +652,9 @@ class Trainer:
         skipped = run.progress.skipped_updates
         if skipped > 0:
             self._reporter.warn(skipped_in_all(skipped, run.progress.updates))
+        resets = run.progress.non_finite_steps
+        if resets > 0:
+            self._reporter.warn(resets_in_all(resets, self.env_steps * run.config.num_seeds))
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
 

@@ -9,6 +9,7 @@ from flax import struct
 
 from rlkit.action_masks import NO_ACTION, first_without_choice, mask_in
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.non_finite import INSTEAD
 from rlkit.errors import EnvContractError, EnvFailedError, require
 from rlkit.types import Action, Key, Obs, TimeStep
 
@@ -86,7 +87,7 @@ def check_finite(obs: Obs, reward: np.ndarray) -> None:
         index = int(np.flatnonzero(~np.isfinite(reward))[0])
         raise EnvFailedError(
             f"environment {index} returned the reward {reward[index]}; "
-            "look for a division by zero, or a log or root of a negative number"
+            f"look for a division by zero, or a log or root of a negative number, or {INSTEAD}"
         )
     for path, leaf in (
         jax.tree.leaves_with_path(obs) if isinstance(obs, (dict, tuple)) else (((), obs),)
@@ -96,7 +97,8 @@ def check_finite(obs: Obs, reward: np.ndarray) -> None:
             raise EnvFailedError(
                 f"environment {index} returned an"
                 f" observation{jax.tree_util.keystr(path)}{where or ''} of"
-                f" {leaf[(index, *where)]}; look for a division by zero, or an unstable simulation"
+                f" {leaf[(index, *where)]}; look for a division by zero, or an unstable simulation,"
+                f" or {INSTEAD}"
             )
 
 

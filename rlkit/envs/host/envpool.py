@@ -3,6 +3,7 @@
 from types import ModuleType
 from typing import Any
 
+import jax
 import numpy as np
 from gymnasium import spaces
 from jax.typing import ArrayLike
@@ -16,6 +17,7 @@ from rlkit.envs.host.base import (
 )
 from rlkit.envs.host.envpool_values import (
     action_range,
+    broken_rows,
     convert,
     final_info,
     ignore_precision_warnings,
@@ -24,6 +26,7 @@ from rlkit.envs.host.envpool_values import (
     rescaled,
 )
 from rlkit.envs.ids import INSTALL
+from rlkit.envs.non_finite import TRIES, NonFinite, chosen
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -58,7 +61,7 @@ class EnvPoolAdapter:
 
     `max_episode_steps` replaces the environment's time limit. `rescale_actions` maps actions in
     [-1, 1] to the bounds of the Box. `num_threads` step the environments; `None`: one per core, at
-    most `num_envs`. `kwargs` go to `envpool.make`.
+    most `num_envs`. `non_finite` is as in `GymnasiumAdapter`. `kwargs` go to `envpool.make`.
 
     Images are [H, W, C] (EnvPool's are [C, H, W]), and spaces have the 32-bit dtypes of the
     observations. Each environment has its own seed, so results depend neither on its index nor on
@@ -79,6 +82,7 @@ class EnvPoolAdapter:
         max_episode_steps: int | None = None,
         rescale_actions: bool = False,
         num_threads: int | None = None,
+        non_finite: NonFinite | None = None,
         **kwargs: Any,
     ) -> None:
         """Starts no simulator yet.
@@ -98,6 +102,7 @@ class EnvPoolAdapter:
         }
         self._env_id = env_id.removeprefix("envpool/")
         self._rescale_actions = rescale_actions
+        self.non_finite: NonFinite = chosen(non_finite, None)
         self.num_envs = num_envs
         self.spec = spec
 
@@ -143,6 +148,7 @@ class EnvPoolAdapter:
                     self._env_id, num_envs=self.num_envs, seed=int32_seeds, **self._recipe
                 )
                 obs = self._reset_rows(self._env_ids)
+                obs = self._reset_broken(obs)
             self._check_finite(obs, np.zeros(self.num_envs, np.float32))
         except EnvFailedError:
             raise
@@ -191,13 +197,22 @@ class EnvPoolAdapter:
             raw, reward, terminated, truncated, info = self._pool.recv()
             self._check_rows(info, self._env_ids)
             next_obs, reward = observation(self._raw_space, raw), reward.astype(np.float32)
-            self._check_finite(next_obs, reward)
+            broken = None
+            if self.non_finite == "reset":
+                broken = broken_rows(next_obs, reward)
+                reward = np.where(broken, np.float32(0.0), reward)
+                terminated, truncated = terminated | broken, truncated & ~broken
             done = terminated | truncated
             ended = np.flatnonzero(done).astype(np.int32)
             obs = next_obs
             if len(ended):
                 obs = replace_rows(next_obs, ended, self._reset_rows(ended))
+                obs = self._reset_broken(obs)
                 self._check_finite(obs, reward)
+            if broken is not None and broken.any():
+                rows = np.flatnonzero(broken)
+                next_obs = replace_rows(next_obs, rows, jax.tree.map(lambda x: x[rows], obs))
+            self._check_finite(next_obs, reward)
         except EnvFailedError:
             raise
         except Exception as error:
@@ -209,6 +224,7 @@ class EnvPoolAdapter:
             truncated=truncated,
             next_obs=next_obs,
             info=final_info(info, done) if len(ended) else {},
+            non_finite=broken,  # pyright: ignore[reportArgumentType]
         )
 
     def remake(self, num_envs: int) -> "EnvPoolAdapter":
@@ -218,6 +234,7 @@ class EnvPoolAdapter:
             num_envs,
             spec=self.spec,
             rescale_actions=self._rescale_actions,
+            non_finite=self.non_finite,
             **self._recipe,
         )
 
@@ -271,6 +288,15 @@ class EnvPoolAdapter:
         raw, info = self._pool.reset(env_ids)
         self._check_rows(info, env_ids, fresh=True)
         return observation(self._raw_space, raw)
+
+    def _reset_broken(self, obs: Obs) -> Obs:
+        """First observations, with those that are not finite from further resets if need be."""
+        for _ in range(TRIES - 1 if self.non_finite == "reset" else 0):
+            rows = np.flatnonzero(broken_rows(obs)).astype(np.int32)
+            if not len(rows):
+                break
+            obs = replace_rows(obs, rows, self._reset_rows(rows))
+        return obs
 
     def _check_rows(
         self, info: dict[str, Any], env_ids: np.ndarray, *, fresh: bool = False

@@ -101,6 +101,13 @@ def replace_rows(obs: Obs, rows: np.ndarray, fresh: Obs) -> Obs:
     return jax.tree.map(put, obs, fresh)
 
 
+def broken_rows(*results: Any) -> np.ndarray:
+    """Which environments [N] returned NaN or infinity in these arrays [N, ...]."""
+    leaves = jax.tree.leaves(results)
+    bad = [~np.isfinite(x).reshape(len(x), -1).all(1) for x in leaves if x.dtype.kind == "f"]
+    return np.any(bad, axis=0) if bad else np.zeros(len(leaves[0]), bool)
+
+
 def final_info(info: dict[str, Any], done: np.ndarray) -> dict[str, Any]:
     """Numbers in the infos of finished episodes, [N, ...]; 0 in other rows."""
     final = {}

@@ -26,9 +26,10 @@ from rlkit.envs.host.base import (
     seeds,
 )
 from rlkit.envs.host.gymnasium_vector import InProcessEnvs, WorkerEnvs, close
-from rlkit.envs.host.gymnasium_worker import ATARI, NUMBERS, GuardFactory, Recipe
+from rlkit.envs.host.gymnasium_worker import ATARI, BROKEN, NUMBERS, GuardFactory, Recipe
 from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.ids import INSTALL
+from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -80,6 +81,9 @@ class GymnasiumAdapter:
     - `rescale_actions`: actions in [-1, 1] are scaled to the bounds of the environment's Box.
     - `action_masks`: observations with the mask in `info["action_mask"]`, or of the environment's
       method `action_masks()`, so that agents choose among allowed actions (`rlkit.action_masks`).
+    - `non_finite`: "raise", NaN or infinity in an observation or reward is an error; "reset", it
+      ends the episode, `terminated` and with reward 0. `None`: the environment's attribute of this
+      name, otherwise "raise".
     - `render_mode`: "rgb_array" for `render`.
 
     Raises `UnknownNameError`, `ConfigError`, `SpaceError`, `EnvContractError` or, if building the
@@ -100,6 +104,7 @@ class GymnasiumAdapter:
         max_episode_steps: int | None = None,
         rescale_actions: bool = False,
         action_masks: bool = False,
+        non_finite: NonFinite | None = None,
         render_mode: str | None = None,
         **kwargs: Any,
     ):
@@ -133,12 +138,19 @@ class GymnasiumAdapter:
         self._pulse = Pulse()
         self.num_envs = num_envs
         self.spec = spec
-        self.observation_space, self.action_space, self.max_episode_steps = self._read_spaces()
+        self.observation_space, self.action_space, self.max_episode_steps = self._read_spaces(
+            non_finite
+        )
         if vectorization == "async":
             self._check_picklable()
         self._clear()
         self._resets = 0
         self._token = object()
+
+    @property
+    def non_finite(self) -> NonFinite:
+        """What NaN and infinity do."""
+        return self.recipe.non_finite
 
     @property
     def instance(self) -> gymnasium.Env | None:
@@ -257,7 +269,7 @@ class GymnasiumAdapter:
         fresh = self.remake(1)
         fresh.vectorization, fresh.spec = "sync", None
         fresh.recipe = dataclasses.replace(self.recipe, render_mode="rgb_array")
-        fresh._read_spaces()
+        fresh._read_spaces(self.non_finite)
         return fresh
 
     def render(self) -> np.ndarray:
@@ -290,9 +302,12 @@ class GymnasiumAdapter:
         obs = next_obs = _cast(buffers, self._dtypes)
         info: Any = {}
         reward = reward.astype(np.float32)
+        broken = np.zeros(self.num_envs, bool) if self.non_finite == "reset" else None
         if "_final_obs" in infos:
             next_obs = _cast(buffers, self._dtypes)
-            for index in infos["_final_obs"].nonzero()[0]:
+            broken = infos["final_info"].get(BROKEN, broken)
+            ended = infos["_final_obs"] if broken is None else infos["_final_obs"] & ~broken
+            for index in ended.nonzero()[0]:
                 _put(next_obs, index, infos["final_obs"][index])
             info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
             check_finite(obs, reward)
@@ -308,6 +323,7 @@ class GymnasiumAdapter:
             truncated=truncated,
             next_obs=next_obs,
             info=info,
+            non_finite=broken,  # pyright: ignore[reportArgumentType]  # NumPy's, as all here
         )
 
     def _start(self) -> None:
@@ -357,7 +373,7 @@ class GymnasiumAdapter:
             self._stop(graceful=False)
             raise
 
-    def _read_spaces(self) -> tuple[Space, Space, int | None]:
+    def _read_spaces(self, non_finite: NonFinite | None) -> tuple[Space, Space, int | None]:
         """The spaces and time limit, from one environment that is created and closed again."""
         with _construction_errors(self.name, self.recipe):
             env = self.recipe.build()
@@ -369,6 +385,8 @@ class GymnasiumAdapter:
             self.render_mode = env.render_mode
             self.render_fps = env.metadata.get("render_fps")
             self._dtypes = map_space(jax_dtype, env.observation_space)
+            setting = chosen(non_finite, env.unwrapped)
+            self.recipe = dataclasses.replace(self.recipe, non_finite=setting)
             return env.observation_space, env.action_space, time_limit(env)
         finally:
             if not self.recipe.is_instance:

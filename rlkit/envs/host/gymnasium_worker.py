@@ -19,10 +19,12 @@ from rlkit.envs.host.actions import as_lists
 from rlkit.envs.host.env_state import load_env, save_env
 from rlkit.envs.host.masked_env import MaskedEnv
 from rlkit.envs.host.watchdog import Pulse
+from rlkit.envs.non_finite import TRIES, NonFinite, is_finite
 from rlkit.envs.observations import check_observation
 from rlkit.errors import EnvContractError, EnvStateError, require
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
+BROKEN = "non_finite"  # a flag beside them, if NaN or infinity ended the episode
 NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
 ATARI = "ALE/"
 FLAG_TYPES = {bool, np.bool_}
@@ -39,6 +41,7 @@ class Recipe:
     rescale_actions: bool
     action_masks: bool
     render_mode: str | None
+    non_finite: NonFinite = "raise"
 
     @property
     def is_instance(self) -> bool:
@@ -147,6 +150,8 @@ class Guard:
     environment may return the same array every time and the next reset would overwrite it. Infos
     are dropped, except for the numbers in the last one of an episode. It has its own `metadata`,
     because vector environments write into the class's.
+
+    If the recipe says so, NaN or infinity ends the episode, with the flag `BROKEN`.
     """
 
     def __init__(
@@ -164,6 +169,7 @@ class Guard:
         self.metadata: dict[str, Any] = {}
         self.render_mode = recipe.render_mode
         self._recipe = recipe
+        self._resets_broken = recipe.non_finite == "reset"
         self._index = index
         self._pulse = pulse
         self._steps = 0
@@ -185,6 +191,10 @@ class Guard:
             env = self._built()
             phase = pulse.phase = "reset"
             obs, _ = env.reset(seed=seed, options=options)
+            for _ in range(TRIES - 1 if self._resets_broken else 0):
+                if is_finite(obs):
+                    break
+                obs, _ = env.reset(options=options)
             check_observation(self.observation_space, obs, bounds=self._steps == 0)
         except FAILURES as error:
             raise self._raised(phase, error) from error
@@ -205,6 +215,8 @@ class Guard:
             if type(terminated) not in FLAG_TYPES or type(truncated) not in FLAG_TYPES:
                 check_flag("terminated", terminated)
                 check_flag("truncated", truncated)
+            if self._resets_broken and not (is_finite(reward) and is_finite(obs)):
+                return copy.deepcopy(obs), 0.0, True, False, {NUMBERS: numbers(info), BROKEN: True}
             if terminated or truncated:
                 return copy.deepcopy(obs), reward, terminated, truncated, {NUMBERS: numbers(info)}
         except FAILURES as error:

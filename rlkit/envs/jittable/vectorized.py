@@ -12,13 +12,19 @@ from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
 from rlkit.envs.jittable.casts import cast_like, cast_obs
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
 from rlkit.envs.jittable.masked import with_observed_mask
+from rlkit.envs.non_finite import TRIES, NonFinite, chosen
 from rlkit.errors import EnvContractError, require, require_positive_integer
-from rlkit.ops.rows import where_rows
+from rlkit.ops.rows import non_finite_rows, where_rows
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import COMPOSITE, Space, clip, leaf_tree
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
+
+
+# which environments [N] are yet to be reset, how often each was in vain, their states, their
+# observations
+Resetting = tuple[Array, Array | None, PyTree, Obs]
 
 
 class VectorState(struct.PyTreeNode, kw_only=True):
@@ -38,6 +44,7 @@ class VectorizedEnv:
     action_space: Space
     max_episode_steps: int | None
     spec: EnvSpec | None = None
+    non_finite: NonFinite = "raise"
     is_jittable: bool = True
 
     @property
@@ -52,10 +59,14 @@ class VectorizedEnv:
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """Starts new episodes in all environments. Consumes the key."""
         params = strong_types(self.params)
-        envs, obs = jax.vmap(self._bind(params).reset)(jax.random.split(key, self.num_envs))
-        return VectorState(envs=strong_types(envs), params=params), cast_obs(
-            obs, self.observation_space
-        )
+        env = self._bind(params)
+        envs, obs = jax.vmap(env.reset)(jax.random.split(key, self.num_envs))
+        envs, obs = strong_types(envs), cast_obs(obs, self.observation_space)
+        broken = self._broken(obs)
+        if broken is not None:
+            other_key = jax.random.fold_in(key, self.num_envs)  # `split` took those before it
+            envs, obs = self._reset_where(broken, env, other_key, envs, obs)
+        return VectorState(envs=envs, params=params), obs
 
     def step(self, key: Key, state: VectorState, action: Action) -> tuple[VectorState, TimeStep]:
         """Steps every environment; those whose episode ends start a new one. Consumes the key."""
@@ -72,20 +83,29 @@ class VectorizedEnv:
             cast_like(state.envs, strong_types(envs)),
             cast_obs(obs, self.observation_space),
         )
+        reward = reward.astype(jnp.float32)
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
-        if getattr(env, "auto_reset", False):
+        next_obs, resets_itself = obs, getattr(env, "auto_reset", False)
+        if resets_itself:
             info = dict(info)
             next_obs = cast_obs(info.pop("final_observation"), self.observation_space)
-        else:
-            next_obs = obs
-            envs, obs = self._reset_where(terminated | truncated, env, reset_key, envs, obs)
+        broken = self._broken((reward, next_obs, obs))
+        if broken is not None:
+            reward = jnp.where(broken, 0.0, reward)
+            terminated, truncated = terminated | broken, truncated & ~broken
+        ended = broken if resets_itself else terminated | truncated
+        if ended is not None:
+            envs, obs = self._reset_where(ended, env, reset_key, envs, obs)
+        if broken is not None:
+            next_obs = where_rows(broken, obs, next_obs)
         return VectorState(envs=envs, params=state.params), TimeStep(
             obs=obs,
-            reward=reward.astype(jnp.float32),
+            reward=reward,
             terminated=terminated,
             truncated=truncated,
             next_obs=next_obs,
             info=info,
+            non_finite=broken,
         )
 
     def close(self) -> None:
@@ -94,18 +114,23 @@ class VectorizedEnv:
     def _bind(self, params: PyTree) -> JaxEnv:
         return self.env.replace_params(params) if jax.tree.leaves(params) else self.env  # pyright: ignore[reportAttributeAccessIssue]
 
+    def _broken(self, results: PyTree) -> Array | None:
+        """Which environments [N] returned NaN or infinity; None if that is an error."""
+        return non_finite_rows(results) if self.non_finite == "reset" else None
+
     def _reset_where(
         self, done: Array, env: JaxEnv, key: Key, envs: PyTree, obs: Obs
     ) -> tuple[PyTree, Obs]:
         """Resets the environments that are `done`, one block at a time; most steps reset few.
 
         The reset key of an environment depends only on its index, so the block size changes only
-        the cost.
+        the cost; and on how often it was reset in vain, if NaN and infinity are no error.
         """
         block = min(self.num_envs, max(MIN_RESET_BLOCK, self.num_envs // 8))
+        tries = None if self._broken(obs) is None else jnp.zeros(self.num_envs, jnp.int32)
 
-        def reset_block(carry: tuple[Array, PyTree, Obs]) -> tuple[Array, PyTree, Obs]:
-            pending, envs, obs = carry
+        def reset_block(carry: Resetting) -> Resetting:
+            pending, tries, envs, obs = carry
             if block == self.num_envs:  # avoids searching and scattering, two kernels per array
                 # Index by `pending`: otherwise XLA would hoist the resets out of the loop and
                 # compute them at every step.
@@ -116,17 +141,33 @@ class VectorizedEnv:
                     pending, size=block, fill_value=self.num_envs
                 )  # num_envs marks unused slots
                 put = functools.partial(_put, index)
-            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
+            number = index if tries is None else index + tries[index] * self.num_envs
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(number)
             fresh, fresh_obs = jax.vmap(env.reset)(keys)
+            fresh_obs = cast_obs(fresh_obs, self.observation_space)
             envs = put(cast_like(envs, fresh), envs)
-            obs = put(cast_obs(fresh_obs, self.observation_space), obs)
-            return put(jnp.zeros(block, bool), pending), envs, obs
+            obs = put(fresh_obs, obs)
+            left, broken = jnp.zeros(block, bool), self._broken(fresh_obs)
+            if tries is not None and broken is not None:
+                left = broken & (tries[index] + 1 < TRIES)
+                tries = put(tries[index] + 1, tries)
+            return put(left, pending), tries, envs, obs
 
-        return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, (done, envs, obs))[1:]
+        start = done, tries, envs, obs
+        return jax.lax.while_loop(lambda carry: carry[0].any(), reset_block, start)[2:]
 
 
-def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> VectorizedEnv:
+def vectorize(
+    env: JaxEnv,
+    num_envs: int,
+    *,
+    spec: EnvSpec | None = None,
+    non_finite: NonFinite | None = None,
+) -> VectorizedEnv:
     """Batches a single JAX environment: `num_envs` copies that reset themselves.
+
+    `non_finite` says what NaN and infinity in an observation or reward do, see `JaxEnv`; None:
+    what the environment itself says.
 
     Raises `EnvContractError` or `SpaceError` before anything compiles if `env` breaks the `JaxEnv`
     contract; `check_env` checks more.
@@ -157,6 +198,7 @@ def vectorize(env: JaxEnv, num_envs: int, *, spec: EnvSpec | None = None) -> Vec
         action_space=env.action_space,
         max_episode_steps=limit,
         spec=spec,
+        non_finite=chosen(non_finite, env),
     )
 
 

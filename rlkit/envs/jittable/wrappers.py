@@ -41,6 +41,11 @@ class Wrapper:
         return getattr(self.env, "auto_reset", False)
 
     @property
+    def non_finite(self) -> str:
+        """What NaN and infinity do in the wrapped environment."""
+        return getattr(self.env, "non_finite", "raise")
+
+    @property
     def action_mask(self) -> Callable[[EnvState], Array]:
         """That of the wrapped environment; raises `AttributeError` if it has none."""
         env: Any = self.env

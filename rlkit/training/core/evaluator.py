@@ -42,7 +42,8 @@ class Evaluator:
         """Returns `return`, `length`, `sampled_return`, `sampled_length`, all [E].
 
         If the environment reports anything, `done_info` has what it reported at the end of each
-        deterministic episode, [E, ...].
+        deterministic episode, [E, ...]. If it is reset where it returns NaN or infinity,
+        `non_finite_episodes` [] counts those that ended by it, with their return until then.
         """
         key = jax.random.key(self.seed)
         best = self.play(policy, key, deterministic=True)
@@ -54,10 +55,13 @@ class Evaluator:
             "sampled_return": sampled["return"],
             "sampled_length": sampled["length"],
             **info,
+            **count_broken(best, sampled),
         }
 
     def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, PyTree]:
-        """`return`, `length` and, as `done_info`, the last `info`, all [E]. Consumes the key."""
+        """`return`, `length`, the last `info` as `done_info`, and whether NaN or infinity ended the
+        episode as `non_finite` (None: not told), all [E]. Consumes the key.
+        """
         rounds = math.ceil(self.num_episodes / self.env.num_envs)
         played = jax.lax.map(
             lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
@@ -87,12 +91,13 @@ class Evaluator:
                 "return": state["return"] + jnp.where(playing, timestep.reward, 0.0),
                 "length": state["length"] + playing,
                 "done_info": where_rows(playing, timestep.info, state["done_info"]),
+                "non_finite": where_rows(playing, timestep.non_finite, state["non_finite"]),
             }
 
         initial_carry = self.agent.initial_carry(num_envs)
         action = jax.eval_shape(act, obs, initial_carry, step_key)[0]
-        info = jax.eval_shape(
-            lambda s, a, k: self.env.step(k, s, a)[1].info, env_state, action, step_key
+        told = jax.eval_shape(
+            lambda s, a, k: self.env.step(k, s, a)[1], env_state, action, step_key
         )
         start = {
             "env_state": env_state,
@@ -102,12 +107,22 @@ class Evaluator:
             "playing": jnp.ones(num_envs, bool),
             "return": jnp.zeros(num_envs),
             "length": jnp.zeros(num_envs, jnp.int32),
-            "done_info": jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), info),
+            "done_info": jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), told.info),
+            "non_finite": jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), told.non_finite),
         }
         end = jax.lax.while_loop(
             lambda s: s["playing"].any() & (s["time"] < self.max_steps), step, start
         )
-        return {name: end[name] for name in ("return", "length", "done_info")}
+        return {name: end[name] for name in ("return", "length", "done_info", "non_finite")}
+
+
+def count_broken(*played: dict[str, PyTree]) -> Measurements:
+    """`non_finite_episodes`: how many of what `play` returns were ended by NaN or infinity, [(S)].
+
+    {} if the environment does not tell.
+    """
+    flags = [each["non_finite"] for each in played]
+    return {} if flags[0] is None else {"non_finite_episodes": sum(x.sum(-1) for x in flags)}
 
 
 def choose(

@@ -12,7 +12,7 @@ from jax import Array
 from rlkit.errors import EnvFailedError
 from rlkit.spaces import leaf_tree
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.core.evaluator import Evaluator, choose
+from rlkit.training.core.evaluator import Evaluator, choose, count_broken
 from rlkit.training.programs.env_groups import remake
 from rlkit.training.programs.seed_axis import merge_seeds, split_seeds
 from rlkit.types import Action, Carry, Key, Measurements, Obs, PolicyState, PyTree, TimeStep
@@ -52,6 +52,7 @@ class HostPlayer:
             "sampled_return": sampled["return"],
             "sampled_length": sampled["length"],
             **({"done_info": info} if info else {}),
+            **count_broken(best, sampled),
         }
 
     def record(
@@ -125,8 +126,8 @@ class HostPlayer:
     ) -> tuple[dict[str, PyTree], dict[str, np.ndarray]]:
         """The first episode of every environment.
 
-        Returns (return and length [(S,) N], and steps if `keep_steps`; what `info` reported at the
-        ends, [(S,) N]).
+        Returns (return, length and whether NaN or infinity ended it [(S,) N], and steps if
+        `keep_steps`; what `info` reported at the ends, [(S,) N]).
         """
         seeds, num = self._seeds, self._seeds * self._num_envs
         reset_key, step_key = jax.random.split(key)
@@ -138,6 +139,7 @@ class HostPlayer:
             self._evaluator.agent.initial_carry(self._num_envs),
         )
         time, steps, info = jnp.int32(0), [], {}
+        broken: np.ndarray | None = None  # the environments do not tell
         playing, returns, lengths = (
             np.ones(num, bool),
             np.zeros(num, np.float32),
@@ -153,12 +155,16 @@ class HostPlayer:
             steps.append(self._row(obs, action, timestep, playing) if keep_steps else None)
             returns += np.where(playing, timestep.reward, np.float32(0.0))
             lengths += playing
+            if timestep.non_finite is not None:
+                now = playing & np.asarray(timestep.non_finite)
+                broken = now if broken is None else broken | now
             for name, values in timestep.info.items():
                 if np.ndim(values) == 1:
                     known = info.setdefault(name, np.full(num, np.nan))
                     known[done & playing] = np.asarray(values)[done & playing]
             obs, playing = timestep.obs, playing & ~done
-        played = {"return": split_seeds(returns, seeds), "length": split_seeds(lengths, seeds)}
+        played = {"return": returns, "length": lengths, "non_finite": broken}
+        played = split_seeds(played, seeds)
         if keep_steps:
             rows = jax.tree.map(lambda *x: np.stack(x, 1), *steps)  # [S·N, L, ...]
             played["steps"] = split_seeds(rows, seeds)

@@ -9,7 +9,7 @@ from jax import Array
 
 from rlkit import spaces
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.metrics import of_each, reduce_metrics
+from rlkit.algorithms.metrics import NON_FINITE, of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.training.compile.aot_compile import Compiled, Compiler
@@ -77,6 +77,7 @@ class HostProgram:
 
         The key is consumed.
         """
+        self.warm_up_metrics = {}
         keys = self.functions.split(key)
         self.collector.reset(keys.reset)
         ts = self.collector.with_obs(self.functions.start(keys, self.collector.observe()))
@@ -128,6 +129,7 @@ class HostProgram:
     def refill(self, ts: TrainState) -> TrainState:
         """A state restored without its replay memory, with new episodes that fill a new memory."""
         self.unfinished = None  # training cannot continue from a partly filled memory
+        self.warm_up_metrics = {}
         self.collector.reset(self.functions.restart_key(ts.local.key))
         local = self.functions.empty(ts.learner, bare(ts.local))
         ts = self.collector.with_obs(ts.replace(local=local))
@@ -175,6 +177,9 @@ class HostProgram:
         """Adds a rollout to memory and statistics, without learning from it."""
         ts, group_keys = self.collector.take_keys(ts)
         ts, rollout = self.collector.collect(ts, ts.learner.policy, group_keys, act)
+        if rollout.non_finite is not None:
+            count = rollout.non_finite.sum((0, -1))  # [], or [S]
+            self.warm_up_metrics = {NON_FINITE: count + self.warm_up_metrics.get(NON_FINITE, 0)}
         learner, local = self.functions.absorb(ts.learner, bare(ts.local), rollout)
         return TrainState(learner=learner, local=with_obs_and_carry(local, ts.local))
 

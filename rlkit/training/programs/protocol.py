@@ -24,9 +24,9 @@ class Program(Protocol):
     """
 
     warm_up_metrics: Metrics
-    """In how many steps of the last `init` or `refill` something was not finite, on the device.
+    """What `count_unsound` found in the last `init` or `refill`.
 
-    {} if the program raises at once where it meets that, as on the host.
+    On the host only how often environments were reset for it: other things raise at once there.
     """
 
     on_warm_up: Callable[[int], None]

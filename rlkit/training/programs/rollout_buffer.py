@@ -29,7 +29,7 @@ class RolloutBuffer:
     ) -> None:
         """Writes step `time`: leaves [S·N, ...], those of `extras` [(S,) N, ...]."""
         if not self._written:
-            self._written = self._allocate(obs, action, extras)
+            self._written = self._allocate(obs, action, timestep, extras)
         fields = self._written
         _write_row(fields["obs"], time, obs)
         _write_row(fields["action"], time, action)
@@ -37,6 +37,8 @@ class RolloutBuffer:
         fields["terminated"][time] = timestep.terminated
         fields["truncated"][time] = timestep.truncated
         _write_row(fields["next_obs"], time, timestep.next_obs)
+        if fields["non_finite"] is not None:
+            fields["non_finite"][time] = timestep.non_finite
         if extras:
             _write_row(fields["extras"], time, merge_seeds(extras, self._num_seeds))
 
@@ -52,7 +54,9 @@ class RolloutBuffer:
             self._written,
         )
 
-    def _allocate(self, obs: Obs, action: Action, extras: dict[str, PyTree]) -> dict[str, PyTree]:
+    def _allocate(
+        self, obs: Obs, action: Action, timestep: TimeStep, extras: dict[str, PyTree]
+    ) -> dict[str, PyTree]:
         num_steps, num_envs = self._num_steps, len(jax.tree.leaves(action)[0])
 
         def like(x: np.ndarray) -> np.ndarray:
@@ -65,6 +69,7 @@ class RolloutBuffer:
             "terminated": np.empty((num_steps, num_envs), bool),
             "truncated": np.empty((num_steps, num_envs), bool),
             "next_obs": jax.tree.map(like, obs),
+            "non_finite": jax.tree.map(like, timestep.non_finite),
             "extras": jax.tree.map(like, merge_seeds(extras, self._num_seeds)),
         }
 

@@ -244,6 +244,7 @@ def own_progress(
         return_std=None if returns is None or len(returns) == 1 else float(np.std(returns)),
         seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
         skipped_updates=skipped_updates(records),
+        non_finite_steps=non_finite_steps(records),
     )
 
 
@@ -256,6 +257,14 @@ def skipped_updates(records: Sequence[Record]) -> int:
             at = record.env_steps
             worst[at] = max(worst.get(at, 0.0), record.metrics[name])
     return int(sum(worst.values()))
+
+
+def non_finite_steps(records: Sequence[Record]) -> int:
+    """Steps of all seeds in which an environment was reset, from the records of each seed."""
+    name = "train/non_finite_steps"
+    several = any(record.seed is not None for record in records)
+    counted = [r for r in records if name in r.metrics and (r.seed is not None) == several]
+    return int(sum(record.metrics[name] for record in counted))
 
 
 def lanes_of(place: int, num_seeds: int) -> range:

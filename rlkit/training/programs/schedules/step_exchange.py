@@ -113,7 +113,7 @@ def step_result(source: TimeStep | Rollout) -> StepResult:
     """The fields of a step that a compiled program uses."""
     return {
         name: getattr(source, name)
-        for name in ("obs", "reward", "terminated", "truncated", "next_obs")
+        for name in ("obs", "reward", "terminated", "truncated", "next_obs", "non_finite")
     }
 
 
