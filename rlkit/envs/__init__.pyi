@@ -2,6 +2,7 @@ from .base import EnvAdapter, JaxEnv
 from .checking.check_env import CheckReport, check_env
 from .host.envpool import EnvPoolAdapter
 from .host.gymnasium import GymnasiumAdapter
+from .host.resume_by_replay import ResumeByReplay
 from .jittable.contract import Finding
 from .jittable.gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
 from .jittable.observation_wrappers import (
@@ -27,6 +28,7 @@ __all__ = [
     "GymnaxEnv",
     "JaxEnv",
     "RescaleAction",
+    "ResumeByReplay",
     "SelectObservation",
     "TimeLimit",
     "VectorizedEnv",
