@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlkit import plugins
-from rlkit.envs.suites import lookup
 from rlkit.envs.ids import MIXTURE
+from rlkit.envs.suites import lookup
 from rlkit.envs.suites.lookup import BUILT_IN
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, require
 

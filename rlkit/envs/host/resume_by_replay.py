@@ -41,12 +41,17 @@ class ResumeByReplay(gymnasium.Wrapper):
 
     def set_state(self, state: Any) -> None:
         """Plays a saved episode up to where it was. Raises `EnvStateError` for what is none."""
-        is_known = isinstance(state, dict) and state.keys() == {"start", "actions"}
-        start, actions = (state["start"], state["actions"]) if is_known else (None, None)
-        is_list = isinstance(actions, list) and all(isinstance(x, np.ndarray) for x in actions)
-        if not is_list or not isinstance(start, (int, dict)):
+        fits = (
+            isinstance(state, dict)
+            and state.keys() == {"start", "actions"}
+            and isinstance(state["start"], (int, dict))
+            and isinstance(state["actions"], list)
+            and all(isinstance(action, np.ndarray) for action in state["actions"])
+        )
+        if not fits:
             raise EnvStateError("it needs the start of an episode and a list of actions")
-        actions = [action if action.ndim else action[()] for action in actions]
+        start = state["start"]
+        actions = [action if action.ndim else action[()] for action in state["actions"]]
         if not all(map(self.action_space.contains, actions)):
             raise EnvStateError(f"it has actions outside of {self.action_space}")
         if isinstance(start, dict):

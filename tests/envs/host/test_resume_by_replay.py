@@ -1,4 +1,4 @@
-"""`ResumeByReplay`: any environment that draws from its own generator goes on where it was saved."""
+"""`ResumeByReplay`: what draws from its own generator only goes on where it was saved."""
 
 import gymnasium
 import numpy as np
