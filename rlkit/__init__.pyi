@@ -3,6 +3,7 @@ from . import algorithms as algorithms
 from . import envs as envs
 from . import ops as ops
 from . import optimizers as optimizers
+from . import testing as testing
 from . import training as training
 from . import xla_cpu as xla_cpu
 from .agents import ActorCritic as ActorCritic
