@@ -89,6 +89,18 @@ def test_what_is_added_to_observations():
         rlkit.make_env(FIRST, 1, deks=2)
 
 
+def test_who_remembers_the_first_card_earns_1(key):
+    adapter = rlkit.make_env(FIRST, 3)
+    state, (shown, _, is_first) = adapter.reset(key)
+    assert (is_first == 1).all()
+    total = 0.0
+    for _ in range(51):
+        state, step = adapter.step(None, state, shown)
+        total += step.reward
+    np.testing.assert_allclose(total, 1.0, rtol=1e-5)
+    assert step.terminated.all()
+
+
 @pytest.mark.parametrize(
     "name", [name if "Easy" in name else pytest.param(name, marks=pytest.mark.full) for name in IDS]
 )
