@@ -13,7 +13,7 @@ from .jittable.observation_wrappers import (
 )
 from .jittable.vectorized import VectorizedEnv, vectorize
 from .jittable.wrappers import RescaleAction, TimeLimit
-from .registry import list_envs, make_env, register_env
+from .registry import list_envs, make_env, register_env, register_suite
 
 __all__ = [
     "CastObservation",
@@ -37,5 +37,6 @@ __all__ = [
     "list_envs",
     "make_env",
     "register_env",
+    "register_suite",
     "vectorize",
 ]
