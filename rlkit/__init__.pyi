@@ -3,6 +3,7 @@ from . import algorithms as algorithms
 from . import envs as envs
 from . import ops as ops
 from . import optimizers as optimizers
+from . import testing as testing
 from . import training as training
 from . import xla_cpu as xla_cpu
 from .agents import ActorCritic as ActorCritic
@@ -50,6 +51,7 @@ from .envs import check_env as check_env
 from .envs import list_envs as list_envs
 from .envs import make_env as make_env
 from .envs import register_env as register_env
+from .envs import register_suite as register_suite
 from .envs import vectorize as vectorize
 from .errors import RlkitError as RlkitError
 from .optimizers import OptimizerConfig as OptimizerConfig

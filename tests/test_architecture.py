@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from rlkit.envs.suites.table import ADAPTED
+
 PACKAGE = Path(__file__).parents[1] / "rlkit"
 
 # Lowest first. A module may import its own unit and lower floors; only on floors 1 and 3 do units
@@ -23,6 +25,7 @@ FLOORS = (
     {"envs", "agents"},
     {"algorithms"},
     {"training"},
+    {"testing"},
     {"cli"},
 )
 # The rooms of the two large packages, lowest first; rooms on one floor never import each other.
@@ -198,10 +201,10 @@ def code_loading_violations(package: Path) -> list[str]:
 
 
 def jit_violations(package: Path) -> list[str]:
-    """Only `training` makes programs."""
+    """Only `training` makes programs, and `testing` to see whether they do what Python does."""
     found = []
     for name, tree in sources(package):
-        if name.startswith("training/"):
+        if name.startswith(("training/", "testing/")):
             continue
         jitted = [
             node.lineno
@@ -227,6 +230,16 @@ def process_violations(package: Path) -> list[str]:
     ]
 
 
+def pytest_violations(package: Path) -> list[str]:
+    """rlkit runs where no pytest is installed, `rlkit.testing` too."""
+    return [
+        f"{name}: imports {module}"
+        for name, tree in sources(package)
+        for module in imported(name, tree)
+        if module.split(".")[0] in ("pytest", "_pytest")
+    ]
+
+
 CHECKS = {
     "imports go down only": import_violations,
     "rooms stand on those below": room_violations,
@@ -234,6 +247,7 @@ CHECKS = {
     "no file can run code": code_loading_violations,
     "jit only in training": jit_violations,
     "the process is set in xla_cpu": process_violations,
+    "no pytest": pytest_violations,
 }
 
 
@@ -251,6 +265,8 @@ BREACHES = [
     (import_violations, "errors.py", "import rlkit.ops.returns"),
     (import_violations, "algorithms/ppo.py", "from rlkit import Trainer"),
     (import_violations, "training/trainer.py", "import rlkit"),
+    (import_violations, "training/trainer.py", "from rlkit.testing.comparison import assert_same"),
+    (import_violations, "testing/runs.py", "from rlkit.cli.main import main"),
     (import_violations, "novelty/thing.py", ""),
     (
         room_violations,
@@ -278,6 +294,7 @@ BREACHES = [
     (jit_violations, "ops/returns.py", "import jax\n@jax.jit\ndef f(x): return x"),
     (jit_violations, "agents/networks.py", "from flax import nnx\nnnx.jit(print)"),
     (jit_violations, "algorithms/ppo.py", "from jax import jit"),
+    (pytest_violations, "testing/runs.py", "def f():\n    import pytest"),
     (process_violations, "types.py", "import gc\ngc.set_threshold(1)"),
     (process_violations, "envs/host/base.py", "import jax\njax.config.update('jax_x', 1)"),
     (process_violations, "types.py", "mlir.register_lowering(p, rule, platform='cpu')"),
@@ -304,6 +321,7 @@ def test_checks_let_sound_code_pass(tmp_path):
             "import jax\nimport yaml\nfrom rlkit import"
             " __version__\njax.jit(len)\nyaml.safe_load('')"
         ),
+        "testing/runs.py": "import jax\nfrom rlkit.training.trainer import Trainer\njax.jit(len)",
         "presets/__init__.py": '"""Data."""',
         "presets/ppo.yaml": "gamma: 0.99",
     }
@@ -349,4 +367,7 @@ MODULES = [
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_imports(module):
+    suite = ADAPTED.get(module.rpartition(".")[2]) if ".suites." in module else None
+    for package in suite.packages if suite else ():
+        pytest.importorskip(package)
     importlib.import_module(module)

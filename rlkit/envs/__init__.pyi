@@ -2,6 +2,7 @@ from .base import EnvAdapter, JaxEnv
 from .checking.check_env import CheckReport, check_env
 from .host.envpool import EnvPoolAdapter
 from .host.gymnasium import GymnasiumAdapter
+from .host.resume_by_replay import ResumeByReplay
 from .jittable.contract import Finding
 from .jittable.gymnax import GymnaxAdapter, GymnaxEnv, gymnax_env
 from .jittable.observation_wrappers import (
@@ -12,7 +13,7 @@ from .jittable.observation_wrappers import (
 )
 from .jittable.vectorized import VectorizedEnv, vectorize
 from .jittable.wrappers import RescaleAction, TimeLimit
-from .registry import list_envs, make_env, register_env
+from .registry import list_envs, make_env, register_env, register_suite
 
 __all__ = [
     "CastObservation",
@@ -27,6 +28,7 @@ __all__ = [
     "GymnaxEnv",
     "JaxEnv",
     "RescaleAction",
+    "ResumeByReplay",
     "SelectObservation",
     "TimeLimit",
     "VectorizedEnv",
@@ -35,5 +37,6 @@ __all__ = [
     "list_envs",
     "make_env",
     "register_env",
+    "register_suite",
     "vectorize",
 ]

@@ -5,6 +5,10 @@ suites that come with rlkit, then in the entry points of installed packages:
 
     [project.entry-points."rlkit.envs"]
     "mine/Maze-v0" = "my_package.maze:Maze"
+    "mine/*" = "my_package.suite:ENVS"
+
+`mine/*` stands for the other ids of its suite: it names a dict of factories, by their names without
+the suite.
 
 Listing ids imports nothing: neither JAX nor a suite nor a third-party package. An id never imports
 a module that it names, because ids are read from files.
@@ -15,14 +19,14 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlkit import plugins
 from rlkit.envs.ids import MIXTURE
 from rlkit.envs.suites import lookup
 from rlkit.envs.suites.lookup import BUILT_IN
-from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, require
+from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, did_you_mean, require
 
 if TYPE_CHECKING:
     import gymnasium
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv
 
 ENTRY_POINT_GROUP = "rlkit.envs"
+WHOLE_SUITE = "*"
 CLASS_ID = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*"
 )  # module:Class ids that the command line registered
@@ -109,6 +114,14 @@ def register_env(
     _registered[env_id] = _Entry(factory, max_episode_steps)
 
 
+def register_suite(
+    suite: str, factories: Mapping[str, Factory], *, overwrite: bool = False
+) -> None:
+    """Registers many environments, each as `register_env` does: `suite/name` for every name."""
+    for name, factory in factories.items():
+        register_env(f"{suite}/{name}", factory, overwrite=overwrite)
+
+
 def list_envs() -> list[str]:
     """The sorted ids that `make_env` knows without loading any package or suite."""
     return sorted(BUILT_IN | _registered.keys() | _entry_points().keys())
@@ -117,7 +130,7 @@ def list_envs() -> list[str]:
 def check_id(env_id: str) -> None:
     """Raises what `make_env` would raise for an id, as far as known without importing JAX."""
     _check_id(env_id)
-    imports_jax = lookup.is_probe(env_id) or env_id in _entry_points() or lookup.is_adapted(env_id)
+    imports_jax = lookup.is_probe(env_id) or _claims(env_id) or lookup.is_adapted(env_id)
     if not imports_jax or env_id in _registered:
         _find(env_id)
 
@@ -165,10 +178,32 @@ def _find(env_id: str) -> _Entry:
     factory = lookup.find(env_id)
     if factory is not None:
         return _Entry(factory, None)
-    claims = _entry_points().get(env_id)
-    if claims:
-        return _Entry(plugins.load_only(claims, "environment"), None)
-    raise _unknown(env_id)
+    claims = _claims(env_id)
+    if not claims:
+        raise _unknown(env_id)
+    found = plugins.load_only(claims, "environment")
+    is_suite = claims[0].name.partition("/")[2] == WHOLE_SUITE
+    return _Entry(_one_of(found, claims[0], env_id) if is_suite else found, None)
+
+
+def _one_of(factories: object, plugin: plugins.EntryPoint, env_id: str) -> Factory:
+    """The factory of one environment of a package's suite."""
+    suite, _, name = env_id.partition("/")
+    if not isinstance(factories, Mapping):
+        raise ConfigError(
+            f"{plugin.name!r} of {plugins.package(plugin)} ({plugin.value}) is of type"
+            f" {type(factories).__name__}; let it name a dict of factories by name"
+        )
+    if name not in factories:
+        hint = did_you_mean(env_id, [f"{suite}/{other}" for other in factories])
+        raise UnknownNameError(f"there is no environment {env_id!r}; {hint}")
+    return factories[name]
+
+
+def _claims(env_id: str) -> list[plugins.EntryPoint]:
+    """The entry points for an id: its own, or else those for its suite."""
+    known = _entry_points()
+    return known.get(env_id) or known.get(f"{env_id.partition('/')[0]}/{WHOLE_SUITE}") or []
 
 
 def _mixture(num_envs: int, **arguments: Any) -> "EnvAdapter":

@@ -23,8 +23,10 @@ from rlkit.envs.ids import GYMNAX_IDS, NEEDS_NETWORK, PROBE_IDS
 from rlkit.envs.jittable.gymnax import gymnax_env
 from rlkit.envs.probes.space_probes import ContinuousAction, Counter, DictObservation
 from rlkit.envs.probes.value_probes import ValueByObservation
+from rlkit.testing import assert_same
 
 NUM_ENVS, NUM_STEPS, LIMIT = 3, 12, 5
+ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 SHORT = {"max_steps_in_episode": LIMIT}
 
 WRAPPED = {
@@ -120,23 +122,6 @@ eager_rows = pytest.mark.parametrize(
 small_rows = pytest.mark.parametrize("run", SMALL_ROWS, indirect=True)
 
 
-def assert_equal(a, b, **tolerance):
-    """Integers and booleans are equal in every bit; floats too, unless a tolerance is given."""
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for (path, x), y in zip(jax.tree.leaves_with_path(a), jax.tree.leaves(b), strict=True):
-        x, y = (
-            np.asarray(
-                jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v
-            )
-            for v in (x, y)
-        )
-        assert x.dtype == y.dtype, path
-        if tolerance and np.issubdtype(x.dtype, np.floating):
-            np.testing.assert_allclose(x, y, **tolerance, err_msg=str(path))
-        else:
-            np.testing.assert_array_equal(x, y, err_msg=str(path))
-
-
 def shapes(tree):
     return jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)
 
@@ -178,9 +163,8 @@ def test_time_limit_is_the_declared_one(run):
 def test_obs_and_next_obs_differ_only_where_an_episode_ends(run):
     for step in jax.device_get(run.timesteps):
         running = ~(step.terminated | step.truncated)
-        assert_equal(
-            *(jax.tree.map(lambda x, r=running: x[r], o) for o in (step.obs, step.next_obs))
-        )
+        pair = (jax.tree.map(lambda x, r=running: x[r], o) for o in (step.obs, step.next_obs))
+        assert_same(*pair, "")
 
 
 @small_rows
@@ -206,20 +190,20 @@ def test_batch_is_a_loop_over_single_environments(run):
             theirs = jax.tree.map(
                 lambda x, i=i: x[i], tuple(getattr(timestep, name) for name in fields)
             )
-            assert_equal(mine, theirs, rtol=1e-5, atol=1e-6)
+            assert_same(mine, theirs, "", **ROUNDING)
             kept = jax.tree.map(
                 lambda new, old: new.astype(old.dtype),
                 state,
                 jax.tree.map(lambda x, i=i: x[i], after.envs),
             )
-            assert_equal(kept, jax.tree.map(lambda x, i=i: x[i], after.envs), rtol=1e-5, atol=1e-6)
+            assert_same(kept, jax.tree.map(lambda x, i=i: x[i], after.envs), "", **ROUNDING)
         before = after
 
 
 @eager_rows
 def test_compiled_is_eager(run):
     state, timestep = run.env.step(run.keys[4], run.states[3], run.actions[4])
-    assert_equal((state, timestep), (run.states[4], run.timesteps[4]), rtol=1e-5, atol=1e-6)
+    assert_same((state, timestep), (run.states[4], run.timesteps[4]), "", **ROUNDING)
 
 
 def test_gymnax_ids_that_are_left_out_say_why():

@@ -1,6 +1,7 @@
 """Ids, factories and plugins."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import importlib.util
 import re
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rlkit
 import rlkit.envs
 from rlkit import plugins
 from rlkit.envs import (
@@ -72,7 +74,7 @@ IDS = [
         "gymnx/CartPole-v1",
         UnknownNameError,
         (
-            r"no environment suite 'gymnx' \(known: envpool, gymnasium, gymnax, probe, rlkit\); did"
+            r"no environment suite 'gymnx' \(known: .*gymnasium, gymnax, .*rlkit.*\); did"
             r" you mean 'gymnax/Cart"
         ),
     ),
@@ -211,6 +213,42 @@ def test_plugins_may_be_gymnasium_environments(monkeypatch):
     env = make_env("plug/Pole", 2, max_episode_steps=7)
     assert isinstance(env, GymnasiumAdapter)
     assert (env.spec, env.max_episode_steps) == (("plug/Pole", {"max_episode_steps": 7}), 7)
+
+
+def walks():
+    """A suite of both kinds."""
+    return {"Walk-v0": Walk, "Far-v0": functools.partial(Walk, goal=9), "Counter-v0": Counter}
+
+
+def test_one_entry_point_stands_for_a_whole_suite(monkeypatch):
+    install(monkeypatch, **{"walks__*": "no_such_module:ENVS", "walks__Own": f"{__name__}:Walk"})
+    assert {"walks/*", "walks/Own"} <= {*registry.list_envs()}
+    registry.check_id("walks/Counter-v0")  # which loads no package
+    loaded = {"walks/*": walks(), "walks/Own": gymnasium.envs.classic_control.CartPoleEnv}
+    monkeypatch.setattr(plugins, "load_only", lambda claims, kind: loaded[claims[0].name])
+    env = make_env("walks/Counter-v0", 2, goal=4)
+    assert env.is_jittable and env.spec == ("walks/Counter-v0", {"goal": 4})
+    env = make_env("walks/Far-v0", 2, max_episode_steps=7)
+    assert (env.spec, env.max_episode_steps) == (("walks/Far-v0", {"max_episode_steps": 7}), 7)
+    assert env.name == "walks/Far-v0"
+    assert make_env("walks/Own", 2).name == "CartPoleEnv"  # an id of its own comes first
+    with pytest.raises(UnknownNameError, match="no environment 'walks/Wlak-v0'; did you mean 'w"):
+        make_env("walks/Wlak-v0", 2)
+    with pytest.raises(UnknownNameError, match=r"no environment 'walks/\*'"):
+        make_env("walks/*", 2)
+    loaded["walks/*"] = Walk
+    with pytest.raises(ConfigError, match="is of type type; let it name a dict of factories"):
+        make_env("walks/Walk-v0", 2)
+
+
+def test_a_suite_is_registered_name_by_name():
+    rlkit.register_suite("walks", walks())
+    assert {"walks/Walk-v0", "walks/Far-v0", "walks/Counter-v0"} <= {*registry.list_envs()}
+    assert make_env("walks/Counter-v0", 2, goal=4).spec == ("walks/Counter-v0", {"goal": 4})
+    with pytest.raises(ConfigError, match="'walks/Walk-v0' is already registered"):
+        rlkit.register_suite("walks", walks())
+    rlkit.register_suite("walks", {"Walk-v0": Counter}, overwrite=True)
+    assert make_env("walks/Walk-v0", 2).is_jittable
 
 
 def test_a_broken_plugin_is_named_and_breaks_nothing_else(monkeypatch):
@@ -499,7 +537,7 @@ def test_class_ids_are_found_once_registered():
     assert "my_package.envs:Walk" in registry.list_envs()
     with pytest.raises(
         UnknownNameError,
-        match=r"environment suite 'my' \(known: envpool, gymnasium, gymnax, probe, rlkit\)",
+        match=r"environment suite 'my' \(known: .*gymnasium, gymnax, .*rlkit.*\)",
     ):
         make_env("my/Walk", 2)
 

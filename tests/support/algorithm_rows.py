@@ -24,6 +24,7 @@ from rlkit.algorithms.registry import (
 from rlkit.envs.probes import space_probes
 from rlkit.envs.probes import value_probes as probes
 from rlkit.errors import SpaceError
+from rlkit.testing.small_runs import SMALL, SMALL_AGENT, known
 
 NAMES = tuple(list_algorithms())
 # Algorithms with settings of their agent: ways to explore whose noise has a state, and memory.
@@ -59,17 +60,6 @@ REPLAYED: dict[str, dict[str, Any]] = {
 }
 VARIANTS = EXPLORING | MEMORY
 
-# Small, for the training loop: a ring that two environments soon fill, and batches of 8.
-SMALL = {
-    "num_steps": 8,
-    "num_epochs": 1,
-    "num_minibatches": 2,
-    "prefill_steps": 20,
-    "capacity": 60,
-    "batch_size": 8,
-    "updates_per_step": 0.25,
-    "target_period": 40,
-}
 # Small, but enough to learn a probe in 400 iterations of 8 environments; every update moves the
 # parameters visibly.
 LEARNING = SMALL | {
@@ -87,7 +77,6 @@ LEARNING = SMALL | {
 # What lets values be compared with those of the best policy: rewards and nothing else.
 PLAIN_VALUES = {"entropy_coef": 0.0, "temperature": 0.01, "clip_value_loss": False}
 NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
-SMALL_AGENT = {"hidden_sizes": (8,), "num_quantiles": 8}
 
 ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3, start=-1),
@@ -120,12 +109,6 @@ def entry(name: str) -> AlgorithmEntry:
 def fields(name: str) -> set[str]:
     """Fields of the algorithm's config."""
     return {field.name for field in dataclasses.fields(entry(name).config)}
-
-
-def known(kind: type, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows of `table` that the dataclass `kind` has a field for."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in table.items() if name in names}
 
 
 def config_of(name: str, table: Mapping[str, Any] = SMALL, **settings: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Each wrapper, and the environment inside, saves what is its own: by its methods `get_state` and
 `set_state`, or because rlkit knows its class. To these come the random generators. If one of them
-can do neither, the whole environment cannot be saved.
+can do neither, the whole environment cannot be saved, unless `ResumeByReplay` is around it.
 """
 
 import inspect
@@ -15,6 +15,7 @@ import numpy as np
 from rlkit.envs.host.known_states import check_field, known_fields, read_field, write_field
 from rlkit.envs.host.mujoco_state import is_mujoco, read_mujoco, write_mujoco
 from rlkit.envs.host.plain_bytes import Plain, pack, unpack
+from rlkit.envs.host.resume_by_replay import ResumeByReplay
 from rlkit.errors import EnvStateError
 
 NO_HOOKS = "has no methods get_state() and set_state(state)"
@@ -61,8 +62,8 @@ def load_env(env: gymnasium.Env, data: np.ndarray) -> None:
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
-    """The wrappers from the outside in, then the environment."""
-    while isinstance(env, gymnasium.Wrapper):
+    """The wrappers from the outside in, then the environment; what is replayed is one layer."""
+    while isinstance(env, gymnasium.Wrapper) and not isinstance(env, ResumeByReplay):
         yield env
         env = env.env
     yield env

@@ -133,7 +133,8 @@ class GymnasiumAdapter:
             action_masks=action_masks,
             render_mode=render_mode,
         )
-        self.name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+        unnamed = type(env).__name__ if spec is None else spec[0]
+        self.name = env if isinstance(env, str) else getattr(env, "__name__", unnamed)
         self.vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
         self._pulse = Pulse()
         self.num_envs = num_envs

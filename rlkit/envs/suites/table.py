@@ -7,6 +7,8 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 
 import dataclasses
 
+from rlkit.envs.suites import minigrid_ids, popgym_ids
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -24,4 +26,7 @@ class Suite:
     """Environments that the suite has and that do not work here, and why."""
 
 
-ADAPTED: dict[str, Suite] = {}
+ADAPTED: dict[str, Suite] = {
+    "minigrid": Suite(ids=minigrid_ids.IDS, packages=("minigrid",), install="pip install minigrid"),
+    "popgym": Suite(ids=popgym_ids.IDS, packages=("popgym",), install="pip install popgym"),
+}
