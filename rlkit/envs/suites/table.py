@@ -27,6 +27,18 @@ class Suite:
 
 
 ADAPTED: dict[str, Suite] = {
-    "minigrid": Suite(ids=minigrid_ids.IDS, packages=("minigrid",), install="pip install minigrid"),
-    "popgym": Suite(ids=popgym_ids.IDS, packages=("popgym",), install="pip install popgym"),
+    "minigrid": Suite(
+        ids=minigrid_ids.IDS,
+        packages=("minigrid",),
+        install="pip install minigrid",
+        distribution="minigrid",
+        left_out=minigrid_ids.LEFT_OUT,
+    ),
+    "popgym": Suite(
+        ids=popgym_ids.IDS,
+        packages=("popgym",),
+        install="pip install popgym",
+        distribution="popgym",
+        left_out=popgym_ids.LEFT_OUT,
+    ),
 }

@@ -1,0 +1,98 @@
+"""Every suite that rlkit adapts: the laws of environments and of runs, on one of its ids."""
+
+import dataclasses
+import importlib.util
+from typing import Any
+
+import pytest
+
+import rlkit
+from rlkit import testing
+from rlkit.envs.suites.table import ADAPTED
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """The id that stands for a suite."""
+
+    name: str
+    replay: str
+    """An algorithm with a replay buffer that learns in it."""
+    kind: testing.Kind = "jittable"
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Such that random actions reach the time limit."""
+
+
+ROWS: dict[str, Row] = {
+    "minigrid": Row(
+        name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
+    ),
+    "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn", kind="host"),
+}
+
+
+def needs(suite: str) -> pytest.MarkDecorator:
+    """Skips a test where a package of the suite is not installed."""
+    missing = [x for x in ADAPTED[suite].packages if importlib.util.find_spec(x) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+
+
+CASES = [
+    pytest.param(suite, law, algorithm, id=f"{suite}-{law}-{algorithm}", marks=needs(suite))
+    for suite, row in ROWS.items()
+    for law in testing.list_laws(row.kind)
+    for algorithm in (("ppo", row.replay) if law in ("trains", "resumes_exactly") else ("ppo",))
+]
+
+
+@pytest.mark.fast
+def test_every_suite_has_a_row():
+    assert ROWS.keys() == ADAPTED.keys()
+    assert all(row.name in ADAPTED[suite].ids for suite, row in ROWS.items())
+
+
+@pytest.mark.fast
+def test_a_suite_lists_what_works_and_says_why_the_rest_does_not():
+    for row in ADAPTED.values():
+        assert len(set(row.ids)) == len(row.ids) > 0
+        assert not row.left_out.keys() & set(row.ids)
+        assert all(row.left_out.values())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("suite", "law", "algorithm"), CASES)
+def test_law(suite, law, algorithm, tmp_path):
+    row = ROWS[suite]
+    arguments: dict[str, Any] = {"env_arguments": row.arguments}
+    if law in ("trains", "resumes_exactly", "exports_the_same_actions"):
+        arguments["algorithm"] = algorithm
+    testing.check_law(law, f"{suite}/{row.name}", tmp_path, **arguments)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("suite", [pytest.param(name, marks=needs(name)) for name in ROWS])
+def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_path):
+    row = ROWS[suite]
+    env = rlkit.EnvConfig(id=f"{suite}/{row.name}", num_envs=2, arguments=row.arguments)
+    trainer = rlkit.TrainerConfig(
+        total_steps=64, num_checkpoints=1, num_seeds=2, evaluation_episodes=2, run_dir=str(tmp_path)
+    )
+    hyperparameters = rlkit.PPOConfig(num_steps=16, num_minibatches=2, num_epochs=1)
+    config = rlkit.RunConfig(
+        algorithm="ppo", env=env, hyperparameters=hyperparameters, trainer=trainer
+    )
+    with rlkit.build(config) as built:
+        evaluation = built.run(0)[-1]
+    assert evaluation["return"].shape == (2, 2)  # seeds, episodes
+    found = rlkit.load_policy(tmp_path).evaluate(num_episodes=2)
+    assert found["return"].shape == (2,)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("suite", ADAPTED)
+def test_a_missing_package_is_one_error_that_says_what_to_install(suite, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    wanted = f"'{ADAPTED[suite].packages[0]}', which is not installed; {ADAPTED[suite].install}"
+    with pytest.raises(rlkit.ConfigError) as error:
+        rlkit.make_env(f"{suite}/{ADAPTED[suite].ids[0]}", 2)
+    assert wanted in str(error.value)
