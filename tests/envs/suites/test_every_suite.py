@@ -2,13 +2,14 @@
 
 import dataclasses
 import importlib.util
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import rlkit
 from rlkit import testing
 from rlkit.envs.suites.table import ADAPTED
+from rlkit.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,7 @@ class Row:
     name: str
     replay: str
     """An algorithm with a replay buffer that learns in it."""
-    kind: testing.Kind = "jittable"
+    kind: Literal["jittable", "host"] = "jittable"
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Such that random actions reach the time limit."""
 
@@ -84,7 +85,7 @@ def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_pa
     with rlkit.build(config) as built:
         evaluation = built.run(0)[-1]
     assert evaluation["return"].shape == (2, 2)  # seeds, episodes
-    found = rlkit.load_policy(tmp_path).evaluate(num_episodes=2)
+    found = rlkit.load_policy(tmp_path).evaluate(2)
     assert found["return"].shape == (2,)
 
 
@@ -93,6 +94,6 @@ def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_pa
 def test_a_missing_package_is_one_error_that_says_what_to_install(suite, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     wanted = f"'{ADAPTED[suite].packages[0]}', which is not installed; {ADAPTED[suite].install}"
-    with pytest.raises(rlkit.ConfigError) as error:
+    with pytest.raises(ConfigError) as error:
         rlkit.make_env(f"{suite}/{ADAPTED[suite].ids[0]}", 2)
     assert wanted in str(error.value)
