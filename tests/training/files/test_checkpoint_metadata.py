@@ -51,6 +51,7 @@ OPTIONAL = {
     "replay",
     "seed_peaks",
     "skipped_updates",
+    "non_finite_steps",
 }
 REQUIRED = [
     field.name
