@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("agents", "algorithms", "envs", "ops", "optimizers", "training", "xla_cpu")
+PACKAGES = ("agents", "algorithms", "envs", "ops", "optimizers", "testing", "training", "xla_cpu")
 REFERENCE = {path.name: path.read_text() for path in (ROOT / "docs" / "api").glob("*.md")}
 LOADS = {  # what a browser fetches with a page
     "script": "src",

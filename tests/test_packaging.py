@@ -15,14 +15,18 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import rlkit
+from rlkit.envs.suites.table import ADAPTED
 
 ROOT = Path(__file__).parents[1]
 
 IMPORT_ALL = """
-import importlib, pkgutil, sys, rlkit
+import importlib, importlib.util, pkgutil, sys, rlkit
+from rlkit.envs.suites.table import ADAPTED
 assert rlkit.__file__.startswith(sys.argv[1]), rlkit.__file__
+packages = {f"rlkit.envs.suites.{name}": suite.packages for name, suite in ADAPTED.items()}
 for module in pkgutil.walk_packages(rlkit.__path__, "rlkit."):
-    if not module.name.endswith("__main__"):
+    needs = packages.get(module.name, ())
+    if not module.name.endswith("__main__") and all(map(importlib.util.find_spec, needs)):
         importlib.import_module(module.name)
 """
 
@@ -52,10 +56,14 @@ def pinned(constraints: str) -> dict[str, str]:
 
 
 def requirements(python: str) -> list[Requirement]:
-    """What rlkit and its extras require on that version of Python."""
+    """What rlkit and its extras require on that version of Python.
+
+    Without the suites of others, which are tested in environments of their own.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    rows = [*project["dependencies"], *(row for extra in extras for row in extra)]
+    extras = project["optional-dependencies"].items()
+    rows = [row for name, extra in extras if name not in ADAPTED for row in extra]
+    rows = [*project["dependencies"], *rows]
     found = [Requirement(row) for row in rows if not row.startswith("rlkit-jax[")]
     return [x for x in found if x.marker is None or x.marker.evaluate({"python_version": python})]
 
