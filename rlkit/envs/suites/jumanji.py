@@ -84,17 +84,24 @@ def make(name: str, *, time_limit: int | None = None, **arguments: Any) -> TimeL
     `time_limit` takes the place of its own, or of 10,000 steps if it has none.
     """
     require_positive_integer("time_limit", time_limit, example=100, none="its own")
-    try:
-        env: Any = jumanji.make(name, **arguments)
-        own = getattr(env, "time_limit", None)
-        limit = time_limit or own or DEFAULT_LIMIT
-        if own is not None:  # so that all ends that are its own are ends of the task
-            env = jumanji.make(name, **arguments, time_limit=limit + 1)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(
-            f"jumanji/{name} cannot be made with {arguments}: {error}; see the arguments of"
-            " Jumanji's constructor, and leave out what it does not take"
-        ) from error
+    env = _made(name, arguments)
+    own = getattr(env, "time_limit", None)
+    limit = time_limit or own or DEFAULT_LIMIT
+    if own is not None:  # out of reach, so that where it ends, the task does
+        env = _made(name, {**arguments, "time_limit": limit + 1})
     action_space, choices = action_space_of(env)
     space = observation_space_of(env.observation_spec)
     return TimeLimit(JumanjiEnv(env, space, action_space, choices), limit)
+
+
+def _made(name: str, arguments: dict[str, Any]) -> Any:
+    before = np.random.get_state()  # which MMST's viewer sets
+    try:
+        return jumanji.make(name, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(
+            f"jumanji/{name} cannot be made with {arguments}: {error}; pass what Jumanji's"
+            " constructor takes, or leave it out"
+        ) from error
+    finally:
+        np.random.set_state(before)
