@@ -7,7 +7,7 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 
 import dataclasses
 
-from rlkit.envs.suites import jumanji_ids
+from rlkit.envs.suites import jumanji_ids, pgx_ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,4 +26,5 @@ ADAPTED: dict[str, Suite] = {
     "jumanji": Suite(
         ids=jumanji_ids.IDS, packages=("jumanji",), install="pip install 'jumanji>=1.1.2'"
     ),
+    "pgx": Suite(ids=pgx_ids.IDS, packages=("pgx",), install="pip install 'pgx>=2.6'"),
 }

@@ -140,7 +140,7 @@ def test_pictures(key):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ConfigError, match="jumanji/Snake-v1 cannot be made with.*'num_rowz'"):
+    with pytest.raises(ConfigError, match=r"jumanji/Snake-v1 cannot be made with.*'num_rowz'"):
         rlkit.make_env("jumanji/Snake-v1", 1, num_rowz=3)
     with pytest.raises(ConfigError, match="time_limit must be a positive integer or None, got 0"):
         rlkit.make_env("jumanji/Snake-v1", 1, time_limit=0)
