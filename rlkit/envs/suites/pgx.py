@@ -66,8 +66,15 @@ class PgxEnv:
         game = strong_types(self.game.step(state.game, action, game_key))
         reward = game.rewards[state.agent]
         game, more = self._replies(reply_key, game, state.agent)
-        obs, done = self._observed(game), game.terminated
-        return state.replace(game=game), obs, reward + more, done, jnp.bool_(False), {}
+        reward += more
+        return (
+            state.replace(game=game),
+            self._observed(game),
+            reward,
+            game.terminated,
+            jnp.bool_(False),
+            {} if self.game.num_players == 1 else {"won": reward > 0, "lost": reward < 0},
+        )
 
     def _replies(self, key: Key, game: PyTree, agent: Array) -> tuple[PyTree, Array]:
         """Others move until it is the agent's turn or the end: (game, rewards of the agent)."""
