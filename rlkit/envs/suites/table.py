@@ -1,13 +1,18 @@
 """The suites that rlkit adapts, as data. Imports neither JAX nor any of them.
 
-A suite is a row here, its packages as an extra of rlkit in pyproject.toml, and a module of its own
+A suite is a row here, its package as an extra of rlkit in pyproject.toml, and a module of its own
 name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`; with a parameter
 `num_envs` it returns an `EnvAdapter`.
 """
 
 import dataclasses
 
-from rlkit.envs.suites import minigrid_ids, popgym_ids
+from rlkit.envs.suites import (
+    jumanji_ids,
+    minigrid_ids,
+    pgx_ids,
+    popgym_ids,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,23 +27,24 @@ class Suite:
     """What to type if one of them is missing."""
     distribution: str
     """The suite's own package, as package indexes call it."""
-    left_out: dict[str, str] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, str]
     """Environments that the suite has and that do not work here, and why."""
 
 
+def _row(package: str, ids: tuple[str, ...], left_out: dict[str, str], *needs: str) -> Suite:
+    """A suite whose package is called as what is imported of it; `needs` are other modules."""
+    return Suite(
+        ids=ids,
+        packages=(package, *needs),
+        install=f"pip install {package}",
+        distribution=package,
+        left_out=left_out,
+    )
+
+
 ADAPTED: dict[str, Suite] = {
-    "minigrid": Suite(
-        ids=minigrid_ids.IDS,
-        packages=("minigrid",),
-        install="pip install minigrid",
-        distribution="minigrid",
-        left_out=minigrid_ids.LEFT_OUT,
-    ),
-    "popgym": Suite(
-        ids=popgym_ids.IDS,
-        packages=("popgym",),
-        install="pip install popgym",
-        distribution="popgym",
-        left_out=popgym_ids.LEFT_OUT,
-    ),
+    "jumanji": _row("jumanji", jumanji_ids.IDS, jumanji_ids.LEFT_OUT),
+    "minigrid": _row("minigrid", minigrid_ids.IDS, minigrid_ids.LEFT_OUT),
+    "pgx": _row("pgx", pgx_ids.IDS, pgx_ids.LEFT_OUT),
+    "popgym": _row("popgym", popgym_ids.IDS, popgym_ids.LEFT_OUT),
 }
