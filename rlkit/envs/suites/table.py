@@ -7,6 +7,8 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 
 import dataclasses
 
+from rlkit.envs.suites import craftax_ids
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -20,4 +22,6 @@ class Suite:
     """What to type if one of them is missing."""
 
 
-ADAPTED: dict[str, Suite] = {}
+ADAPTED: dict[str, Suite] = {
+    "craftax": Suite(ids=craftax_ids.IDS, packages=("craftax",), install="pip install craftax"),
+}
