@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rlkit.envs.base import JaxStep
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.jittable.casts import cast_obs
+from rlkit.envs.jittable.params import with_numbers
 from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
 from rlkit.errors import ConfigError, UnknownNameError, did_you_mean, require
 from rlkit.ops.strong_types import strong_types
@@ -101,14 +101,7 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
         raise ConfigError(
             f"gymnax/{env_id} does not take {kwargs}: {error}; leave the argument out"
         ) from error
-    fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
-    for name in params or {}:
-        require(
-            name in fields, f"gymnax/{env_id} has no parameter {name!r}", did_you_mean(name, fields)
-        )
-    merged = default.replace(
-        **{name: _typed_like(name, fields[name], value) for name, value in (params or {}).items()}
-    )
+    merged = with_numbers(f"gymnax/{env_id}", default, params)
     limit = int(merged.max_steps_in_episode)
     require(
         limit > 0,
@@ -135,23 +128,3 @@ def GymnaxAdapter(
 def _cast_like(old: PyTree, new: PyTree) -> PyTree:
     """The new state in the old dtypes: some environments reset to an int and step to a float."""
     return jax.tree.map(lambda o, n: jnp.asarray(n, jnp.result_type(o)), old, new)
-
-
-def _typed_like(name: str, default: Any, value: Any) -> Any:
-    """`value` in the type of the default: some environments work with 100.0 but fail with 100."""
-    kind = (
-        type(default)
-        if isinstance(default, (bool, int, float))
-        else lambda x: jnp.asarray(x, jnp.result_type(default))
-    )
-    try:
-        typed = kind(value)
-        kept = bool(np.allclose(np.asarray(typed, float), np.asarray(value, float)))
-    except (TypeError, ValueError):
-        typed, kept = None, False
-    require(
-        kept,
-        f"parameter {name}={value!r} does not fit its default {default!r}",
-        "pass a value of that type",
-    )
-    return typed

@@ -8,10 +8,12 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 import dataclasses
 
 from rlkit.envs.suites import (
+    craftax_ids,
     jumanji_ids,
     minigrid_ids,
     pgx_ids,
     popgym_ids,
+    xminigrid_ids,
 )
 
 
@@ -43,8 +45,10 @@ def _row(package: str, ids: tuple[str, ...], left_out: dict[str, str], *needs: s
 
 
 ADAPTED: dict[str, Suite] = {
+    "craftax": _row("craftax", craftax_ids.IDS, craftax_ids.LEFT_OUT),
     "jumanji": _row("jumanji", jumanji_ids.IDS, jumanji_ids.LEFT_OUT),
     "minigrid": _row("minigrid", minigrid_ids.IDS, minigrid_ids.LEFT_OUT),
     "pgx": _row("pgx", pgx_ids.IDS, pgx_ids.LEFT_OUT),
     "popgym": _row("popgym", popgym_ids.IDS, popgym_ids.LEFT_OUT),
+    "xminigrid": _row("xminigrid", xminigrid_ids.IDS, xminigrid_ids.LEFT_OUT),
 }
