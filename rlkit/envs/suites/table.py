@@ -7,6 +7,8 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 
 import dataclasses
 
+from rlkit.envs.suites.brax_ids import BRAX_IDS
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -20,4 +22,6 @@ class Suite:
     """What to type if one of them is missing."""
 
 
-ADAPTED: dict[str, Suite] = {}
+ADAPTED: dict[str, Suite] = {
+    "brax": Suite(ids=BRAX_IDS, packages=("brax",), install="pip install brax"),
+}
