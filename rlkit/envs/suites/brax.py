@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import importlib
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -107,9 +108,8 @@ def make(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Brax and its solvers say that they are not maintained
-            from brax import envs
-
-            env: Any = envs.get_environment(name, backend=backend, **arguments)
+            envs: Any = importlib.import_module("brax.envs")
+            env = envs.get_environment(name, backend=backend, **arguments)
         own_reset = jax.jit(functools.partial(_reset, env))
         start = jax.eval_shape(own_reset, {}, jax.random.key(0))
     except (TypeError, ValueError, NotImplementedError) as error:

@@ -1,6 +1,7 @@
 """Pictures of a simulated system by MuJoCo's renderer."""
 
 import functools
+import importlib
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def mujoco_picture(model: Any, **state: PyTree) -> np.ndarray:
 
     By the first camera of the model if it has one. Raises `ConfigError` without OpenGL.
     """
-    import mujoco
+    mujoco: Any = importlib.import_module("mujoco")
 
     data = mujoco.MjData(model)
     for name, value in state.items():
@@ -29,7 +30,7 @@ def mujoco_picture(model: Any, **state: PyTree) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1)  # to make one takes longer than a picture
 def _renderer(model: Any) -> Any:
-    import mujoco
+    mujoco: Any = importlib.import_module("mujoco")
 
     try:
         return mujoco.Renderer(model, height=HEIGHT, width=WIDTH)
