@@ -20,6 +20,7 @@ from rlkit.errors import ConfigError, require, shown
 from rlkit.spaces import Space
 from rlkit.validation import PlainData, from_dict
 
+TRACED_PARAMS = ("gymnax/", "brax/", "playground/")  # whose argument `params` they are
 EXAMPLE = "envs=['gymnax/CartPole-v1', {'id': 'gymnax/CartPole-v1', 'arguments': {...}}]"
 
 
@@ -142,9 +143,9 @@ def _weights(weights: object, count: int) -> np.ndarray:
 
 
 def _kind(member: Member) -> str:
-    """Equal for members that differ in the parameters of a Gymnax environment alone."""
-    is_gymnax = member.id.startswith("gymnax/")
-    own = {n: x for n, x in member.arguments.items() if not (is_gymnax and n == "params")}
+    """Equal for members that differ in the traced parameters of their environment alone."""
+    is_traced = member.id.startswith(TRACED_PARAMS)
+    own = {n: x for n, x in member.arguments.items() if not (is_traced and n == "params")}
     return json.dumps([member.id, own], sort_keys=True, default=repr)
 
 

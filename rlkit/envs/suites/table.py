@@ -8,6 +8,7 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 import dataclasses
 
 from rlkit.envs.suites import (
+    brax_ids,
     craftax_ids,
     jumanji_ids,
     minigrid_ids,
@@ -45,6 +46,7 @@ def _row(package: str, ids: tuple[str, ...], left_out: dict[str, str], *needs: s
 
 
 ADAPTED: dict[str, Suite] = {
+    "brax": _row("brax", brax_ids.IDS, brax_ids.LEFT_OUT),
     "craftax": _row("craftax", craftax_ids.IDS, craftax_ids.LEFT_OUT),
     "jumanji": _row("jumanji", jumanji_ids.IDS, jumanji_ids.LEFT_OUT),
     "minigrid": _row("minigrid", minigrid_ids.IDS, minigrid_ids.LEFT_OUT),
