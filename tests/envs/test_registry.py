@@ -78,7 +78,7 @@ IDS = [
             r" you mean 'gymnax/Cart"
         ),
     ),
-    ("brax/ant", UnknownNameError, "no environment suite 'brax'"),
+    ("procgen/coinrun", UnknownNameError, "no environment suite 'procgen'"),
     (
         "gymnasium/CartPole-v3",
         UnknownNameError,

@@ -25,10 +25,19 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
+    "brax": Row(name="inverted_pendulum", replay="sac", arguments={"episode_length": 8}),
+    "craftax": Row(
+        name="Craftax-Classic-Symbolic-v1", replay="dqn", arguments={"params": {"max_timesteps": 9}}
+    ),
+    "jumanji": Row(name="Snake-v1", replay="dqn", arguments={"time_limit": 5}),
     "minigrid": Row(
         name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
     ),
+    "pgx": Row(name="minatar-breakout", replay="dqn"),
     "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn", kind="host"),
+    "xminigrid": Row(
+        name="MiniGrid-Empty-5x5", replay="dqn", arguments={"params": {"max_steps": 9}}
+    ),
 }
 
 
