@@ -35,9 +35,7 @@ ROWS: dict[str, Row] = {
     ),
     "pgx": Row(name="minatar-breakout", replay="dqn"),
     "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn", kind="host"),
-    "xminigrid": Row(
-        name="MiniGrid-Empty-5x5", replay="dqn", arguments={"params": {"max_steps": 9}}
-    ),
+    "xminigrid": Row(name="MiniGrid-Empty-5x5", replay="dqn", arguments={"max_steps": 9}),
 }
 
 
