@@ -8,6 +8,7 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 import dataclasses
 
 from rlkit.envs.suites.brax_ids import BRAX_IDS
+from rlkit.envs.suites.playground_ids import PLAYGROUND_IDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,4 +25,9 @@ class Suite:
 
 ADAPTED: dict[str, Suite] = {
     "brax": Suite(ids=BRAX_IDS, packages=("brax",), install="pip install brax"),
+    "playground": Suite(
+        ids=PLAYGROUND_IDS,
+        packages=("mujoco_playground",),
+        install='pip install "playground<1"',
+    ),
 }
