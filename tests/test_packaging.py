@@ -9,6 +9,7 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -23,10 +24,10 @@ IMPORT_ALL = """
 import importlib, importlib.util, pkgutil, sys, rlkit
 from rlkit.envs.suites.table import ADAPTED
 assert rlkit.__file__.startswith(sys.argv[1]), rlkit.__file__
-packages = {f"rlkit.envs.suites.{name}": suite.packages for name, suite in ADAPTED.items()}
+adapters = tuple(f"rlkit.envs.suites.{name}" for name in ADAPTED)
 for module in pkgutil.walk_packages(rlkit.__path__, "rlkit."):
-    needs = packages.get(module.name, ())
-    if not module.name.endswith("__main__") and all(map(importlib.util.find_spec, needs)):
+    needs_a_suite = module.name.startswith(adapters) and not module.name.endswith("_ids")
+    if not module.name.endswith("__main__") and not needs_a_suite:
         importlib.import_module(module.name)
 """
 
@@ -55,15 +56,19 @@ def pinned(constraints: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
+def project() -> dict[str, Any]:
+    """The table of that name in pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
 def requirements(python: str) -> list[Requirement]:
     """What rlkit and its extras require on that version of Python.
 
-    Without the suites of others, which are tested in environments of their own.
+    Without the suites of others, which have constraints of their own.
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].items()
+    extras = project()["optional-dependencies"].items()
     rows = [row for name, extra in extras if name not in ADAPTED for row in extra]
-    rows = [*project["dependencies"], *rows]
+    rows = [*project()["dependencies"], *rows]
     found = [Requirement(row) for row in rows if not row.startswith("rlkit-jax[")]
     return [x for x in found if x.marker is None or x.marker.evaluate({"python_version": python})]
 
@@ -85,6 +90,17 @@ def test_the_tested_versions_are_within_the_bounds(constraints, python):
         if versions.get(canonicalize_name(requirement.name), "0") not in requirement.specifier
     ]
     assert wrong == []
+
+
+@pytest.mark.fast
+def test_suites_have_an_extra_each_and_are_tested_within_its_bounds():
+    extras = project()["optional-dependencies"]
+    assert extras["suites"] == [f"rlkit-jax[{','.join(ADAPTED)}]"]
+    versions = pinned("constraints-suites.txt")
+    for suite, row in ADAPTED.items():
+        (requirement,) = map(Requirement, extras[suite])
+        assert requirement.name == row.distribution
+        assert versions[canonicalize_name(requirement.name)] in requirement.specifier
 
 
 @pytest.mark.fast

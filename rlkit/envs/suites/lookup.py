@@ -71,19 +71,18 @@ def is_adapted(env_id: str) -> bool:
     suite, _, name = env_id.partition("/")
     if suite not in ADAPTED or name not in ADAPTED[suite].ids:
         return False
-    for package in ADAPTED[suite].packages:
-        _require_package(package, ADAPTED[suite].install, env_id)
+    _require_package(ADAPTED[suite].package, ADAPTED[suite].install, env_id)
     return True
 
 
 def _adapted(suite: str, name: str) -> "Callable[..., JaxEnv | EnvAdapter]":
-    package = ADAPTED[suite].packages[0]
+    row = ADAPTED[suite]
     try:
         adapter = importlib.import_module(f"rlkit.envs.suites.{suite}")
     except Exception as error:  # a suite may fail in any way on a JAX that it does not know
         raise ConfigError(
-            f"{suite}/{name} needs {package!r}, which is installed and cannot be imported"
-            f" ({type(error).__name__}: {error}); {ADAPTED[suite].install}"
+            f"{suite}/{name} needs {row.package!r}, which is installed and cannot be imported"
+            f" ({type(error).__name__}: {error}); {row.install}"
         ) from error
     return functools.partial(adapter.make, name)
 

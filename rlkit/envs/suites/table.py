@@ -6,6 +6,7 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 """
 
 import dataclasses
+from types import ModuleType
 
 from rlkit.envs.suites import (
     brax_ids,
@@ -13,6 +14,7 @@ from rlkit.envs.suites import (
     jumanji_ids,
     minigrid_ids,
     pgx_ids,
+    playground_ids,
     popgym_ids,
     xminigrid_ids,
 )
@@ -24,33 +26,40 @@ class Suite:
 
     ids: tuple[str, ...]
     """Names without the suite."""
-    packages: tuple[str, ...]
-    """The modules that must be installed, the suite's own first."""
-    install: str
-    """What to type if one of them is missing."""
-    distribution: str
-    """The suite's own package, as package indexes call it."""
     left_out: dict[str, str]
     """Environments that the suite has and that do not work here, and why."""
+    distribution: str
+    """The suite's package, as package indexes call it."""
+    package: str
+    """The same, as it is imported."""
+    versions: str = ""
+    """Those that are adapted, as pip takes them; all if empty."""
+
+    @property
+    def install(self) -> str:
+        """What to type if it is missing."""
+        wanted = f"{self.distribution}{self.versions}"
+        return f"pip install '{wanted}'" if self.versions else f"pip install {wanted}"
 
 
-def _row(package: str, ids: tuple[str, ...], left_out: dict[str, str], *needs: str) -> Suite:
-    """A suite whose package is called as what is imported of it; `needs` are other modules."""
+def _row(name: str, ids: ModuleType, package: str = "", versions: str = "") -> Suite:
+    """`package` is what is imported, if it is not called as the suite."""
     return Suite(
-        ids=ids,
-        packages=(package, *needs),
-        install=f"pip install {package}",
-        distribution=package,
-        left_out=left_out,
+        ids=ids.IDS,
+        left_out=ids.LEFT_OUT,
+        distribution=name,
+        package=package or name,
+        versions=versions,
     )
 
 
 ADAPTED: dict[str, Suite] = {
-    "brax": _row("brax", brax_ids.IDS, brax_ids.LEFT_OUT),
-    "craftax": _row("craftax", craftax_ids.IDS, craftax_ids.LEFT_OUT),
-    "jumanji": _row("jumanji", jumanji_ids.IDS, jumanji_ids.LEFT_OUT),
-    "minigrid": _row("minigrid", minigrid_ids.IDS, minigrid_ids.LEFT_OUT),
-    "pgx": _row("pgx", pgx_ids.IDS, pgx_ids.LEFT_OUT),
-    "popgym": _row("popgym", popgym_ids.IDS, popgym_ids.LEFT_OUT),
-    "xminigrid": _row("xminigrid", xminigrid_ids.IDS, xminigrid_ids.LEFT_OUT),
+    "brax": _row("brax", brax_ids),
+    "craftax": _row("craftax", craftax_ids),
+    "jumanji": _row("jumanji", jumanji_ids),
+    "minigrid": _row("minigrid", minigrid_ids),
+    "pgx": _row("pgx", pgx_ids),
+    "playground": _row("playground", playground_ids, package="mujoco_playground", versions="<1"),
+    "popgym": _row("popgym", popgym_ids),
+    "xminigrid": _row("xminigrid", xminigrid_ids),
 }

@@ -34,15 +34,19 @@ ROWS: dict[str, Row] = {
         name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
     ),
     "pgx": Row(name="minatar-breakout", replay="dqn"),
+    "playground": Row(
+        name="CartpoleBalance", replay="sac", arguments={"config": {"episode_length": 8}}
+    ),
     "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn", kind="host"),
     "xminigrid": Row(name="MiniGrid-Empty-5x5", replay="dqn", arguments={"max_steps": 9}),
 }
 
 
 def needs(suite: str) -> pytest.MarkDecorator:
-    """Skips a test where a package of the suite is not installed."""
-    missing = [x for x in ADAPTED[suite].packages if importlib.util.find_spec(x) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+    """Skips a test where the package of the suite is not installed."""
+    package = ADAPTED[suite].package
+    missing = importlib.util.find_spec(package) is None
+    return pytest.mark.skipif(missing, reason=f"needs {package}")
 
 
 CASES = [
@@ -100,7 +104,7 @@ def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_pa
 @pytest.mark.parametrize("suite", ADAPTED)
 def test_a_missing_package_is_one_error_that_says_what_to_install(suite, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    wanted = f"'{ADAPTED[suite].packages[0]}', which is not installed; {ADAPTED[suite].install}"
+    wanted = f"'{ADAPTED[suite].package}', which is not installed; {ADAPTED[suite].install}"
     with pytest.raises(ConfigError) as error:
         rlkit.make_env(f"{suite}/{ADAPTED[suite].ids[0]}", 2)
     assert wanted in str(error.value)
