@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +28,41 @@ examples:
   {COMMAND} gymnasium/CartPole-v1
   {COMMAND} my_package.my_module:MyEnv --num-steps 2000
   {COMMAND} my_package.my_module:MyEnv --env-arguments '{{"size": 5}}'"""
+
+
+PATIENCE = 5.0  # seconds after which the stages of a check are shown
+
+
+class Stages:
+    """Prints what a check is doing to stderr, once it takes longer than `PATIENCE`."""
+
+    def __init__(self) -> None:
+        self._start, self._stage, self._is_shown = time.monotonic(), "", False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(PATIENCE, self._begin)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __call__(self, stage: str) -> None:
+        """Notes a stage when it begins."""
+        with self._lock:
+            self._stage = stage
+            if self._is_shown:
+                self._print()
+
+    def end(self) -> None:
+        """Shows nothing more."""
+        self._timer.cancel()
+        self._timer.join()
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._is_shown = True
+            self._print()
+
+    def _print(self) -> None:
+        seconds = time.monotonic() - self._start
+        print(f"rlkit: {seconds:.0f} s, {self._stage} ...", file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,13 +91,18 @@ def run(arguments: Sequence[str]) -> int:
     own_env.register(chosen.env)
     from rlkit.envs import check_env
 
-    report = check_env(
-        chosen.env,
-        num_steps=chosen.num_steps,
-        seed=chosen.seed,
-        env_arguments=kwargs,
-        raise_on_error=False,
-    )
+    stages = Stages()
+    try:
+        report = check_env(
+            chosen.env,
+            num_steps=chosen.num_steps,
+            seed=chosen.seed,
+            env_arguments=kwargs,
+            raise_on_error=False,
+            progress=stages,
+        )
+    finally:
+        stages.end()
     print(_as_json(report) if chosen.json else report)
     return 0 if report.ok else 1
 

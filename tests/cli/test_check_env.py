@@ -1,10 +1,13 @@
 """`rlkit check-env`: the report, the exit code, and wrong arguments."""
 
 import json
+import re
 import sys
+import threading
 
 import pytest
 
+from rlkit.cli import check_env
 from rlkit.cli.main import main
 from rlkit.envs import registry
 
@@ -111,10 +114,29 @@ MISTAKES = {
 def test_mistakes_exit_with_2_and_one_line(mistake, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(check_env, "PATIENCE", 1000.0)
     arguments, fix = MISTAKES[mistake]
     assert main(["check-env", *arguments]) == 2
     out, err = capsys.readouterr()
     assert not out and err.startswith("rlkit: error: ") and err.count("\n") == 1 and fix in err
+
+
+def test_stages_are_shown_when_it_takes_long(capsys, monkeypatch):
+    monkeypatch.setattr(check_env, "PATIENCE", 0.01)
+    assert main(["check-env", "probe/Counter", "--num-steps", "20", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["env"] == "probe/Counter"
+    assert re.search(r"^rlkit: \d+ s, compiling step \.\.\.$", err, re.MULTILINE)
+    assert re.search(r"^rlkit: \d+ s, playing \d+ random steps \.\.\.$", err, re.MULTILINE)
+    assert main(["check-env", "gymnasium/CartPole-v1", "--num-steps", "50"]) == 0
+    assert "repeating episodes with the same seed" in capsys.readouterr().err
+
+
+def test_nothing_is_shown_when_it_is_quick(capsys, monkeypatch):
+    monkeypatch.setattr(check_env, "PATIENCE", 1000.0)
+    before = threading.active_count()
+    assert main(["check-env", "probe/Counter", "--num-steps", "20"]) == 0
+    assert not capsys.readouterr().err and threading.active_count() == before
 
 
 def test_help_teaches(capsys):

@@ -9,11 +9,13 @@ import gymnasium
 import jax
 import numpy as np
 
-from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv, env_name
+from rlkit.envs.checking.compiled_env import CompiledEnv, Tell, is_traced_the_same
 from rlkit.envs.checking.gymnasium_env import host_findings
 from rlkit.envs.checking.gymnasium_rollout import LONGEST_LIMIT, exception_finding
 from rlkit.envs.checking.host_batch import host_adapter_findings
 from rlkit.envs.checking.jax_rollout import (
+    counter_findings,
     limit_findings,
     mask_findings,
     random_adapter_rollout,
@@ -26,13 +28,16 @@ from rlkit.envs.checking.jax_rollout import (
 from rlkit.envs.jittable.contract import (
     Finding,
     TraceFailure,
+    constant_findings,
     finding_of,
     space_findings,
     trace,
     trace_findings,
+    traced,
 )
 from rlkit.envs.jittable.masked import with_observed_mask
-from rlkit.envs.jittable.vectorized import VectorizedEnv, vectorize
+from rlkit.envs.jittable.vectorized import VectorizedEnv
+from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.envs.registry import make_env
 from rlkit.errors import (
     ConfigError,
@@ -41,6 +46,7 @@ from rlkit.errors import (
     RlkitError,
     SpaceError,
     require,
+    require_positive_integer,
 )
 from rlkit.spaces import abstract, example
 from rlkit.types import Key, PyTree, TimeStep
@@ -111,6 +117,7 @@ def check_env(
     raise_on_error: bool = True,
     seed: int = 0,
     env_arguments: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> CheckReport:
     """Runs `env` for `num_steps` random steps and reports mistakes.
 
@@ -118,17 +125,20 @@ def check_env(
     `env_arguments`) or an object: a `JaxEnv`, which is also traced; a `gymnasium.Env`, which is
     also run through Gymnasium's own checker; or an adapter (for one made by `vectorize`, the
     environment inside is checked). Time limits of up to 1000 steps are reached even if `num_steps`
-    is smaller. Host environments are closed afterwards, so train on a new one.
+    is smaller. Host environments are closed afterwards, so train on a new one. `progress` is called
+    with the name of each stage when it begins: compiling a large environment takes a while.
 
     Raises `EnvContractError` with the whole report if `raise_on_error` is set and there is an
     error; warnings and infos never raise. Raises `ConfigError` for an unknown id or unknown
     arguments.
     """
     require(num_steps >= 1, f"num_steps must be positive, got {num_steps}", "pass num_steps=200")
+    tell: Tell = progress or (lambda stage: None)
+    tell("making the environment")
     built = _build(env, dict(env_arguments or {}))
     name = _name(env if isinstance(built, Finding) else built)
     findings, measured = (
-        ([built], {}) if isinstance(built, Finding) else _check(built, name, num_steps, seed)
+        ([built], {}) if isinstance(built, Finding) else _check(built, name, num_steps, seed, tell)
     )
     report = CheckReport(name, tuple(findings), measured)
     if raise_on_error and not report.ok:
@@ -180,29 +190,24 @@ def _build(env: object, arguments: dict[str, Any]) -> Any:
 
 
 def _name(env: object) -> str:
-    """The id if there is one, otherwise the class name."""
+    """Its id or name if there is one, otherwise its class, or that inside all wrappers of rlkit."""
     if isinstance(env, str):
         return env
     if isinstance(env, type) or inspect.isfunction(env):
         return env.__name__
     if isinstance(env, gymnasium.Env):
         return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    spec, name = getattr(env, "spec", None), getattr(env, "name", None)
-    if isinstance(env, EnvAdapter) and not isinstance(spec, tuple) and isinstance(name, str):
-        return name
-    return (
-        spec[0]
-        if isinstance(spec, tuple)
-        else type(env.env if isinstance(env, VectorizedEnv) else env).__name__
-    )
+    is_batch = isinstance(env, EnvAdapter) and not isinstance(env, VectorizedEnv)
+    is_named = getattr(env, "spec", None) or getattr(env, "name", None)
+    return type(env).__name__ if is_batch and not is_named else env_name(env)
 
 
 def _check(
-    env: Any, name: str, num_steps: int, seed: int
+    env: Any, name: str, num_steps: int, seed: int, tell: Tell
 ) -> tuple[list[Finding], dict[str, float]]:
     """Returns (findings, measurements) of an environment object."""
     if isinstance(env, gymnasium.Env):
-        return host_findings(env, name, num_steps, seed)
+        return host_findings(env, name, num_steps, seed, tell)
     inner = env.env if isinstance(env, VectorizedEnv) else env
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(inner).__mro__):
         why = "gym is Gymnasium's unmaintained predecessor; its reset and step return other values"
@@ -210,113 +215,154 @@ def _check(
             Finding("error", f"{name} is an environment of the old gym package", USE_GYMNASIUM, why)
         ], {}
     if isinstance(inner, EnvAdapter) and not inner.is_jittable:
-        return host_adapter_findings(inner, name, num_steps, seed)
+        return host_adapter_findings(inner, name, num_steps, seed, tell)
     key = jax.random.key(seed)
     if isinstance(inner, EnvAdapter):
-        return _adapter_findings(inner, key, num_steps), {}
-    return _env_findings(inner, key, num_steps), {}
+        return _adapter_findings(inner, name, key, num_steps, tell), {}
+    setting: NonFinite = "reset" if getattr(env, "non_finite", None) == "reset" else "raise"
+    return JaxCheck(inner, name, key, num_steps, setting, tell).findings(), {}
 
 
-def _env_findings(env: JaxEnv, key: Key, num_steps: int) -> list[Finding]:
-    """Each stage runs only if the previous ones found no errors."""
-    missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
-    findings = [
-        Finding("error", f"{type(env).__name__} has no method {name}", "add it (see JaxEnv)")
-        for name in missing
-    ]
-    findings += space_findings(env)
-    for stage in (_trace_findings, _run_findings):
-        if any(finding.severity == "error" for finding in findings):
-            break
-        findings += stage(env, key, num_steps)
-    return findings
+@dataclasses.dataclass
+class JaxCheck:
+    """The check of a `JaxEnv`, which is traced twice and compiled once."""
+
+    env: JaxEnv
+    name: str
+    key: Key
+    num_steps: int
+    non_finite: NonFinite
+    tell: Tell
+    kept: dict[str, jax.stages.Traced] = dataclasses.field(default_factory=dict)
+
+    def findings(self) -> list[Finding]:
+        """Each stage runs only if the previous ones found no errors."""
+        missing = [
+            name for name in ("reset", "step") if not callable(getattr(self.env, name, None))
+        ]
+        findings = [
+            Finding("error", f"{self.name} has no method {name}", "add it (see JaxEnv)")
+            for name in missing
+        ]
+        findings += space_findings(self.env)
+        for stage in (self._constants, self._tracing, self._running):
+            if any(finding.severity == "error" for finding in findings):
+                break
+            findings += stage()
+        return findings
+
+    def _constants(self) -> Iterator[Finding]:
+        return constant_findings(self.name, self.env.observation_space)
+
+    def _tracing(self) -> Iterator[Finding]:
+        self.tell("tracing reset and step")
+        before = _attributes(self.env)
+        findings = list(trace_findings(self.env, self.name, self.kept))
+        yield from findings
+        after = _attributes(self.env)
+        changed = [name for name, value in after.items() if before.get(name) != value]
+        if changed:
+            what = (
+                f"{self.name} sets its own attributes in reset or step"
+                f" ({', '.join(changed)}); compiled code does this only once, while tracing"
+            )
+            fix = "keep everything that changes in the state that step returns"
+            yield Finding("error", what, fix)
+        elif all(finding.severity == "warning" for finding in findings):
+            yield from self._batching()
+
+    def _batching(self) -> Iterator[Finding]:
+        self.tell("tracing them in a batch")
+        name, keys = self.name, jax.random.split(self.key, 2)
+        limit = getattr(self.env, "max_episode_steps", None)
+        try:
+            none = "no limit"
+            require_positive_integer(f"{name}.max_episode_steps", limit, example=500, none=none)
+            chosen(None, self.env)
+            env = with_observed_mask(self.env)
+            state, _ = trace(f"{name}.reset under vmap", jax.vmap(env.reset), keys)
+            action = example(env.action_space, (2,))
+            trace(f"{name}.step under vmap", jax.vmap(env.step), keys, state, action)
+        except TraceFailure as failure:
+            yield failure.finding
+        except RlkitError as error:
+            yield finding_of(error)
+
+    def _running(self) -> Iterator[Finding]:
+        name, limit = self.name, getattr(self.env, "max_episode_steps", None)
+        env = self._compiled()
+        self.tell("calling reset")
+        keys = jax.random.split(self.key, 8)
+        starts, obs = _stacked([env.reset(key) for key in keys])
+        is_same = same((starts, obs), _stacked([env.reset(key) for key in keys]))
+        if not (is_same and is_traced_the_same(self.env.reset, self.kept["reset"])):
+            what = f"{name}.reset gives two different results for the same key"
+            yield Finding("error", what, BE_PURE)
+        if all((x == x[0]).all() for x in jax.tree.leaves(obs)):
+            what = f"{name}.reset gives the same observation for 8 different keys"
+            fix = "draw the initial state from the key, unless a fixed start is intended"
+            yield Finding("warning", what, fix)
+        num_steps, key = _steps(self.num_steps, limit), jax.random.fold_in(self.key, 1)
+        self.tell(f"playing {num_steps:,} random steps")
+        resets_broken = self.non_finite == "reset"
+        rollout = random_rollout(env, key, num_steps, resets_broken=resets_broken)
+        is_same = rollout.is_repeatable
+        if not (is_same and is_traced_the_same(self.env.step, self.kept["step"])):
+            what = f"{name}.step gives two different results for the same key, state and action"
+            yield Finding("error", what, BE_PURE)
+        yield from value_findings(name, env.observation_space, rollout, self.non_finite)
+        yield from mask_findings(name, env.action_space, rollout)
+        yield from limit_findings(name, limit, rollout)
+        auto_reset = getattr(self.env, "auto_reset", False)
+        yield from reset_findings(name, auto_reset, rollout, starts)
+
+    def _compiled(self) -> CompiledEnv:
+        """The environment, with its masks in observations."""
+        env, kept = with_observed_mask(self.env), self.kept
+        if env is not self.env:
+            reset = traced(f"{self.name}.reset", env.reset, self.key)
+            state, action = reset.out_info[0], abstract(env.action_space)
+            step = traced(f"{self.name}.step", env.step, self.key, state, action)
+            kept = {"reset": reset, "step": step}
+        return CompiledEnv.of(env, kept, self.tell)
 
 
-def _trace_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
-    before = _attributes(env)
-    findings = list(trace_findings(env))
-    yield from findings
-    changed = [name for name, value in _attributes(env).items() if before.get(name) != value]
-    if changed:
-        what = (
-            f"{type(env).__name__} sets its own attributes in reset or step"
-            f" ({', '.join(changed)}); compiled code does this only once, while tracing"
-        )
-        yield Finding("error", what, "keep everything that changes in the state that step returns")
-    elif all(finding.severity == "warning" for finding in findings):
-        yield from _batch_findings(env)
+def _stacked(results: list[PyTree]) -> PyTree:
+    """As arrays of NumPy, one below the other."""
+    plain = [jax.tree.map(np.asarray, without_typed_keys(result)) for result in results]
+    return jax.tree.map(lambda *x: np.stack(x), *plain)
 
 
-def _batch_findings(env: JaxEnv) -> Iterator[Finding]:
-    name = type(env).__name__
-    try:
-        batch = vectorize(env, 2)
-        state, _ = trace(f"{name}.reset under vmap", batch.reset, jax.random.key(0))
-        trace(
-            f"{name}.step under vmap",
-            batch.step,
-            jax.random.key(0),
-            state,
-            example(env.action_space, (2,)),
-        )
-    except TraceFailure as failure:
-        yield failure.finding
-    except RlkitError as error:
-        yield finding_of(error)
-
-
-def _run_findings(env: JaxEnv, key: Key, num_steps: int) -> Iterator[Finding]:
-    name, limit = type(env).__name__, getattr(env, "max_episode_steps", None)
-    keys = jax.random.split(key, 8)
-    starts, obs = jax.lax.map(env.reset, keys)
-    if not same((starts, obs), jax.lax.map(lambda k: env.reset(k), keys)):
-        yield Finding(
-            "error", f"{name}.reset gives two different results for the same key", BE_PURE
-        )
-    if all((x == x[0]).all() for x in map(np.asarray, jax.tree.leaves(obs))):
-        what = f"{name}.reset gives the same observation for 8 different keys"
-        yield Finding(
-            "warning", what, "draw the initial state from the key, unless a fixed start is intended"
-        )
-    env = with_observed_mask(env)
-    rollout = random_rollout(env, jax.random.fold_in(key, 1), _steps(num_steps, limit))
-    if not rollout.repeatable.all():
-        yield Finding(
-            "error",
-            f"{name}.step gives two different results for the same key, state and action",
-            BE_PURE,
-        )
-    yield from value_findings(name, env.observation_space, rollout)
-    yield from mask_findings(name, env.action_space, rollout)
-    yield from limit_findings(name, limit, rollout)
-    starts = jax.tree.map(np.asarray, without_typed_keys(starts))
-    yield from reset_findings(name, getattr(env, "auto_reset", False), rollout, starts)
-
-
-def _adapter_findings(env: EnvAdapter, key: Key, num_steps: int) -> list[Finding]:
+def _adapter_findings(
+    env: EnvAdapter, name: str, key: Key, num_steps: int, tell: Tell
+) -> list[Finding]:
     findings = list(space_findings(env))
     if findings:
         return findings
-    name = type(env).__name__
+    findings += constant_findings(name, env.observation_space)
+    tell("tracing reset and step")
     try:
         state, obs = trace(f"{name}.reset", env.reset, key)
         action = example(env.action_space, (env.num_envs,))
         after, step = trace(f"{name}.step", env.step, key, state, action)
     except TraceFailure as failure:
         return [failure.finding]
-    findings += _adapter_shapes(env, state, obs, after, step)
-    if not findings:
-        rollout = random_adapter_rollout(env, key, _steps(num_steps, env.max_episode_steps))
-        findings += value_findings(name, env.observation_space, rollout)
+    wrong = list(_adapter_shapes(env, name, state, obs, after, step))
+    findings += wrong
+    if not wrong:
+        count = _steps(num_steps, env.max_episode_steps)
+        rollout = random_adapter_rollout(env, key, count, tell)
+        findings += value_findings(name, env.observation_space, rollout, "raise")
+        findings += counter_findings(name, rollout)
         findings += mask_findings(name, env.action_space, rollout)
         findings += limit_findings(name, env.max_episode_steps, rollout)
     return findings
 
 
 def _adapter_shapes(
-    env: EnvAdapter, state: PyTree, obs: PyTree, after: PyTree, step: object
+    env: EnvAdapter, name: str, state: PyTree, obs: PyTree, after: PyTree, step: object
 ) -> Iterator[Finding]:
-    name, wanted = type(env).__name__, abstract(env.observation_space, (env.num_envs,))
+    wanted = abstract(env.observation_space, (env.num_envs,))
     if not isinstance(step, TimeStep):
         yield Finding(
             "error", f"{name}.step returned {type(step).__name__}", "return (state, TimeStep(...))"

@@ -14,6 +14,8 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from gymnasium.wrappers import PassiveEnvChecker
 
 from rlkit.action_masks import has_mask
+from rlkit.envs.checking.compiled_env import Tell
+from rlkit.envs.checking.episode_findings import counting_on, fixed_length, only_length
 from rlkit.envs.checking.gymnasium_checker import gymnasium_findings
 from rlkit.envs.checking.gymnasium_rollout import EnvRollout, exception_finding
 from rlkit.envs.checking.gymnasium_seeding import (
@@ -25,7 +27,12 @@ from rlkit.envs.checking.gymnasium_seeding import (
 from rlkit.envs.checking.gymnasium_state import state_findings
 from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.host.gymnasium import time_limit
-from rlkit.envs.jittable.contract import Finding, check_spaces, finding_of
+from rlkit.envs.jittable.contract import (
+    Finding,
+    check_spaces,
+    constant_findings,
+    finding_of,
+)
 from rlkit.errors import RlkitError
 from rlkit.spaces import Space, leaf_tree
 
@@ -40,7 +47,13 @@ LIMIT = (
 
 
 def host_findings(
-    env: gymnasium.Env, name: str, num_steps: int, seed: int, *, pickled: object = None
+    env: gymnasium.Env,
+    name: str,
+    num_steps: int,
+    seed: int,
+    tell: Tell,
+    *,
+    pickled: object = None,
 ) -> tuple[list[Finding], dict[str, float]]:
     """Returns (findings, measurements) of one environment, and closes it.
 
@@ -50,20 +63,21 @@ def host_findings(
     with preserve_generators(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         findings, measured = _findings(
-            env, name, num_steps, seed, type(env.unwrapped) if pickled is None else pickled
+            env, name, num_steps, seed, tell, type(env.unwrapped) if pickled is None else pickled
         )
         findings += _close_findings(env, name)
     return findings + list(_warning_findings(name, caught)), measured
 
 
 def _findings(
-    env: gymnasium.Env, name: str, num_steps: int, seed: int, pickled: object
+    env: gymnasium.Env, name: str, num_steps: int, seed: int, tell: Tell, pickled: object
 ) -> tuple[list[Finding], dict[str, float]]:
     """Each stage runs only if the previous ones found no errors."""
     findings = [*space_findings(env, name), *_signature_findings(env, name)]
     if any(finding.severity == "error" for finding in findings):
         return findings, {}
     limit = time_limit(env)
+    tell("playing random steps")
     rollout = EnvRollout(env, name).run(num_steps, limit, seed=seed, seconds=EXTRA_SECONDS)
     findings += rollout.findings.values()
     if rollout.has_errors:
@@ -72,6 +86,8 @@ def _findings(
         *limit_findings(name, limit, rollout.ends, rollout.longest, len(rollout.seconds)),
         *_speed_findings(name, rollout),
     ]
+    if counters := rollout.counters.going_on:
+        findings.append(counting_on(name, counters))
     findings += [
         *_reward_findings(env, name, rollout),
         *_action_hints(env, name),
@@ -79,18 +95,21 @@ def _findings(
         *_observation_hints(name, rollout),
         *_pickle_findings(name, pickled),
     ]
+    tell("repeating episodes with the same seed")
     try:
         seeding = list(seeding_findings(env, name, min(num_steps, REPEATED_STEPS), seed))
     except Exception as error:
         seeding = [exception_finding(f"repeating {name} with the same seed", error)]
     is_repeatable = not any(finding.why.startswith(UNREPEATABLE) for finding in seeding)
     if is_repeatable:  # else nothing goes on as before
+        tell("saving it, and going on")
         try:
             findings += state_findings(env, name, min(num_steps, REPEATED_STEPS), seed)
         except Exception as error:
             findings.append(exception_finding(f"saving {name} and going on", error))
     # Gymnasium's own checker plays actions that masks forbid, which the environment may refuse.
     is_masked = rollout.unseen_masks or has_mask(env.observation_space)
+    tell("running Gymnasium's checker")
     theirs = [] if is_masked else list(gymnasium_findings(env, name))
     return [*findings, *_merged(seeding, theirs)], _measured(rollout)
 
@@ -110,6 +129,7 @@ def space_findings(env: Any, name: str) -> Iterator[Finding]:
     except RlkitError as error:
         yield finding_of(error)
         return
+    yield from constant_findings(name, env.observation_space)
     for path, space in _leaf_spaces(env.observation_space):
         shape = space.shape or ()
         if (
@@ -136,7 +156,6 @@ def limit_findings(
     `ends` are (length, terminated, truncated) of the finished episodes; `longest` includes
     unfinished ones.
     """
-    lengths = {length for length, _, _ in ends}
     both = [
         length
         for length, terminated, truncated in ends
@@ -154,8 +173,11 @@ def limit_findings(
             "set terminated when the task ends, and truncated when a time limit cuts the episode",
             why,
         )
+    length = only_length(ends)
     if limit is not None:
         yield from _declared_limit_findings(name, limit, ends, longest)
+        if length is not None and length < limit:
+            yield fixed_length(name, len(ends), length)
     elif any(truncated for _, _, truncated in ends):
         age = next(length for length, _, truncated in ends if truncated)
         if not both:
@@ -171,14 +193,8 @@ def limit_findings(
         yield Finding(
             "warning", what, LIMIT, "evaluation runs episodes to their end, so it may never finish"
         )
-    elif len(ends) >= 3 and len(lengths) == 1 and lengths != {1}:
-        what = f"{name}: all {len(ends)} episodes terminated after exactly {longest} steps"
-        why = (
-            "if that is a time limit, agents would treat it as the end of the task and learn wrong"
-            " values"
-        )
-        fix = f"set truncated instead of terminated there, or use max_episode_steps={longest}"
-        yield Finding("warning", what, fix, why)
+    elif length is not None:
+        yield fixed_length(name, len(ends), length)
 
 
 def _declared_limit_findings(

@@ -29,6 +29,10 @@ from rlkit.envs.jittable.contract import Finding
 from rlkit.spaces import Space, map_space
 from rlkit.spaces import leaves as spaces_in
 
+ASSERTED = (
+    "look at what that line asserts: actions may be any of action_space, its bounds included, and"
+    " episodes begin anywhere that reset can"
+)
 LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
 
 
@@ -52,6 +56,7 @@ class EnvRollout:
             str, tuple[Space, np.ndarray, np.ndarray]
         ] = {}  # by path: space, elementwise minimum and maximum
         self.unseen_masks = False  # whether the environment gives masks beside its observations
+        self.counters = Counters(env)
         self._last: Any = None  # the last observation and info
         self._returned: list[
             tuple[str, np.ndarray, np.ndarray]
@@ -99,6 +104,7 @@ class EnvRollout:
         self._check_unchanged("reset")
         ok = self._collect(reset_problems(self.name, self.env.observation_space, result[0]))
         if ok:
+            self.counters.see_reset()
             self._remember(result[0][0])
             self._last = result[0]
         return ok
@@ -125,6 +131,7 @@ class EnvRollout:
             step_problems(self.name, self.env.observation_space, result[0], moment)
         ):
             return None
+        self.counters.see_step()
         obs, reward, terminated, truncated, info = result[0]
         self._last = obs, info
         self.rewards = min(self.rewards[0], float(reward)), max(self.rewards[1], float(reward))
@@ -172,6 +179,46 @@ class EnvRollout:
                 )
                 finding = Finding("warning", what, "return a new array each time: obs.copy()", why)
                 self.findings.setdefault(f"held{path}", finding)
+
+
+class Counters:
+    """Attributes of an environment that count its steps, and whether resets set them back."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        self._env = env.unwrapped
+        self._last: dict[str, int] = {}  # of those that count, so far
+        self._steps = self._resets = 0
+
+    @property
+    def going_on(self) -> list[str]:
+        """Those that counted on over the end of an episode, as parts of a sentence."""
+        is_told = self._resets > 1 and self._steps > self._resets  # else nothing need have counted
+        return [f"self.{name}" for name in self._last] if is_told else []
+
+    def see_step(self) -> None:
+        """Keeps what has grown by one."""
+        self._steps += 1
+        self._keep(1)
+
+    def see_reset(self) -> None:
+        """Keeps what a reset left as it was."""
+        self._resets += 1
+        if self._resets == 1:
+            self._last = self._numbers()
+        else:
+            self._keep(0)
+
+    def _keep(self, growth: int) -> None:
+        last, now = self._last, self._numbers()
+        self._last = {name: x for name, x in now.items() if last.get(name) == x - growth}
+
+    def _numbers(self) -> dict[str, int]:
+        own = getattr(self._env, "__dict__", {})
+        return {
+            name: int(x)
+            for name, x in own.items()
+            if isinstance(x, int | np.integer) and not isinstance(x, bool)
+        }
 
 
 class Chooser:
@@ -242,7 +289,7 @@ def exception_finding(label: str, error: BaseException, how: str = "") -> Findin
     return Finding(
         "error",
         f"{label} raises {type(error).__name__}{at}: {reason}{how and f' ({how.strip()})'}",
-        "fix it",
+        ASSERTED if isinstance(error, AssertionError) else "fix it",
     )
 
 

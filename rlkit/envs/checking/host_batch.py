@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rlkit.action_masks import mask_in, random_allowed
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.checking.compiled_env import Tell
 from rlkit.envs.checking.gymnasium_env import (
     EXTRA_SECONDS,
     host_findings,
@@ -31,10 +32,11 @@ RETURN_COPIES = "return copies: a later step must not change them"
 
 
 def host_adapter_findings(
-    adapter: EnvAdapter, name: str, num_steps: int, seed: int
+    adapter: EnvAdapter, name: str, num_steps: int, seed: int, tell: Tell
 ) -> tuple[list[Finding], dict[str, float]]:
     """Returns (findings, measurements) of the batch, and closes it."""
-    findings, measured = _single_env_findings(adapter, name, num_steps, seed)
+    findings, measured = _single_env_findings(adapter, name, num_steps, seed, tell)
+    tell(f"stepping a batch of {adapter.num_envs}")
     if not any(finding.severity == "error" for finding in findings):
         rollout = BatchRollout(
             adapter,
@@ -48,7 +50,7 @@ def host_adapter_findings(
 
 
 def _single_env_findings(
-    adapter: EnvAdapter, name: str, num_steps: int, seed: int
+    adapter: EnvAdapter, name: str, num_steps: int, seed: int, tell: Tell
 ) -> tuple[list[Finding], dict[str, float]]:
     """Checks one environment of the adapter, or only its spaces if it cannot build one."""
     recipe = getattr(adapter, "recipe", None)
@@ -58,7 +60,7 @@ def _single_env_findings(
         env = recipe.build()
     except Exception as error:
         return [exception_finding(f"building {name}", error)], {}
-    return host_findings(env, name, num_steps, seed, pickled=recipe)
+    return host_findings(env, name, num_steps, seed, tell, pickled=recipe)
 
 
 class BatchRollout:

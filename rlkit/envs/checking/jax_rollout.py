@@ -1,7 +1,9 @@
 """Checks on a random rollout of a jittable environment: values, time limits and resets."""
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,28 +12,35 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.action_masks import NO_ACTION, mask_in
-from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.base import EnvAdapter
+from rlkit.envs.checking.compiled_env import CompiledEnv, Tell
+from rlkit.envs.checking.episode_findings import counting_on, fixed_length, only_length
 from rlkit.envs.checking.integer_codes import code_findings
-from rlkit.envs.jittable.casts import cast_like
 from rlkit.envs.jittable.contract import Finding
-from rlkit.ops.strong_types import strong_types
+from rlkit.envs.non_finite import NonFinite
 from rlkit.spaces import Space, bounds, leaf_tree, nothing_allowed, sample, sample_allowed
-from rlkit.types import Action, EnvState, Key, Obs, PyTree
+from rlkit.types import Action, Key, Obs, PyTree
+
+REPEATED = 20  # steps that are taken twice with the same arguments
+MOST_ENDS = 20  # of which states are kept
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JaxRollout:
     """T consecutive steps of one environment as NumPy arrays, with a reset after each episode."""
 
-    before: PyTree  # [T, ...] states before the step
-    after: PyTree  # [T, ...] states that `step` returned; () for adapters, which hide them
     obs: PyTree  # [T, ...] the observation after the step, before any reset
     first_obs: PyTree  # [T, ...] what the policy saw before acting
     reward: np.ndarray  # [T]
     terminated: np.ndarray  # [T]
     truncated: np.ndarray  # [T]
     age: np.ndarray  # [T] steps since the episode started, including this one
-    repeatable: np.ndarray  # [T] whether a second call with the same arguments gave the same result
+    counts: dict[str, tuple[np.ndarray, np.ndarray]]
+    """Single numbers of the state by path, [T] before and after each step."""
+    ends: tuple[tuple[PyTree, PyTree], ...] = ()
+    """States before and after the last step of some episodes."""
+    is_repeatable: bool = True
+    """Whether calls with the same arguments gave the same results."""
 
     @property
     def done(self) -> np.ndarray:
@@ -39,90 +48,109 @@ class JaxRollout:
         return self.terminated | self.truncated
 
 
-def random_rollout(env: JaxEnv, key: Key, num_steps: int) -> JaxRollout:
-    """Random steps of a `JaxEnv` in one compiled scan. Consumes the key.
+@dataclasses.dataclass
+class Recorder:
+    """Collects what becomes a `JaxRollout`."""
 
-    A third of the actions are lower bounds of the action space, a third upper bounds.
+    rows: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    counts: list[tuple[dict[str, Any], dict[str, Any]]] = dataclasses.field(default_factory=list)
+    ends: list[tuple[PyTree, PyTree]] = dataclasses.field(default_factory=list)
+    is_repeatable: bool = True
+
+    def add(self, row: tuple[Any, ...], before: PyTree, after: PyTree) -> None:
+        """A step: the first six fields of a rollout, and the numbers that may count steps."""
+        self.rows.append(jax.tree.map(np.asarray, row))
+        self.counts.append((_single_numbers(before), _single_numbers(after)))
+
+    def rollout(self) -> JaxRollout:
+        """What was collected."""
+        names = [field.name for field in dataclasses.fields(JaxRollout)][:6]
+        fields = jax.tree.map(lambda *x: np.stack(x), *self.rows)
+        counts = {
+            path: tuple(np.stack([step[i][path] for step in self.counts]) for i in range(2))
+            for path in self.counts[0][0]
+        }
+        return JaxRollout(
+            **dict(zip(names, fields, strict=True)),
+            counts=counts,  # pyright: ignore[reportArgumentType]
+            ends=tuple(self.ends),
+            is_repeatable=self.is_repeatable,
+        )
+
+
+def random_rollout(
+    env: CompiledEnv, key: Key, num_steps: int, *, resets_broken: bool = False
+) -> JaxRollout:
+    """Random steps, those before `REPEATED` twice. Consumes the key.
+
+    A third of the actions are lower bounds of the action space, a third upper bounds. With
+    `resets_broken`, NaN and infinity end episodes as well.
     """
-    auto_reset = getattr(env, "auto_reset", False)
+    auto_reset = getattr(env.env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
-
-    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Action]) -> tuple[PyTree, PyTree]:
-        state, first_obs, age = carry
-        step_key, reset_key = jax.random.split(x[0])
-        action = x[1]
-        if mask_in(first_obs) is not None:
-            one = jax.tree.map(lambda x: x[None], first_obs)
-            action = sample_allowed(env.action_space, jax.random.fold_in(x[0], 2), one)[0]
-        result, again = env.step(step_key, state, action), env.step(step_key, state, action)
+    keys, actions = jax.random.split(run_key, (num_steps, 3)), Actions(env, action_key, num_steps)
+    found, age = Recorder(), 0
+    state, first_obs = env.reset(start_key)
+    for time in range(num_steps):
+        action = actions.at(time, keys[time, 0], jax.tree.map(lambda x: x[None], first_obs))
+        result = env.step(keys[time, 1], state, action)
+        if time < REPEATED:
+            found.is_repeatable &= same(result, env.step(keys[time, 1], state, action))
         after, obs, reward, terminated, truncated, info = result
-        after, terminated, truncated = (
-            cast_like(state, strong_types(after)),
-            jnp.bool_(terminated),
-            jnp.bool_(truncated),
-        )
-        obs, done = cast_like(first_obs, obs), terminated | truncated
+        age, done = age + 1, bool(terminated | truncated)
         successor = info["final_observation"] if auto_reset else obs
-        fresh = (after, obs) if auto_reset else env.reset(reset_key)
-        fresh = (cast_like(after, fresh[0]), cast_like(obs, fresh[1]))
-        state_next, obs_next = jax.lax.cond(done, lambda: fresh, lambda: (after, obs))
-        row = (
-            without_typed_keys(state),
-            without_typed_keys(after),
-            successor,
-            first_obs,
-            jnp.float32(reward),
-            terminated,
-            truncated,
-            age + 1,
-            same(result, again),
-        )
-        return (state_next, obs_next, jnp.where(done, 0, age + 1)), row
-
-    state, obs = strong_types(env.reset(start_key))
-    xs = (jax.random.split(run_key, num_steps), _actions(env.action_space, action_key, num_steps))
-    _, rows = jax.lax.scan(body, (state, obs, jnp.int32(0)), xs)
-    names = [field.name for field in dataclasses.fields(JaxRollout)]
-    return JaxRollout(**dict(zip(names, jax.tree.map(np.asarray, rows), strict=True)))
+        row = (successor, first_obs, reward, terminated, truncated, np.int32(age))
+        found.add(row, state, after)
+        if done and len(found.ends) < MOST_ENDS:
+            found.ends.append(jax.tree.map(np.asarray, without_typed_keys((state, after))))
+        is_broken = resets_broken and not _is_finite((obs, reward))
+        state, first_obs = after, obs
+        if is_broken or (done and not auto_reset):
+            state, first_obs = env.reset(keys[time, 2])
+        age = 0 if done or is_broken else age
+    return found.rollout()
 
 
-def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int) -> JaxRollout:
+def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int, tell: Tell) -> JaxRollout:
     """The same for the first environment of a jittable `EnvAdapter`. Consumes the key."""
     start_key, action_key, run_key = jax.random.split(key, 3)
-    actions = _actions(env.action_space, action_key, num_steps * env.num_envs)
-    actions = jax.tree.map(lambda x: x.reshape(num_steps, env.num_envs, *x.shape[1:]), actions)
-
-    def body(carry: tuple[EnvState, Obs, Array], x: tuple[Key, Action]) -> tuple[PyTree, PyTree]:
-        state, first_obs, age = carry
-        action = x[1]
-        if mask_in(first_obs) is not None:
-            action = sample_allowed(env.action_space, jax.random.fold_in(x[0], 2), first_obs)
-        state, step = env.step(x[0], state, action)
+    tell("compiling reset")
+    state, obs = jax.jit(env.reset)(start_key)
+    keys, actions = jax.random.split(run_key, (num_steps, 2)), Actions(env, action_key, num_steps)
+    compiled, found, age = jax.jit(env.step), Recorder(), 0
+    tell("compiling step")
+    for time in range(num_steps):
+        before, first_obs = state, obs
+        action = actions.at(time, keys[time, 0], obs)
+        state, step = compiled(keys[time, 1], before, action)
+        if time == 0:
+            tell(f"playing {num_steps:,} random steps")
         row = (step.next_obs, first_obs, step.reward, step.terminated, step.truncated)
-        age = age + 1
-        return (state, step.obs, jnp.where(step.terminated[0] | step.truncated[0], 0, age)), (
-            row,
-            age,
-        )
+        age, obs = age + 1, step.obs
+        row = jax.tree.map(lambda x: np.asarray(x)[0], row)
+        own = [_of_first(env.num_envs, x) for x in (before, state)]
+        found.add((*row, np.int32(age)), *own)
+        age = 0 if row[3] or row[4] else age
+    return found.rollout()
 
-    state, obs = env.reset(start_key)
-    _, (rows, age) = jax.lax.scan(
-        body, (state, obs, jnp.int32(0)), (jax.random.split(run_key, num_steps), actions)
-    )
-    next_obs, first_obs, reward, terminated, truncated = jax.tree.map(
-        lambda x: np.asarray(x)[:, 0], rows
-    )
-    return JaxRollout(
-        before=(),
-        after=(),
-        obs=next_obs,
-        first_obs=first_obs,
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        age=np.asarray(age),
-        repeatable=np.ones(num_steps, bool),
-    )
+
+class Actions:
+    """Random actions of a single environment, or of a batch; those that masks allow."""
+
+    def __init__(self, env: CompiledEnv | EnvAdapter, key: Key, num_steps: int) -> None:
+        space, self._batch = env.action_space, getattr(env, "num_envs", 1)
+        self._is_single = isinstance(env, CompiledEnv)
+        self._all = jax.tree.map(np.asarray, _actions(space, key, num_steps * self._batch))
+        self._allowed = jax.jit(functools.partial(sample_allowed, space))
+
+    def at(self, time: int, key: Key, obs: Obs) -> Action:
+        """Those of a step, for observations [B, ...]; the key is used where there are masks."""
+        if mask_in(obs) is not None:
+            chosen = self._allowed(key, obs)
+        else:
+            rows = slice(time * self._batch, (time + 1) * self._batch)
+            chosen = jax.tree.map(lambda x: x[rows], self._all)
+        return jax.tree.map(lambda x: x[0], chosen) if self._is_single else chosen
 
 
 def mask_findings(name: str, action_space: Space, rollout: JaxRollout) -> Iterator[Finding]:
@@ -137,13 +165,18 @@ def mask_findings(name: str, action_space: Space, rollout: JaxRollout) -> Iterat
         yield Finding("error", f"{name} allows no action in {count} states", NO_ACTION)
 
 
-def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Finding]:
-    """Non-finite rewards and observations, and observations outside their space."""
+def value_findings(
+    name: str, space: Space, rollout: JaxRollout, non_finite: NonFinite
+) -> Iterator[Finding]:
+    """Rewards and observations that are not finite, which is no error where environments are reset
+    for it; and observations outside their space.
+    """
+    severity = "error" if non_finite == "raise" else "warning"
     bad = np.flatnonzero(~np.isfinite(rollout.reward))
     if bad.size:
         what = f"{name}.step reward is {rollout.reward[bad[0]]} at step {bad[0] + 1}"
         yield Finding(
-            "error",
+            severity,
             what,
             "look for a division by zero, the log or root of a negative number, or an action on"
             " its bound",
@@ -159,16 +192,18 @@ def value_findings(name: str, space: Space, rollout: JaxRollout) -> Iterator[Fin
             f"{name} observation{jax.tree_util.keystr(path)}",
             np.concatenate([first, after]),
         )
+        finite = np.isfinite(values)
+        if not finite.all():
+            fix = "look for the division or root that causes it"
+            yield Finding(severity, f"{label} is NaN or infinite", fix)
+            values = values[finite.reshape(len(values), -1).all(1)]
+        if severity == "error" and not finite.all():
+            continue
         yield from _leaf_findings(label, leaf, values)
         yield from code_findings(label, leaf, values.min(), values.max())
 
 
 def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Finding]:
-    if not np.isfinite(values).all():
-        yield Finding(
-            "error", f"{label} is NaN or infinite", "look for the division or root that causes it"
-        )
-        return
     low, high = bounds(space)
     outside = np.argwhere((values < low - 1e-4) | (values > high + 1e-4))
     if outside.size:
@@ -190,6 +225,8 @@ def _leaf_findings(label: str, space: Space, values: np.ndarray) -> Iterator[Fin
 
 def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterator[Finding]:
     """Time limits that are declared but not enforced, or enforced but not declared."""
+    ends = _ends(rollout)
+    length = only_length(ends)
     if limit is None:
         if rollout.truncated.any():
             age = rollout.age[rollout.truncated][0]
@@ -200,6 +237,8 @@ def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterato
             yield Finding(
                 "warning", what, f"declare max_episode_steps = {age} if that is the time limit"
             )
+        elif length is not None:
+            yield fixed_length(name, len(ends), length)
         elif not rollout.done.any():
             what = (
                 f"{name} ended no episode in {len(rollout.done)} random steps and declares no"
@@ -211,6 +250,8 @@ def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterato
                 f"wrap it in TimeLimit(env, {len(rollout.done)}), or evaluation may never end",
             )
         return
+    if length is not None and length < limit:
+        yield fixed_length(name, len(ends), length)
     at_limit = rollout.age == limit
     declared = f"{name}.max_episode_steps is {limit}, but"
     if (at_limit & ~rollout.done).any():
@@ -241,6 +282,14 @@ def limit_findings(name: str, limit: int | None, rollout: JaxRollout) -> Iterato
         )
 
 
+def _ends(rollout: JaxRollout) -> list[tuple[int, bool, bool]]:
+    """(length, terminated, truncated) of the episodes that ended."""
+    fields = (
+        x[rollout.done].tolist() for x in (rollout.age, rollout.terminated, rollout.truncated)
+    )
+    return list(zip(*fields, strict=True))
+
+
 def reset_findings(
     name: str, auto_reset: bool, rollout: JaxRollout, starts: PyTree
 ) -> Iterator[Finding]:
@@ -250,14 +299,18 @@ def reset_findings(
     """
     if not rollout.done.any():
         return
-    counted = _counter_restarts(rollout, starts)
-    if auto_reset and counted is False:
+    restarts = _counters(rollout, starts)
+    going_on = [path for path, is_anew in restarts.items() if not is_anew]
+    if auto_reset and restarts and len(going_on) == len(restarts):
         fix = "remove auto_reset, or reset inside step when an episode ends"
         yield Finding(
             "error",
             f"{name} sets auto_reset=True, but its step counter continues after an episode",
             fix,
         )
+    elif auto_reset and going_on:
+        yield counting_on(name, going_on)
+    counted = len(going_on) < len(restarts)
     if not auto_reset and (counted or _ends_at_start(rollout, starts)):
         what = (
             f"{name}.step seems to reset by itself: at the end of an episode it returns the state"
@@ -270,58 +323,71 @@ def reset_findings(
         yield Finding("error", what, fix + "observation into info['final_observation']")
 
 
-def _counter_restarts(rollout: JaxRollout, starts: PyTree) -> bool | None:
-    """Whether a state leaf that counts steps restarts with each episode; `None` if none counts."""
-    answers = []
-    for start, before, after in zip(
-        *map(jax.tree.leaves, (starts, rollout.before, rollout.after)), strict=True
-    ):
-        running = ~rollout.done
-        if (
-            before.ndim != 1
-            or not running.any()
-            or not np.issubdtype(before.dtype, np.number)
-            or (start != start[0]).any()
-        ):
+def counter_findings(name: str, rollout: JaxRollout) -> Iterator[Finding]:
+    """What an adapter's state counts on over the ends of episodes."""
+    if not rollout.done.any():
+        return
+    going_on = [
+        path for path, (before, after) in rollout.counts.items() if (after == before + 1).all()
+    ]
+    if going_on:
+        yield counting_on(name, going_on)
+
+
+def _counters(rollout: JaxRollout, starts: PyTree) -> dict[str, bool]:
+    """The numbers of the state that count steps: whether they begin anew with each episode."""
+    first, running, found = _single_numbers(starts, axes=1), ~rollout.done, {}
+    for path, (before, after) in rollout.counts.items():
+        start = first[path]
+        if not running.any() or (start != start[0]).any():
             continue
         if (after[running] == before[running] + 1).all():
-            ends, old = (
-                after[rollout.done & (before != start[0])],
-                before[rollout.done & (before != start[0])],
-            )
-            answers.append(bool(ends.size and (ends == start[0]).all() and (ends != old + 1).all()))
-    return any(answers) if answers else None
+            moved = rollout.done & (before != start[0])
+            ends, old = after[moved], before[moved]
+            found[path] = bool(ends.size and (ends == start[0]).all() and (ends != old + 1).all())
+    return found
+
+
+def _single_numbers(state: PyTree, axes: int = 0) -> dict[str, np.ndarray]:
+    """The leaves of a state that are single numbers, by path; behind so many `axes`."""
+    return {
+        f"state{jax.tree_util.keystr(path)}": np.asarray(x)
+        for path, x in jax.tree.leaves_with_path(state)
+        if x.ndim == axes and jnp.issubdtype(x.dtype, jnp.number)
+    }
+
+
+def _of_first(num_envs: int, state: PyTree) -> PyTree:
+    """What a batch's state holds for the first of its environments."""
+    return jax.tree.map(lambda x: x[0] if x.shape == (num_envs,) else np.zeros(1), state)
 
 
 def _ends_at_start(rollout: JaxRollout, starts: PyTree) -> bool:
     """Whether each episode ends in the state that all resets return, after moving away from it."""
-    pairs = list(zip(*map(jax.tree.leaves, (starts, rollout.before, rollout.after)), strict=True))
-    if not pairs or any((start != start[0]).any() for start, _, _ in pairs):
+    firsts = jax.tree.leaves(starts)
+    if not firsts or not rollout.ends or any((x != x[0]).any() for x in firsts):
         return False
-    at_start = np.all([_rows(after[rollout.done] == start[0]) for start, _, after in pairs], axis=0)
-    stayed = np.all([_rows(before == after)[rollout.done] for _, before, after in pairs], axis=0)
-    return bool(at_start.all() and not stayed.any())
+    ends = [tuple(map(jax.tree.leaves, end)) for end in rollout.ends]
+    at_start = all(_are(after, [x[0] for x in firsts]) for _, after in ends)
+    return at_start and not any(_are(before, after) for before, after in ends)
 
 
-def same(a: PyTree, b: PyTree) -> Array:
-    """Whether all leaves are equal in every element (NaN equals NaN); [] bool."""
-    pairs = zip(
-        jax.tree.leaves(without_typed_keys(strong_types(a))),
-        jax.tree.leaves(without_typed_keys(strong_types(b))),
-        strict=True,
-    )
-    return jnp.all(
-        jnp.array(
-            [
-                jnp.array_equal(x, y, equal_nan=jnp.issubdtype(x.dtype, jnp.inexact))
-                for x, y in pairs
-            ]
-        )
+def _are(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(map(np.array_equal, one, other))
+
+
+def same(a: PyTree, b: PyTree) -> bool:
+    """Whether all leaves are equal in every element (NaN equals NaN)."""
+    pairs = zip(*(jax.tree.leaves(without_typed_keys(tree)) for tree in (a, b)), strict=True)
+    return all(
+        np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
+        for x, y in (map(np.asarray, pair) for pair in pairs)
     )
 
 
-def _rows(equal: np.ndarray) -> np.ndarray:
-    return np.asarray(equal.reshape(len(equal), -1).all(axis=1))
+def _is_finite(tree: PyTree) -> bool:
+    floats = [x for x in map(np.asarray, jax.tree.leaves(tree)) if x.dtype.kind == "f"]
+    return all(np.isfinite(x).all() for x in floats)
 
 
 def _actions(space: Space, key: Key, num: int) -> Action:

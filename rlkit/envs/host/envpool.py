@@ -101,6 +101,7 @@ class EnvPoolAdapter:
             **{name: value for name, value in own.items() if value is not None},
         }
         self._env_id = env_id.removeprefix("envpool/")
+        self.name = f"envpool/{self._env_id}"
         self._rescale_actions = rescale_actions
         self.non_finite: NonFinite = chosen(non_finite, None)
         self.num_envs = num_envs

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.action_masks import check_mask
-from rlkit.envs.base import EnvAdapter, JaxEnv
+from rlkit.envs.base import EnvAdapter, JaxEnv, env_name
 from rlkit.envs.jittable.generators import generator_states
 from rlkit.errors import EnvContractError, RlkitError, SpaceError
 from rlkit.spaces import (
@@ -27,6 +27,15 @@ from rlkit.spaces import (
 )
 from rlkit.types import Obs, PyTree
 
+# The last line of a failed assertion is in the finding.
+ASSERT_ON_TRACED = (
+    "assertions on numbers do not work where they are compiled: assert shapes and dtypes alone, and"
+    " check numbers in a test that calls step under jax.disable_jit()"
+)
+ASSERT_FAILED = (
+    "look at what that line compares: while it is compiled, shapes, dtypes and attributes are"
+    " known, and numbers are not"
+)
 SIX = "return (state, obs, reward, terminated, truncated, info)"
 
 
@@ -69,7 +78,7 @@ def check_spaces(env: JaxEnv | EnvAdapter) -> None:
         space = getattr(env, name, None)
         if not isinstance(space, spaces.Space):
             raise EnvContractError(
-                f"{type(env).__name__}.{name} is {space!r}; set it to a gymnasium space, such as"
+                f"{env_name(env)}.{name} is {space!r}; set it to a gymnasium space, such as"
                 " spaces.Box(...)"
             )
         check(space)
@@ -84,15 +93,36 @@ def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
         yield finding_of(error)
 
 
-def trace_findings(env: JaxEnv) -> Iterator[Finding]:
+def constant_findings(name: str, observation_space: Space) -> Iterator[Finding]:
+    """Numbers of observations that their bounds allow only one value for."""
+    for path, space in jax.tree.leaves_with_path(leaf_tree(observation_space)):
+        if not isinstance(space, spaces.Box):
+            continue
+        fixed = np.argwhere(space.low == space.high)
+        if len(fixed):
+            first = [int(i) for i in fixed[0]]
+            yield Finding(
+                "warning",
+                f"{name} observation{jax.tree_util.keystr(path)} has low = high in {len(fixed)} of"
+                f" {space.low.size} numbers, such as {first} ({space.low[tuple(first)]})",
+                "correct the bounds of observation_space, or leave constant numbers out",
+                "what never changes tells an agent nothing, and images are scaled by their bounds",
+            )
+
+
+def trace_findings(
+    env: JaxEnv, name: str | None = None, kept: dict[str, Any] | None = None
+) -> Iterator[Finding]:
     """Mistakes seen while tracing `reset` and `step` once, up to the first that would hide others.
 
-    The spaces must be valid.
+    The spaces must be valid. `name` is what to call it (None: `env_name`). `kept` gets what was
+    traced, as "reset" and "step", see `traced`.
     """
-    name = type(env).__name__
+    name, kept = name or env_name(env), {} if kept is None else kept
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
-        reset = trace(f"{name}.reset", env.reset, key)
+        kept["reset"] = traced(f"{name}.reset", env.reset, key)
+        reset = kept["reset"].out_info
         if not (isinstance(reset, tuple) and len(reset) == 2):
             yield Finding(
                 "error",
@@ -109,20 +139,23 @@ def trace_findings(env: JaxEnv) -> Iterator[Finding]:
             yield Finding("error", what, "return (state, obs)")
             return
         yield from _obs_findings(f"{name}.reset observation", env.observation_space, obs)
-        step = trace(f"{name}.step", env.step, key, state, abstract(env.action_space))
+        action = abstract(env.action_space)
+        kept["step"] = traced(f"{name}.step", env.step, key, state, action)
+        step = kept["step"].out_info
     except TraceFailure as failure:
         yield failure.finding
         return
     if isinstance(step, tuple) and len(step) == 6:
-        yield from _step_findings(env, state, step)
+        yield from _step_findings(env, name, state, step)
     else:
         yield Finding(
             "error", f"{name}.step returned {_count(step)} instead of six", _tuple_fix(step)
         )
 
 
-def _step_findings(env: JaxEnv, state: PyTree, step: tuple[Any, ...]) -> Iterator[Finding]:
-    name = type(env).__name__
+def _step_findings(
+    env: JaxEnv, name: str, state: PyTree, step: tuple[Any, ...]
+) -> Iterator[Finding]:
     next_state, obs, reward, terminated, truncated, info = step
     if fits(env.observation_space, next_state) and not fits(env.observation_space, obs):
         yield Finding(
@@ -232,7 +265,12 @@ def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
 
 
 def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Shapes and dtypes of what `function` returns, without running it.
+    """Shapes and dtypes of what `function` returns, without running it; see `traced`."""
+    return traced(label, function, *arguments).out_info
+
+
+def traced(label: str, function: Callable[..., Any], *arguments: Any) -> jax.stages.Traced:
+    """`function`, traced for arguments of these shapes and dtypes, and ready to be compiled.
 
     Raises `TraceFailure`, which names the failing line, and also if `function` draws from a
     generator of NumPy or Python, see `generator_states`: compiled, it would return the same number
@@ -240,9 +278,8 @@ def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """
     before = generator_states(function)
     try:
-        found = jax.eval_shape(
-            lambda *args: function(*args), *arguments
-        )  # a new function each time, so nothing is cached
+        # a new function each time, so nothing is cached
+        found = jax.jit(lambda *args: function(*args)).trace(*arguments)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         what = (
             f"{label} cannot be compiled: {where(error)} needs the value of an array while tracing"
@@ -252,15 +289,15 @@ def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
             "use jnp.where or jax.lax.cond instead of if, jax.lax.while_loop instead of while, jnp"
             " instead of numpy or float()"
         )
+        if "`assert" in where(error):
+            fix = ASSERT_ON_TRACED
         raise TraceFailure(Finding("error", what, fix)) from error
     except Exception as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         what = f"{label} raises {type(error).__name__} at {where(error)}: {reason}"
-        raise TraceFailure(
-            Finding(
-                "error", what, "fix that line; reset and step may only return arrays and numbers"
-            )
-        ) from error
+        fix = "fix that line; reset and step may only return arrays and numbers"
+        fix = ASSERT_FAILED if isinstance(error, AssertionError) else fix
+        raise TraceFailure(Finding("error", what, fix)) from error
     after = generator_states(function)
     if drawn := [name for name, state in after.items() if name in before and state != before[name]]:
         what = f"{label} draws from {' and '.join(drawn)}: compiled, it repeats one number for ever"

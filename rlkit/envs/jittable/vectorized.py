@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, traced_params
+from rlkit.envs.base import EnvAdapter, EnvSpec, JaxEnv, env_name, traced_params
 from rlkit.envs.jittable.casts import cast_like, cast_obs
 from rlkit.envs.jittable.contract import check_spaces, trace_findings
 from rlkit.envs.jittable.masked import with_observed_mask
@@ -185,7 +185,7 @@ def vectorize(
     check_spaces(env)
     limit = getattr(env, "max_episode_steps", None)
     require_positive_integer(
-        f"{type(env).__name__}.max_episode_steps", limit, example=500, none="no limit"
+        f"{env_name(env)}.max_episode_steps", limit, example=500, none="no limit"
     )
     _require_traceable(env)
     masked = with_observed_mask(env)

@@ -11,6 +11,7 @@ from flax import struct
 from gymnasium import spaces
 
 from rlkit.envs import TimeLimit, check_env, make_env, vectorize
+from rlkit.envs.jittable.gymnax import gymnax_env
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.envs.probes.value_probes import UNIT
 from rlkit.errors import ConfigError, EnvContractError
@@ -252,6 +253,66 @@ class Endless(Sound):
         return *rest, jnp.bool_(NO), jnp.bool_(NO), info
 
 
+class LimitByHand(Sound):
+    """A limit of its own that it calls the end of the task, below the one that it declares."""
+
+    def step(self, key, state, action):
+        *rest, _, _, info = super().step(key, state, action)
+        return *rest, rest[0]["time"] >= LIMIT, jnp.bool_(NO), info
+
+
+class LimitByHandBelowAnother(LimitByHand):
+    max_episode_steps = 30
+
+
+class UndeclaredLimitByHand(LimitByHand):
+    max_episode_steps = None
+
+
+class ConstantNumber(Sound):
+    observation_space = spaces.Box(np.float32([-10.0, 1.0]), np.float32([10.0, 1.0]))
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return state, jnp.append(obs, 1.0)
+
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return state, jnp.append(obs, 1.0), *rest
+
+
+class CountsOn(Sound):
+    """Resets itself, all but one of its counters."""
+
+    auto_reset = True
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return {**state, "all": jnp.int32(0)}, obs
+
+    def step(self, key, state, action):
+        count = state["all"] + 1
+        state, obs, reward, terminated, truncated, _ = super().step(key, state, action)
+        done = terminated | truncated
+        fresh, first = super().reset(jax.random.fold_in(key, 5))
+        state = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, state)
+        info = {"final_observation": obs}
+        obs = jnp.where(done, first, obs)
+        return {**state, "all": count}, obs, reward, terminated, truncated, info
+
+
+class AssertsNumber(Sound):
+    def step(self, key, state, action):
+        assert state["x"] < 5.0, "too far"
+        return super().step(key, state, action)
+
+
+class AssertsShape(Sound):
+    def step(self, key, state, action):
+        assert action.shape == (1,), "no axis"
+        return super().step(key, state, action)
+
+
 class IgnoresKey(Sound):
     def reset(self, key):
         return super().reset(jax.random.key(3))
@@ -297,6 +358,16 @@ ERRORS = [
         "jnp instead of numpy",
     ),
     (Raises, r"Raises.step raises \w+ at test_check_env.py:\d+ .*left", "fix that line"),
+    (
+        AssertsNumber,
+        r"AssertsNumber.step cannot be compiled: .*:\d+ `assert state\[\"x\"\] < 5.0, \"too far\"`",
+        "assert shapes and dtypes alone, and check numbers in a test .* jax.disable_jit",
+    ),
+    (
+        AssertsShape,
+        r"AssertsShape.step raises AssertionError at .*:\d+ `assert action.shape .*no axis",
+        "look at what that line compares: while it is compiled, shapes, dtypes and attributes",
+    ),
     (Swapped, r"Swapped.reset returned \(obs, state\)", r"return \(state, obs\)"),
     (SwappedStep, r"SwappedStep.step returned \(obs, state", "return .state, obs, reward"),
     (
@@ -377,6 +448,22 @@ WARNINGS = [
         "declare max_episode_steps = 6",
     ),
     (Endless, "ended no episode in 40 random steps", "wrap it in TimeLimit"),
+    (
+        UndeclaredLimitByHand,
+        r"all \d+ episodes terminated after exactly 6 steps",
+        "set truncated instead of terminated there, or use max_episode_steps=6",
+    ),
+    (LimitByHandBelowAnother, r"all \d+ episodes terminated after exactly 6 steps", "truncated"),
+    (
+        ConstantNumber,
+        r"observation has low = high in 1 of 2 numbers, such as \[1\] \(1.0\)",
+        "correct the bounds of observation_space, or leave constant numbers out",
+    ),
+    (
+        CountsOn,
+        r"CountsOn counts steps on over the ends of episodes, in state\['all'\]",
+        "begin anew in reset what belongs to an episode",
+    ),
     (IgnoresKey, "same observation for 8 different keys", "draw the initial state from the key"),
 ]
 
@@ -418,7 +505,8 @@ SHIPPED += ["gymnax/DeepSea-bsuite"]
 def test_what_ships_passes(env_id):
     report = check_env(make_env(env_id, 2), num_steps=20)
     assert report.ok and report.name == env_id
-    assert all("same observation for 8" in finding.what for finding in report.findings)
+    known = ("same observation for 8", "DeepSea-bsuite: all 25 episodes terminated after exactly 8")
+    assert all(any(text in finding.what for text in known) for finding in report.findings)
 
 
 def test_errors_raise_the_whole_report():
@@ -456,21 +544,20 @@ class Batch:
 
     def reset(self, key):
         state, obs = self.env.reset(key)
-        return BatchState(state, jnp.float32(0)), obs
+        return BatchState(state, jnp.zeros(3)), obs
 
     def step(self, key, state, action):
         inner, step = self.env.step(key, state.inner, action)
         if self.mistake == "tuple":
             return BatchState(inner, state.extra), (step.obs, step.reward)
+        count = state.extra + 1 if self.mistake == "counter" else state.extra
         changes = {
             "nan": {"reward": step.reward / 0},
             "shape": {"reward": step.reward[0]},
             "limit": {"truncated": step.truncated & False},
         }
         step = step.replace(**changes.get(self.mistake, {}))
-        return BatchState(
-            inner, 0 * state.extra.astype(int) if self.mistake == "state" else state.extra
-        ), step
+        return BatchState(inner, 0 * count.astype(int) if self.mistake == "state" else count), step
 
     def close(self): ...
 
@@ -486,6 +573,98 @@ def test_adapters_of_third_parties_are_checked():
     ):
         with pytest.raises(EnvContractError, match=what):
             check_env(Batch(mistake), num_steps=20)
+
+
+def test_an_adapters_counter_that_survives_resets_is_reported():
+    (finding,) = check_env(Batch("counter"), num_steps=20).findings
+    assert finding.severity == "warning" and "counts steps on over the ends" in finding.what
+    assert finding.what.endswith("in state.extra") and finding.what.startswith("Batch ")
+
+
+def test_reports_name_the_environment_and_not_what_wraps_it():
+    problem = "observation.* is .*, outside"
+    for env, name in (
+        (TimeLimit(OutOfBounds(), 4), "OutOfBounds"),
+        (vectorize(TimeLimit(OutOfBounds(), 4), 2), "OutOfBounds"),
+        (Named(), "suite/Named"),
+    ):
+        report = check_env(env, num_steps=40)
+        assert report.name == name
+        assert re.search(f"^{name} {problem}", report.warnings[0].what), str(report)
+    report = check_env(gymnax_env("PointRobot-misc", params={"max_steps_in_episode": 20}))
+    assert all(x.what.startswith("PointRobot-misc") for x in report.findings), str(report)
+    with pytest.raises(EnvContractError, match=r"^suite/Four\.step returned 4 values"):
+        vectorize(NamedFour(), 2)
+
+
+class Named(OutOfBounds):
+    name = "suite/Named"
+
+
+class NamedFour(Four):
+    name = "suite/Four"
+
+
+def test_each_function_is_compiled_once_and_traced_three_times(monkeypatch):
+    """Traced to be compiled, in a batch, and again for randomness of Python."""
+    calls = {"reset": 0, "step": 0}
+    compiled = []
+
+    class Counts(Sound):
+        def reset(self, key):
+            calls["reset"] += 1
+            return super().reset(key)
+
+        def step(self, key, state, action):
+            calls["step"] += 1
+            return super().step(key, state, action)
+
+    stages = []
+    real = jax.stages.Lowered.compile
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda *args: compiled.append(1) or real(*args)
+    )
+    assert check_env(Counts(), num_steps=40, progress=stages.append).findings == ()
+    assert calls == {"reset": 3, "step": 3} and len(compiled) == 2
+    assert stages == [
+        "making the environment",
+        "tracing reset and step",
+        "tracing them in a batch",
+        "compiling reset",
+        "compiling step",
+        "calling reset",
+        "playing 40 random steps",
+    ]
+
+
+class CallsBack(Sound):
+    """Random where no trace shows it."""
+
+    def step(self, key, state, action):
+        dice = np.random.default_rng()
+        drawn = jax.pure_callback(
+            lambda: np.float32(dice.uniform()),
+            jax.ShapeDtypeStruct((), jnp.float32),
+            vmap_method="broadcast_all",
+        )
+        return super().step(key, {**state, "x": state["x"] + drawn}, action)
+
+
+def test_randomness_that_no_trace_shows_is_found():
+    report = check_env(CallsBack(), num_steps=40, raise_on_error=False)
+    assert "step gives two different results for the same key" in report.errors[0].what
+
+
+@pytest.mark.parametrize("kind", [NanReward, NanObservation])
+def test_nan_is_a_warning_where_it_ends_the_episode(kind):
+    """And the check goes on in another one, as a run would."""
+    env = vectorize(kind(), 2, non_finite="reset")
+    report = check_env(env, num_steps=40)
+    assert report.ok and re.search("(nan|-inf|NaN)", report.warnings[0].what), str(report)
+    declared = type("Declared", (kind,), {"non_finite": "reset"})
+    assert check_env(declared(), num_steps=40).ok
+    wrong = type("Wrong", (Sound,), {"non_finite": "ignore"})
+    assert "Wrong.non_finite is 'ignore'" in str(check_env(wrong(), raise_on_error=False))
 
 
 def test_an_id_is_made_and_checked():

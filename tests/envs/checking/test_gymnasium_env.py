@@ -288,6 +288,18 @@ class UndeclaredLimit(Limited):
     max_episode_steps = None
 
 
+class CountsOn(Sound):
+    all_steps = None
+
+    def reset(self, **kwargs):
+        self.all_steps = self.all_steps or 0
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.all_steps += 1
+        return super().step(action)
+
+
 class UndeclaredDeath(LimitIsDeath):
     max_episode_steps = None
 
@@ -421,7 +433,7 @@ ERRORS = {
     "raises at a bound": (
         RaisesAtTheBound,
         r"step raises AssertionError .*too much \(with action \[1.0\]",
-        "fix it",
+        "look at what that line asserts: actions may be any of action_space, its bounds included",
     ),
     "no reward": (
         changed(1, lambda _, env: None),
@@ -643,6 +655,24 @@ WARNINGS = {
         UndeclaredDeath,
         r"all \d+ episodes terminated after exactly 8 steps",
         "truncated instead",
+    ),
+    "early death": (
+        lambda: gymnasium.wrappers.TimeLimit(UndeclaredDeath(), 50),
+        r"all \d+ episodes terminated after exactly 8 steps",
+        "truncated instead",
+    ),
+    "counts on": (
+        CountsOn,
+        r"CountsOn counts steps on over the ends of episodes, in self.all_steps",
+        "begin anew in reset what belongs to an episode",
+    ),
+    "constant": (
+        looking(
+            lambda obs, env: np.append(obs, np.float32(0)),
+            spaces.Box(np.float32([-10, 0, 0]), np.float32([10, 1, 0])),
+        ),
+        r"observation has low = high in 1 of 3 numbers, such as \[2\] \(0.0\)",
+        "correct the bounds of observation_space, or leave constant numbers out",
     ),
     "endless": (
         Endless,
