@@ -1,6 +1,8 @@
 """Pgx: board and card games against an opponent, MinAtar, and 2048."""
 
 import dataclasses
+import importlib.util
+import io
 import math
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +51,9 @@ class PgxEnv:
     """Which player the agent is, 0 for the one who begins; None: drawn for each episode."""
     action_mask: Callable[[GameState], Array] | None
     """None where all actions are always legal."""
+    render: Callable[[GameState], np.ndarray] | None
+    """None where a picture of the observation says as much."""
+    render_fps: int
 
     def reset(self, key: Key) -> tuple[GameState, Array]:
         """Starts a game, until it is the agent's turn; returns (state, obs). Consumes the key."""
@@ -145,13 +150,16 @@ def make(
         f"time_limit={time_limit} is more than pgx/{name} lasts",
         f"pass at most {longest}",
     )
+    is_board = not name.startswith("minatar-")
     env = PgxEnv(
         game=game,
         observation_space=_space_of(game),
         action_space=spaces.Discrete(game.num_actions),
         opponent=opponent if callable(opponent) else OPPONENTS[opponent],
         seat=seat,
-        action_mask=None if name.startswith("minatar-") else _legal,
+        action_mask=_legal if is_board else None,
+        render=_picture if is_board else None,
+        render_fps=2 if is_board else 10,
     )
     return TimeLimit(env, time_limit or longest or DEFAULT_LIMIT)
 
@@ -172,3 +180,17 @@ def _space_of(game: Any) -> Space:
 
 def _legal(state: GameState) -> Array:
     return state.game.legal_action_mask
+
+
+def _picture(state: GameState) -> np.ndarray:
+    """Pgx's own drawing, an SVG, as pixels."""
+    require(
+        importlib.util.find_spec("resvg_py") is not None,
+        "pictures of Pgx's games need the package 'resvg_py', which is not installed",
+        "pip install resvg-py",
+    )
+    import resvg_py  # pyright: ignore[reportMissingImports]
+    from PIL import Image
+
+    png = resvg_py.svg_to_bytes(svg_string=jax.tree.map(jnp.asarray, state.game).to_svg())
+    return np.asarray(Image.open(io.BytesIO(bytes(png))).convert("RGB"))

@@ -164,6 +164,17 @@ def test_limits_truncate(key):
     assert truncated and not terminated and obs.sum() == 4
 
 
+def test_pictures(key):
+    pytest.importorskip("resvg_py")
+    env = adapter.make("tic_tac_toe", opponent=last_move, seat=0)
+    step, state, _ = started(env, key)
+    empty = env.env.render(jax.device_get(env.inner_state(state)))
+    state, *_ = step(key, state, jnp.int32(0))
+    played = env.env.render(jax.device_get(env.inner_state(state)))
+    assert empty.shape == played.shape == (240, 240, 3) and played.dtype == np.uint8
+    assert (empty != played).any()
+
+
 def test_wrong_arguments_are_named():
     for arguments, message in (
         ({"opponent": "randon"}, "did you mean 'random'"),
