@@ -7,7 +7,7 @@ name in this folder. `make(name, **arguments)` of that module returns a `JaxEnv`
 
 import dataclasses
 
-from rlkit.envs.suites import craftax_ids, xminigrid_ids
+from rlkit.envs.suites import craftax_ids, navix_ids, xminigrid_ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class Suite:
 
 ADAPTED: dict[str, Suite] = {
     "craftax": Suite(ids=craftax_ids.IDS, packages=("craftax",), install="pip install craftax"),
+    "navix": Suite(ids=navix_ids.IDS, packages=("navix",), install="pip install navix"),
     "xminigrid": Suite(
         ids=xminigrid_ids.IDS, packages=("xminigrid",), install="pip install xminigrid"
     ),
