@@ -201,13 +201,14 @@ def code_loading_violations(package: Path) -> list[str]:
 
 
 def jit_violations(package: Path) -> list[str]:
-    """Only `training` makes programs, and `testing` to see whether they do what Python does.
+    """Only `training` makes programs for runs.
 
-    Suites of others may compile how they draw pictures, which takes seconds in Python.
+    `testing` and `checking` make some to see what environments do, and suites of others may compile
+    how they draw pictures, which takes seconds in Python.
     """
     found = []
     for name, tree in sources(package):
-        if name.startswith(("training/", "testing/", "envs/suites/")):
+        if name.startswith(("training/", "testing/", "envs/checking/", "envs/suites/")):
             continue
         jitted = [
             node.lineno

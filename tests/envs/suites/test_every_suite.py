@@ -30,6 +30,7 @@ ROWS: dict[str, Row] = {
         name="Craftax-Classic-Symbolic-v1", replay="dqn", arguments={"params": {"max_timesteps": 9}}
     ),
     "jumanji": Row(name="Snake-v1", replay="dqn", arguments={"time_limit": 5}),
+    "navix": Row(name="Navix-Empty-5x5-v0", replay="dqn", arguments={"max_steps": 9}),
     "minigrid": Row(
         name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
     ),
