@@ -18,6 +18,7 @@ from jax import Array
 from rlkit.envs.base import JaxStep
 from rlkit.envs.jittable.wrappers import TimeLimit
 from rlkit.envs.suites.pgx_ids import LIMITS
+from rlkit.envs.suites.pgx_opponents import OPPONENTS, Opponent
 from rlkit.errors import did_you_mean, require, require_positive_integer
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
@@ -25,8 +26,6 @@ from rlkit.types import Action, Key, PyTree
 
 DEFAULT_LIMIT = 10_000  # steps, where Pgx has no limit: evaluations need one
 SMALLEST_IMAGE = 6  # squares a side: a convolution would leave little of a smaller board
-
-Opponent = Callable[[Key, Array, Array], Array]  # (key, observation, legal actions [A]) -> action
 
 
 class GameState(struct.PyTreeNode, kw_only=True):
@@ -104,19 +103,6 @@ class PgxEnv:
         return game.observation.reshape(self.observation_space.shape).astype(
             self.observation_space.dtype
         )
-
-
-def random_move(key: Key, observation: Array, legal: Array) -> Array:
-    """An opponent that draws among the legal actions."""
-    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf))
-
-
-def first_move(key: Key, observation: Array, legal: Array) -> Array:
-    """An opponent that takes the first legal action, always the same in the same state."""
-    return legal.argmax()
-
-
-OPPONENTS: dict[str, Opponent] = {"random": random_move, "first": first_move}
 
 
 def make(

@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 import rlkit
 from rlkit.envs.suites.pgx_ids import IDS, LEFT_OUT, LIMITS
+from rlkit.envs.suites.pgx_opponents import first_move, random_move
 from rlkit.errors import ConfigError
 
 pgx = pytest.importorskip("pgx")
@@ -88,9 +89,9 @@ def test_seats_are_drawn_for_each_episode(key):
 def test_the_random_opponent_makes_every_legal_move(key):
     legal = jnp.array([False, True, False, True, True])
     keys = jax.random.split(key, 64)
-    moves = jax.vmap(adapter.random_move, (0, None, None))(keys, None, legal)
+    moves = jax.vmap(random_move, (0, None, None))(keys, None, legal)
     assert set(moves.tolist()) == {1, 3, 4}
-    assert adapter.first_move(key, None, legal) == 1
+    assert first_move(key, None, legal) == 1
 
 
 def test_opponents_see_their_own_side(key):
