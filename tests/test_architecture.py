@@ -200,15 +200,24 @@ def code_loading_violations(package: Path) -> list[str]:
     return found
 
 
+COMPILES = (
+    "training/",
+    "testing/",
+    "envs/checking/",
+    "envs/jittable/contract.py",
+    "envs/suites/",
+)
+
+
 def jit_violations(package: Path) -> list[str]:
     """Only `training` makes programs for runs.
 
-    `testing` and `checking` make some to see what environments do, and suites of others may compile
-    how they draw pictures, which takes seconds in Python.
+    `testing` and `checking` make some to see what environments do, for which `contract` traces
+    them, and suites of others may compile how they draw pictures, which takes seconds in Python.
     """
     found = []
     for name, tree in sources(package):
-        if name.startswith(("training/", "testing/", "envs/checking/", "envs/suites/")):
+        if name.startswith(COMPILES):
             continue
         jitted = [
             node.lineno
