@@ -204,7 +204,6 @@ COMPILES = (
     "training/",
     "testing/",
     "envs/checking/",
-    "envs/jittable/contract.py",
     "envs/suites/",
 )
 
@@ -212,8 +211,8 @@ COMPILES = (
 def jit_violations(package: Path) -> list[str]:
     """Only `training` makes programs for runs.
 
-    `testing` and `checking` make some to see what environments do, for which `contract` traces
-    them, and suites of others may compile how they draw pictures, which takes seconds in Python.
+    `testing` and `checking` make some to see what environments do, and suites of others may compile
+    how they draw pictures, which takes seconds in Python.
     """
     found = []
     for name, tree in sources(package):
@@ -258,7 +257,7 @@ CHECKS = {
     "rooms stand on those below": room_violations,
     "presets are data": preset_violations,
     "no file can run code": code_loading_violations,
-    "jit only in training": jit_violations,
+    "jit only in training and check_env": jit_violations,
     "the process is set in xla_cpu": process_violations,
     "no pytest": pytest_violations,
 }

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter, JaxEnv, env_name
-from rlkit.envs.checking.compiled_env import CompiledEnv, Tell, is_traced_the_same
+from rlkit.envs.checking.compiled_env import CompiledEnv, Tell, Tracing, is_traced_the_same
 from rlkit.envs.checking.gymnasium_env import host_findings
 from rlkit.envs.checking.gymnasium_rollout import LONGEST_LIMIT, exception_finding
 from rlkit.envs.checking.host_batch import host_adapter_findings
@@ -33,7 +33,6 @@ from rlkit.envs.jittable.contract import (
     space_findings,
     trace,
     trace_findings,
-    traced,
 )
 from rlkit.envs.jittable.masked import with_observed_mask
 from rlkit.envs.jittable.vectorized import VectorizedEnv
@@ -233,7 +232,7 @@ class JaxCheck:
     num_steps: int
     non_finite: NonFinite
     tell: Tell
-    kept: dict[str, jax.stages.Traced] = dataclasses.field(default_factory=dict)
+    tracing: Tracing = dataclasses.field(default_factory=Tracing)
 
     def findings(self) -> list[Finding]:
         """Each stage runs only if the previous ones found no errors."""
@@ -257,7 +256,7 @@ class JaxCheck:
     def _tracing(self) -> Iterator[Finding]:
         self.tell("tracing reset and step")
         before = _attributes(self.env)
-        findings = list(trace_findings(self.env, self.name, self.kept))
+        findings = list(trace_findings(self.env, self.name, by=self.tracing))
         yield from findings
         after = _attributes(self.env)
         changed = [name for name, value in after.items() if before.get(name) != value]
@@ -290,12 +289,13 @@ class JaxCheck:
 
     def _running(self) -> Iterator[Finding]:
         name, limit = self.name, getattr(self.env, "max_episode_steps", None)
+        reset, step = self.tracing.kept
         env = self._compiled()
         self.tell("calling reset")
         keys = jax.random.split(self.key, 8)
         starts, obs = _stacked([env.reset(key) for key in keys])
         is_same = same((starts, obs), _stacked([env.reset(key) for key in keys]))
-        if not (is_same and is_traced_the_same(self.env.reset, self.kept["reset"])):
+        if not (is_same and is_traced_the_same(self.env.reset, reset)):
             what = f"{name}.reset gives two different results for the same key"
             yield Finding("error", what, BE_PURE)
         if all((x == x[0]).all() for x in jax.tree.leaves(obs)):
@@ -307,7 +307,7 @@ class JaxCheck:
         resets_broken = self.non_finite == "reset"
         rollout = random_rollout(env, key, num_steps, resets_broken=resets_broken)
         is_same = rollout.is_repeatable
-        if not (is_same and is_traced_the_same(self.env.step, self.kept["step"])):
+        if not (is_same and is_traced_the_same(self.env.step, step)):
             what = f"{name}.step gives two different results for the same key, state and action"
             yield Finding("error", what, BE_PURE)
         yield from value_findings(name, env.observation_space, rollout, self.non_finite)
@@ -318,13 +318,12 @@ class JaxCheck:
 
     def _compiled(self) -> CompiledEnv:
         """The environment, with its masks in observations."""
-        env, kept = with_observed_mask(self.env), self.kept
+        env, tracing = with_observed_mask(self.env), self.tracing
         if env is not self.env:
-            reset = traced(f"{self.name}.reset", env.reset, self.key)
-            state, action = reset.out_info[0], abstract(env.action_space)
-            step = traced(f"{self.name}.step", env.step, self.key, state, action)
-            kept = {"reset": reset, "step": step}
-        return CompiledEnv.of(env, kept, self.tell)
+            tracing = Tracing()
+            state, _ = tracing(env.reset, self.key)
+            tracing(env.step, self.key, state, abstract(env.action_space))
+        return CompiledEnv.of(env, tracing, self.tell)
 
 
 def _stacked(results: list[PyTree]) -> PyTree:

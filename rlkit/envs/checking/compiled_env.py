@@ -10,13 +10,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.envs.base import JaxEnv, JaxStep
-from rlkit.envs.jittable.contract import traced
 from rlkit.spaces import Space
 from rlkit.types import Action, EnvState, Key, Obs
 
 Tell = Callable[[str], None]  # called with what is being done, before it is
 # Compiling takes far longer than the steps of a check, and a simulator's half as long like this.
 QUICK: dict[str, bool | str] = {"xla_backend_optimization_level": "0"}
+
+
+class Tracing:
+    """A `Tracer` that keeps what it traced, ready to be compiled."""
+
+    def __init__(self) -> None:
+        self.kept: list[jax.stages.Traced] = []
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """See `Tracer`."""
+        self.kept.append(jax.jit(function).trace(*arguments))
+        return self.kept[-1].out_info
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,12 +39,12 @@ class CompiledEnv:
     step: Callable[[Key, EnvState, Action], JaxStep]
 
     @classmethod
-    def of(cls, env: JaxEnv, kept: dict[str, jax.stages.Traced], tell: Tell) -> "CompiledEnv":
-        """`env`, whose functions were traced as `kept`."""
+    def of(cls, env: JaxEnv, tracing: Tracing, tell: Tell) -> "CompiledEnv":
+        """`env`, whose `reset` and `step` were traced, in this order."""
         functions = {}
-        for name in ("reset", "step"):
+        for name, traced in zip(("reset", "step"), tracing.kept, strict=True):
             tell(f"compiling {name}")
-            functions[name] = kept[name].lower().compile(QUICK)
+            functions[name] = traced.lower().compile(QUICK)
         return cls(env=env, **functions)
 
     @property
@@ -53,8 +64,8 @@ def is_traced_the_same(function: Callable[..., Any], before: jax.stages.Traced) 
     Randomness of NumPy or Python, which it draws while it is traced, are other numbers each time.
     """
     arguments = jax.tree.unflatten(before.in_tree, before.jaxpr.in_avals)[0]
-    again = traced("", function, *arguments)
-    one, other = (list(_numbers(jaxpr.jaxpr)) for jaxpr in (before, again))
+    again = jax.make_jaxpr(lambda *args: function(*args))(*arguments)
+    one, other = (list(_numbers(jaxpr)) for jaxpr in (before.jaxpr, again))
     return len(one) == len(other) and all(map(_equal, one, other))
 
 

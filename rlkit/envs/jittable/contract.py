@@ -61,6 +61,10 @@ def finding_of(error: RlkitError) -> Finding:
     return Finding("error", what or fix, fix.splitlines()[0] if what else "fix it")
 
 
+# (function, its arguments or their shapes) -> shapes and dtypes of what it returns
+Tracer = Callable[..., Any]
+
+
 class TraceFailure(Exception):
     """A call that could not be traced; `finding` says why."""
 
@@ -111,18 +115,16 @@ def constant_findings(name: str, observation_space: Space) -> Iterator[Finding]:
 
 
 def trace_findings(
-    env: JaxEnv, name: str | None = None, kept: dict[str, Any] | None = None
+    env: JaxEnv, name: str | None = None, *, by: Tracer = jax.eval_shape
 ) -> Iterator[Finding]:
     """Mistakes seen while tracing `reset` and `step` once, up to the first that would hide others.
 
-    The spaces must be valid. `name` is what to call it (None: `env_name`). `kept` gets what was
-    traced, as "reset" and "step", see `traced`.
+    The spaces must be valid. `name` is what to call it (None: `env_name`).
     """
-    name, kept = name or env_name(env), {} if kept is None else kept
+    name = name or env_name(env)
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
-        kept["reset"] = traced(f"{name}.reset", env.reset, key)
-        reset = kept["reset"].out_info
+        reset = trace(f"{name}.reset", env.reset, key, by=by)
         if not (isinstance(reset, tuple) and len(reset) == 2):
             yield Finding(
                 "error",
@@ -139,9 +141,7 @@ def trace_findings(
             yield Finding("error", what, "return (state, obs)")
             return
         yield from _obs_findings(f"{name}.reset observation", env.observation_space, obs)
-        action = abstract(env.action_space)
-        kept["step"] = traced(f"{name}.step", env.step, key, state, action)
-        step = kept["step"].out_info
+        step = trace(f"{name}.step", env.step, key, state, abstract(env.action_space), by=by)
     except TraceFailure as failure:
         yield failure.finding
         return
@@ -264,13 +264,10 @@ def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
             )
 
 
-def trace(label: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Shapes and dtypes of what `function` returns, without running it; see `traced`."""
-    return traced(label, function, *arguments).out_info
-
-
-def traced(label: str, function: Callable[..., Any], *arguments: Any) -> jax.stages.Traced:
-    """`function`, traced for arguments of these shapes and dtypes, and ready to be compiled.
+def trace(
+    label: str, function: Callable[..., Any], *arguments: Any, by: Tracer = jax.eval_shape
+) -> Any:
+    """Shapes and dtypes of what `function` returns, without running it.
 
     Raises `TraceFailure`, which names the failing line, and also if `function` draws from a
     generator of NumPy or Python, see `generator_states`: compiled, it would return the same number
@@ -279,7 +276,7 @@ def traced(label: str, function: Callable[..., Any], *arguments: Any) -> jax.sta
     before = generator_states(function)
     try:
         # a new function each time, so nothing is cached
-        found = jax.jit(lambda *args: function(*args)).trace(*arguments)
+        found = by(lambda *args: function(*args), *arguments)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         what = (
             f"{label} cannot be compiled: {where(error)} needs the value of an array while tracing"
@@ -307,7 +304,8 @@ def traced(label: str, function: Callable[..., Any], *arguments: Any) -> jax.sta
 
 def where(error: BaseException) -> str:
     """The last line of the user's code in the traceback of `error`."""
-    inside = (str(Path(jax.__file__).parent), __file__)
+    checking = Path(__file__).parents[1] / "checking"
+    inside = (str(Path(jax.__file__).parent), __file__, str(checking))
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

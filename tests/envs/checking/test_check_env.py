@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from fragile_envs import Fragile
 from gymnasium import spaces
 
 from rlkit.envs import TimeLimit, check_env, make_env, vectorize
+from rlkit.envs.checking.compiled_env import CompiledEnv, Tracing
+from rlkit.envs.checking.jax_rollout import random_rollout
+from rlkit.envs.jittable.contract import trace_findings
 from rlkit.envs.jittable.gymnax import gymnax_env
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.envs.probes.value_probes import UNIT
@@ -99,6 +103,11 @@ class FloatFlag(Sound):
 class NoInfo(Sound):
     def step(self, key, state, action):
         return *super().step(key, state, action)[:-1], None
+
+
+class TextInfo(Sound):
+    def step(self, key, state, action):
+        return *super().step(key, state, action)[:-1], {"name": "Sound"}
 
 
 class NanReward(Sound):
@@ -379,6 +388,7 @@ ERRORS = [
     (VectorReward, r"step reward has shape \(1,\)", "return a scalar"),
     (FloatFlag, "step terminated is float32, not bool", "boolean flags"),
     (NoInfo, "step info is a NoneType", "return a dict of arrays"),
+    (TextInfo, r"TextInfo.step raises TypeError at its call: ", "only return arrays and numbers"),
     (NanReward, r"NanReward.step reward is (nan|-inf) at step \d+", "division by zero"),
     (NanAtTheBound, r"NanAtTheBound.step reward is -inf at step \d+", "an action on its bound"),
     (WrongShape, r"observation has shape \(1,\), but its space has \(3,\)", "make them agree"),
@@ -505,8 +515,7 @@ SHIPPED += ["gymnax/DeepSea-bsuite"]
 def test_what_ships_passes(env_id):
     report = check_env(make_env(env_id, 2), num_steps=20)
     assert report.ok and report.name == env_id
-    known = ("same observation for 8", "DeepSea-bsuite: all 25 episodes terminated after exactly 8")
-    assert all(any(text in finding.what for text in known) for finding in report.findings)
+    assert all("same observation for 8" in finding.what for finding in report.findings)
 
 
 def test_errors_raise_the_whole_report():
@@ -665,6 +674,16 @@ def test_nan_is_a_warning_where_it_ends_the_episode(kind):
     assert check_env(declared(), num_steps=40).ok
     wrong = type("Wrong", (Sound,), {"non_finite": "ignore"})
     assert "Wrong.non_finite is 'ignore'" in str(check_env(wrong(), raise_on_error=False))
+
+
+def test_the_check_goes_on_in_another_episode():
+    env = Fragile(at=4, always=True)
+    tracing = Tracing()
+    assert not list(trace_findings(env, "Fragile", by=tracing))
+    compiled = CompiledEnv.of(env, tracing, lambda stage: None)
+    for resets_broken, longest in ((True, 4), (False, 6)):
+        rollout = random_rollout(compiled, jax.random.key(0), 20, resets_broken=resets_broken)
+        assert rollout.age.max() == longest
 
 
 def test_an_id_is_made_and_checked():
