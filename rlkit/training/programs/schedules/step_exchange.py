@@ -111,10 +111,9 @@ class StepFormat:
 
 def step_result(source: TimeStep | Rollout) -> StepResult:
     """The fields of a step that a compiled program uses."""
-    return {
-        name: getattr(source, name)
-        for name in ("obs", "reward", "terminated", "truncated", "next_obs", "non_finite")
-    }
+    names = ("obs", "reward", "terminated", "truncated", "next_obs")
+    told = () if source.non_finite is None else ("non_finite",)
+    return {name: getattr(source, name) for name in (*names, *told)}
 
 
 def _copied(action: PyTree) -> Action:
