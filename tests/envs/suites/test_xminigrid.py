@@ -58,6 +58,7 @@ def test_goals_terminate_also_at_the_limit_and_the_limit_truncates(limit, ends, 
     assert info == {}
 
 
+@pytest.mark.full
 def test_observations_are_codes_and_what_was_asked_for(key):
     plain = suite.make(EMPTY)
     assert plain.observation_space.nvec.shape == (7, 7, 2)
