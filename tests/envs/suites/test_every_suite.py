@@ -34,7 +34,7 @@ ROWS: dict[str, Row] = {
     "minigrid": Row(
         name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
     ),
-    "pgx": Row(name="minatar-breakout", replay="dqn"),
+    "pgx": Row(name="minatar-breakout", replay="dqn", arguments={"time_limit": 9}),
     "playground": Row(
         name="CartpoleBalance", replay="sac", arguments={"config": {"episode_length": 8}}
     ),
