@@ -144,7 +144,9 @@ def assert_finite(tree):
             assert np.isfinite(x).all()
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn", in_full("sac"), in_full("ppo.gru"), "dqn.gru"])
+@pytest.mark.parametrize(
+    "name", ["ppo", "dqn", in_full("sac"), in_full("ppo.gru"), in_full("dqn.gru")]
+)
 def test_no_batch_holds_any(tiny, key, name):
     """Neither rollouts nor what they leave: statistics, replay memory, parameters, metrics."""
     if not rows.acts_in(name, Fragile.action_space):
@@ -264,7 +266,7 @@ def config_of(run, env_id, arguments, **trainer):
     )
 
 
-@pytest.mark.parametrize("kind", ["Fragile", "HostFragile"])
+@pytest.mark.parametrize("kind", ["Fragile", in_full("HostFragile")])
 def test_a_resumed_run_counts_on_and_does_not_tell_again(tmp_path, kind):
     with registered():
         arguments = {"non_finite": "reset"}
