@@ -106,7 +106,7 @@ def simulated_env(
         state = own_reset(numbers, jax.random.key(0))
         return state, own_step(numbers, state, jnp.zeros(env.action_size))
 
-    require_used(env_id, numbers, simulate, hint)
+    require_used(env_id, numbers, jax.jit(simulate), hint)
     return SimulatedEnv(
         env=env,
         name=env_id,

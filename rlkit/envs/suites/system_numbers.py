@@ -1,6 +1,6 @@
 """Numbers of a simulated system, such as its masses, as traced parameters: for Brax and MJX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -47,17 +47,15 @@ def _like(label: str, default: Any, value: object) -> Array:
     return jnp.asarray(array)
 
 
-def require_used(
-    env_id: str, numbers: Numbers, simulate: Callable[[Numbers], PyTree], hint: str
-) -> None:
-    """Raises `ConfigError` for numbers that the result of `simulate` does not depend on.
+def require_used(env_id: str, numbers: Numbers, simulate: Any, hint: str) -> None:
+    """Raises `ConfigError` for numbers that `simulate(numbers)`, a jitted function, does not read.
 
     Systems hold some numbers twice, for different ways to simulate them.
     """
     if not numbers:
         return
-    # What the program does not need is not among its inputs, which are named after their origin.
-    program = jax.jit(lambda numbers: simulate(numbers)).lower(numbers).as_text(debug_info=True)
+    # What a program does not read is not among its inputs, which are named after their origin.
+    program = simulate.lower(numbers).as_text(debug_info=True)
     idle = [name for name in numbers if f"numbers['{name}']" not in program]
     if idle:
         raise ConfigError(f"{', '.join(idle)} changes nothing in {env_id}; {hint}")
