@@ -211,8 +211,8 @@ COMPILES = (
 def jit_violations(package: Path) -> list[str]:
     """Only `training` makes programs for runs.
 
-    `testing` and `checking` make some to see what environments do, and suites of others compile what
-    takes seconds in Python: to trace a step for each place of a program, and to draw a picture.
+    `testing` and `checking` make some to see what environments do, and suites of others compile
+    what takes seconds in Python: to trace a step for each place of a program, to draw a picture.
     """
     found = []
     for name, tree in sources(package):

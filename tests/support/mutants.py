@@ -303,9 +303,30 @@ MUTANTS = (
     Mutant(
         "all environments that end start from the same key",
         "rlkit/envs/jittable/vectorized.py",
-        "jax.random.fold_in(key, i))(index)",
-        "jax.random.fold_in(key, 0 * i))(index)",
+        "jax.random.fold_in(key, i))(number)",
+        "jax.random.fold_in(key, 0 * i))(number)",
         ("tests/envs/test_contract.py::test_batch_is_a_loop_over_single_environments",),
+    ),
+    Mutant(
+        "a transition with NaN is bootstrapped from",
+        "rlkit/envs/jittable/vectorized.py",
+        "terminated | broken, truncated & ~broken",
+        "terminated & ~broken, truncated | broken",
+        ("tests/envs/test_non_finite.py",),
+    ),
+    Mutant(
+        "NaN stays in the successor of the transition that it cuts",
+        "rlkit/envs/jittable/vectorized.py",
+        "next_obs = where_rows(broken, obs, next_obs)",
+        "next_obs = where_rows(broken, next_obs, next_obs)",
+        ("tests/envs/test_non_finite.py",),
+    ),
+    Mutant(
+        "NaN stays in the reward of the transition that it cuts",
+        "rlkit/envs/jittable/vectorized.py",
+        "jnp.where(broken, 0.0, reward)",
+        "jnp.where(broken, reward, reward)",
+        ("tests/envs/test_non_finite.py",),
     ),
     Mutant(
         "parallel seeds are one seed",
