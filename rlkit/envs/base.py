@@ -80,7 +80,7 @@ class JaxEnv(Protocol):
     - `action_mask(state) -> [A]`: which actions the state allows, 1 or True, for Discrete and
       MultiDiscrete actions; `vectorize` adds it to the observation (`rlkit.action_masks`).
     - `auto_reset = True`: `step` resets by itself, and `info["final_observation"]` holds the true
-      successor.
+      successor. False says to `check_env` that it does not, even if an end looks like a start.
     - `non_finite`: what NaN or infinity in an observation or reward does. "raise" (the default)
       ends the run with an error; "reset" ends the episode there, `terminated` and with reward 0,
       and is counted.

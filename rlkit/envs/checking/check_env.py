@@ -313,7 +313,7 @@ class JaxCheck:
         yield from value_findings(name, env.observation_space, rollout, self.non_finite)
         yield from mask_findings(name, env.action_space, rollout)
         yield from limit_findings(name, limit, rollout)
-        auto_reset = getattr(self.env, "auto_reset", False)
+        auto_reset = getattr(self.env, "auto_reset", None)
         yield from reset_findings(name, auto_reset, rollout, starts)
 
     def _compiled(self) -> CompiledEnv:

@@ -291,11 +291,12 @@ def _ends(rollout: JaxRollout) -> list[tuple[int, bool, bool]]:
 
 
 def reset_findings(
-    name: str, auto_reset: bool, rollout: JaxRollout, starts: PyTree
+    name: str, auto_reset: bool | None, rollout: JaxRollout, starts: PyTree
 ) -> Iterator[Finding]:
     """Environments that reset themselves without declaring it, or declare it but do not.
 
-    `starts` are the states of several resets.
+    `auto_reset` is what the environment declares; None: nothing. `starts` are the states of several
+    resets.
     """
     if not rollout.done.any():
         return
@@ -311,16 +312,17 @@ def reset_findings(
     elif auto_reset and going_on:
         yield counting_on(name, going_on)
     counted = len(going_on) < len(restarts)
-    if not auto_reset and (counted or _ends_at_start(rollout, starts)):
+    if auto_reset is None and (counted or _ends_at_start(rollout, starts)):
         what = (
             f"{name}.step seems to reset by itself: at the end of an episode it returns the state"
             " of a new one"
         )
         fix = (
-            "return the true last state and observation (rlkit resets), or set auto_reset=True and"
-            " put the true last "
+            "return the true last state and observation (rlkit resets); or set auto_reset=True and"
+            " put the true last observation into info['final_observation']; or set"
+            " auto_reset=False if it is no new one"
         )
-        yield Finding("error", what, fix + "observation into info['final_observation']")
+        yield Finding("error", what, fix)
 
 
 def counter_findings(name: str, rollout: JaxRollout) -> Iterator[Finding]:

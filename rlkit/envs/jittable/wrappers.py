@@ -36,9 +36,9 @@ class Wrapper:
         return traced_params(self.env)
 
     @property
-    def auto_reset(self) -> bool:
-        """Whether the wrapped environment resets itself."""
-        return getattr(self.env, "auto_reset", False)
+    def auto_reset(self) -> bool | None:
+        """Whether the wrapped environment resets itself; None if it does not say."""
+        return getattr(self.env, "auto_reset", None)
 
     @property
     def non_finite(self) -> str:

@@ -219,6 +219,12 @@ class ResetsItselfUncounted:
         return x, x[None], x, done, jnp.bool_(NO), {}
 
 
+class ReturnsHome(ResetsItselfUncounted):
+    """Ends where it starts, which is no reset."""
+
+    auto_reset = False
+
+
 class ClaimsToReset(Sound):
     auto_reset = True
 
@@ -690,3 +696,10 @@ def test_an_id_is_made_and_checked():
     assert check_env("probe/Counter", num_steps=20).name == "probe/Counter"
     with pytest.raises(ConfigError, match="it takes"):
         check_env("probe/Counter", env_arguments={"speed": 3})
+
+
+def test_an_environment_that_ends_where_it_starts_may_say_that_it_does_not_reset():
+    wrapped = TimeLimit(ReturnsHome(), 50)
+    for env in (ReturnsHome(), wrapped):
+        report = check_env(env, num_steps=40, raise_on_error=False)
+        assert report.ok, report
