@@ -13,6 +13,7 @@ misses its bar.
 
 import argparse
 import concurrent.futures
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ import preset_records  # noqa: E402
 import preset_report  # noqa: E402
 from goals import GOALS  # noqa: E402
 
+from records import HERE  # noqa: E402
+from rlkit.envs.suites.table import ADAPTED  # noqa: E402
 from seed_drivers import Driver  # noqa: E402
 
 
@@ -64,11 +67,22 @@ def _train(name: str, again: bool) -> str:
     seeds = list(range(GOALS[name].seeds)) if again else preset_records.missing(name)
     if not seeds:
         return ""
-    driver = Driver("preset_rlkit", "learning", [name, *map(str, seeds)])
+    python = _python(name)
+    if not Path(python).exists():
+        return f"{name} needs a suite that is not installed; `make suites` installs all of them"
+    driver = Driver("preset_rlkit", "learning", [name, *map(str, seeds)], python)
     for row in driver.rows("ROW"):
         print(preset_report.told(name, row), flush=True)
         preset_records.add(name, row)
     return f"{name} ended with code {driver.code}" if driver.code else ""
+
+
+def _python(name: str) -> str:
+    """The interpreter that has the preset's suite: this one, or that of `make suites`."""
+    suite = ADAPTED.get(name.split("/")[1])
+    if suite is None or importlib.util.find_spec(suite.package) is not None:
+        return sys.executable
+    return str(HERE.parent / ".venv-suites" / "bin" / "python")
 
 
 if __name__ == "__main__":
