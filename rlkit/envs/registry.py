@@ -26,7 +26,14 @@ from rlkit import plugins
 from rlkit.envs.ids import MIXTURE
 from rlkit.envs.suites import lookup
 from rlkit.envs.suites.lookup import BUILT_IN
-from rlkit.errors import ConfigError, EnvContractError, UnknownNameError, did_you_mean, require
+from rlkit.errors import (
+    ConfigError,
+    EnvContractError,
+    UnknownNameError,
+    did_you_mean,
+    require,
+    shown,
+)
 
 if TYPE_CHECKING:
     import gymnasium
@@ -117,9 +124,23 @@ def register_env(
 def register_suite(
     suite: str, factories: Mapping[str, Factory], *, overwrite: bool = False
 ) -> None:
-    """Registers many environments, each as `register_env` does: `suite/name` for every name."""
-    for name, factory in factories.items():
-        register_env(f"{suite}/{name}", factory, overwrite=overwrite)
+    """Registers many environments, each as `register_env` does: `suite/name` for every name.
+
+    All of them or, if one raises `ConfigError`, none.
+    """
+    require(
+        isinstance(factories, Mapping) and bool(factories) and "*" not in factories,
+        f"the factories of {suite!r} are {shown(factories)}",
+        "pass a dict such as {'Maze-v0': Maze}, in which no name is '*'",
+    )
+    before = dict(_registered)
+    try:
+        for name, factory in factories.items():
+            register_env(f"{suite}/{name}", factory, overwrite=overwrite)
+    except ConfigError:
+        _registered.clear()
+        _registered.update(before)
+        raise
 
 
 def list_envs() -> list[str]:

@@ -531,6 +531,20 @@ def test_environments_in_place_of_an_id():
         make_env(vectorize(Counter(), 2), 2)
 
 
+@pytest.mark.parametrize("factories", [{}, [dict], {"*": dict}, {"A-v0": dict, "B-v0": 3}])
+def test_a_suite_is_registered_whole_or_not_at_all(factories):
+    before = registry.list_envs()
+    with pytest.raises(ConfigError):
+        registry.register_suite("mine", factories)
+    assert registry.list_envs() == before
+
+
+@pytest.mark.parametrize("env_id", ["gymnax/CartPole-v1", "rlkit/MemoryChain20-v0"])
+def test_params_that_are_no_dict_are_one_error(env_id):
+    with pytest.raises(ConfigError, match="params is 5; pass a dict"):
+        make_env(env_id, 2, params=5)
+
+
 def test_class_ids_are_found_once_registered():
     register_env("my_package.envs:Walk", Walk)
     assert make_env("my_package.envs:Walk", 2, goal=2).spec == ("my_package.envs:Walk", {"goal": 2})

@@ -33,6 +33,7 @@ from rlkit.envs.jittable.contract import (
     constant_findings,
     finding_of,
 )
+from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.errors import RlkitError
 from rlkit.spaces import Space, leaf_tree
 
@@ -54,23 +55,31 @@ def host_findings(
     tell: Tell,
     *,
     pickled: object = None,
+    non_finite: NonFinite | None = None,
 ) -> tuple[list[Finding], dict[str, float]]:
     """Returns (findings, measurements) of one environment, and closes it.
 
-    `pickled` is what worker processes would receive (`None`: its class).
+    `pickled` is what worker processes would receive (`None`: its class); `non_finite` is the
+    setting of the adapter (`None`: the environment's own).
     """
+    setting = chosen(non_finite, env.unwrapped)
     _silence_passive_checker(env)
     with preserve_generators(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        findings, measured = _findings(
-            env, name, num_steps, seed, tell, type(env.unwrapped) if pickled is None else pickled
-        )
+        recipe = type(env.unwrapped) if pickled is None else pickled
+        findings, measured = _findings(env, name, num_steps, seed, tell, recipe, setting)
         findings += _close_findings(env, name)
     return findings + list(_warning_findings(name, caught)), measured
 
 
 def _findings(
-    env: gymnasium.Env, name: str, num_steps: int, seed: int, tell: Tell, pickled: object
+    env: gymnasium.Env,
+    name: str,
+    num_steps: int,
+    seed: int,
+    tell: Tell,
+    pickled: object,
+    non_finite: NonFinite,
 ) -> tuple[list[Finding], dict[str, float]]:
     """Each stage runs only if the previous ones found no errors."""
     findings = [*space_findings(env, name), *_signature_findings(env, name)]
@@ -78,7 +87,8 @@ def _findings(
         return findings, {}
     limit = time_limit(env)
     tell("playing random steps")
-    rollout = EnvRollout(env, name).run(num_steps, limit, seed=seed, seconds=EXTRA_SECONDS)
+    rollout = EnvRollout(env, name, non_finite)
+    rollout.run(num_steps, limit, seed=seed, seconds=EXTRA_SECONDS)
     findings += rollout.findings.values()
     if rollout.has_errors:
         return findings, _measured(rollout)

@@ -1,6 +1,7 @@
 """A random rollout of a Gymnasium environment, and the mistakes found on the way."""
 
 import copy
+import dataclasses
 import math
 import sysconfig
 import time
@@ -26,6 +27,7 @@ from rlkit.action_masks import (
 from rlkit.envs.checking.gymnasium_values import Problems, leaves, reset_problems, step_problems
 from rlkit.envs.host.actions import arrays_of, as_lists
 from rlkit.envs.jittable.contract import Finding
+from rlkit.envs.non_finite import NonFinite, is_finite
 from rlkit.spaces import Space, map_space
 from rlkit.spaces import leaves as spaces_in
 
@@ -33,6 +35,7 @@ ASSERTED = (
     "look at what that line asserts: actions may be any of action_space, its bounds included, and"
     " episodes begin anywhere that reset can"
 )
+ENDS_EPISODE = "with non_finite='reset' the episode ends there, and is counted"
 LONGEST_LIMIT = 1000  # num_steps is raised to reach declared time limits up to this one
 
 
@@ -43,8 +46,10 @@ class EnvRollout:
     others.
     """
 
-    def __init__(self, env: gymnasium.Env, name: str) -> None:
+    def __init__(self, env: gymnasium.Env, name: str, non_finite: NonFinite = "raise") -> None:
         self.env, self.name = env, name
+        self._resets_broken = non_finite == "reset"
+        self._is_cut = False  # whether NaN or infinity ended the episode
         self.findings: dict[str, Finding] = {}
         self.ends: list[
             tuple[int, bool, bool]
@@ -86,7 +91,8 @@ class EnvRollout:
             age += 1
             self.longest = max(self.longest, age)
             if any(flags):
-                self.ends.append((age, *flags))
+                if not self._is_cut:
+                    self.ends.append((age, *flags))
                 age = 0 if self._reset() else None
         self.unseen_masks = chooser.unseen_masks
         return self
@@ -133,6 +139,9 @@ class EnvRollout:
             return None
         self.counters.see_step()
         obs, reward, terminated, truncated, info = result[0]
+        self._is_cut = self._resets_broken and not (is_finite(obs) and is_finite(reward))
+        if self._is_cut:
+            return True, False
         self._last = obs, info
         self.rewards = min(self.rewards[0], float(reward)), max(self.rewards[1], float(reward))
         self._remember(obs)
@@ -149,6 +158,8 @@ class EnvRollout:
         """Keeps the first finding of each kind; returns whether the rollout can continue."""
         findings = list(problems)
         for key, finding in findings:
+            if self._resets_broken and key.endswith(" finite"):
+                finding = dataclasses.replace(finding, severity="warning", why=ENDS_EPISODE)
             self.findings.setdefault(key, finding)
         fatal = ("reset", "step", "info", "reward type", "terminated", "truncated")
         return not any(

@@ -60,7 +60,9 @@ def _single_env_findings(
         env = recipe.build()
     except Exception as error:
         return [exception_finding(f"building {name}", error)], {}
-    return host_findings(env, name, num_steps, seed, tell, pickled=recipe)
+    return host_findings(
+        env, name, num_steps, seed, tell, pickled=recipe, non_finite=recipe.non_finite
+    )
 
 
 class BatchRollout:
@@ -287,10 +289,9 @@ class BatchRollout:
         same = np.ones(self.num_envs, bool)
         for (_, left), (_, right) in zip(_leaves(step.obs), _leaves(step.next_obs), strict=True):
             same &= (left == right).reshape(self.num_envs, -1).all(axis=1)
-        self.moved, self.lost = (
-            self.moved + int((done & ~same).sum()),
-            self.lost + int((done & same).sum()),
-        )
+        whole = done if step.non_finite is None else done & ~step.non_finite
+        self.moved += int((whole & ~same).sum())
+        self.lost += int((whole & same).sum())
         if not same[~done].all():
             what = f"{self.name}.step returns different obs and next_obs within an episode"
             yield Finding(

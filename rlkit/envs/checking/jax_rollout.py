@@ -195,9 +195,13 @@ def value_findings(
         finite = np.isfinite(values)
         if not finite.all():
             fix = "look for the division or root that causes it"
-            yield Finding(severity, f"{label} is NaN or infinite", fix)
             values = values[finite.reshape(len(values), -1).all(1)]
-        if severity == "error" and not finite.all():
+            what = f"{label} is NaN or infinite"
+            if len(values):
+                yield Finding(severity, what, fix)
+            else:
+                yield Finding("error", f"{what} in every step", fix)
+        if not len(values) or (severity == "error" and not finite.all()):
             continue
         yield from _leaf_findings(label, leaf, values)
         yield from code_findings(label, leaf, values.min(), values.max())

@@ -4,6 +4,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from rlkit.errors import EnvStateError
 
@@ -20,7 +21,7 @@ class ResumeByReplay(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
         self._start: Any = None  # the seed of the episode, or the state of the generator before it
-        self._actions: list[np.ndarray] = []
+        self._actions: list[Any] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -32,7 +33,7 @@ class ResumeByReplay(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
-        self._actions.append(np.array(action))
+        self._actions.append(_kept(action))
         return self.env.step(action)
 
     def get_state(self) -> dict[str, Any]:
@@ -46,16 +47,43 @@ class ResumeByReplay(gymnasium.Wrapper):
             and state.keys() == {"start", "actions"}
             and isinstance(state["start"], (int, dict))
             and isinstance(state["actions"], list)
-            and all(isinstance(action, np.ndarray) for action in state["actions"])
         )
         if not fits:
             raise EnvStateError("it needs the start of an episode and a list of actions")
-        start = state["start"]
-        actions = [action if action.ndim else action[()] for action in state["actions"]]
-        if not all(map(self.action_space.contains, actions)):
-            raise EnvStateError(f"it has actions outside of {self.action_space}")
+        start, actions = state["start"], state["actions"]
+        if not all(_fits(self.action_space, action) for action in actions):
+            raise EnvStateError(f"it has actions that are none of {self.action_space}")
         if isinstance(start, dict):
             self.np_random.bit_generator.state = start
         self.reset(seed=None if isinstance(start, dict) else start)
         for action in actions:
-            self.step(action)
+            self.step(_played(action))
+
+
+def _kept(action: Any) -> Any:
+    """A copy of an action, in arrays."""
+    if isinstance(action, dict):
+        return {name: _kept(part) for name, part in action.items()}
+    return tuple(map(_kept, action)) if isinstance(action, tuple) else np.array(action)
+
+
+def _played(action: Any) -> Any:
+    """An action as it was played, from what `_kept` made of it."""
+    if isinstance(action, dict):
+        return {name: _played(part) for name, part in action.items()}
+    return tuple(map(_played, action)) if isinstance(action, tuple) else action[()]
+
+
+def _fits(space: spaces.Space, action: Any) -> bool:
+    """Whether `_kept` may have made this of an action; rescaled ones overshoot bounds a little."""
+    if isinstance(space, spaces.Dict):
+        is_whole = isinstance(action, dict) and action.keys() == space.spaces.keys()
+        return is_whole and all(_fits(own, action[name]) for name, own in space.spaces.items())
+    if isinstance(space, spaces.Tuple):
+        is_whole = isinstance(action, tuple) and len(action) == len(space.spaces)
+        return is_whole and all(map(_fits, space.spaces, action))
+    if not isinstance(action, np.ndarray):
+        return False
+    if isinstance(space, spaces.Box):
+        return action.shape == space.shape and action.dtype.kind == "f"
+    return space.contains(action[()])

@@ -1,12 +1,13 @@
 """Numbers in the parameters of a suite's environment, changed by name and checked."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from rlkit.errors import did_you_mean, require
+from rlkit.errors import did_you_mean, require, shown
 
 
 def with_numbers(env_id: str, default: Any, numbers: dict[str, Any] | None) -> Any:
@@ -14,6 +15,11 @@ def with_numbers(env_id: str, default: Any, numbers: dict[str, Any] | None) -> A
 
     Raises `ConfigError` for names that it does not have, and values that do not fit.
     """
+    require(
+        numbers is None or isinstance(numbers, Mapping),
+        f"{env_id} params is {shown(numbers)}",
+        'pass a dict of them, such as {"max_steps_in_episode": 200}',
+    )
     fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name in numbers or {}:
         require(name in fields, f"{env_id} has no parameter {name!r}", did_you_mean(name, fields))

@@ -8,6 +8,7 @@ from typing import Any
 from rlkit.envs.suites.simulated import SimulatedEnv, simulated_env
 from rlkit.errors import ConfigError, did_you_mean, require, require_positive_integer
 
+ENVS: Any = importlib.import_module("brax.envs")
 BACKENDS = ("generalized", "spring", "positional", "mjx")
 HELD_TWICE = (
     "name the number that this backend reads: gravity, link.inertia.mass and actuator.gear of"
@@ -38,8 +39,7 @@ def make(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Brax and its solvers say that they are not maintained
-            envs: Any = importlib.import_module("brax.envs")
-            env = envs.get_environment(name, backend=backend, **arguments)
+            env = ENVS.get_environment(name, backend=backend, **arguments)
         return simulated_env(
             env_id,
             env,

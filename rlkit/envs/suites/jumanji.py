@@ -99,7 +99,7 @@ def _made(name: str, arguments: dict[str, Any]) -> Any:
     before = np.random.get_state()  # which MMST's viewer sets
     try:
         return jumanji.make(name, **arguments)
-    except (TypeError, ValueError, AssertionError) as error:
+    except Exception as error:  # constructors fail in their own ways
         raise ConfigError(
             f"jumanji/{name} cannot be made with {arguments}: {error}; pass what Jumanji's"
             " constructor takes, or leave it out"

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +79,14 @@ def is_adapted(env_id: str) -> bool:
 def _adapted(suite: str, name: str) -> "Callable[..., JaxEnv | EnvAdapter]":
     row = ADAPTED[suite]
     try:
-        adapter = importlib.import_module(f"rlkit.envs.suites.{suite}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some say that they are no longer maintained
+            adapter = importlib.import_module(f"rlkit.envs.suites.{suite}")
     except Exception as error:  # a suite may fail in any way on a JAX that it does not know
         raise ConfigError(
             f"{suite}/{name} needs {row.package!r}, which is installed and cannot be imported"
-            f" ({type(error).__name__}: {error}); {row.install}"
+            f" ({type(error).__name__}: {error}); try what rlkit was tested with:"
+            f" pip install --upgrade '{row.requirement}'"
         ) from error
     return functools.partial(adapter.make, name)
 
@@ -92,6 +96,9 @@ def suggest(env_id: str, known: Iterable[str]) -> str:
     known = sorted({*known, *_registered_with_gymnasium()}, key=lambda other: (_rank(other), other))
     suite, _, name = env_id.lower().rpartition("/")
     known = [other for other in known if other.lower().startswith(f"{suite}/")] or known
+    reason = ADAPTED[suite].left_out.get(env_id.partition("/")[2]) if suite in ADAPTED else None
+    if reason is not None:
+        return f"rlkit leaves it out ({reason}), so use another"
     names: dict[str, list[str]] = {}
     for other in known:
         names.setdefault(other.lower().rpartition("/")[2], []).append(other)
@@ -128,6 +135,8 @@ def _gymnax_variant(name: str) -> "Callable[..., JaxEnv]":
 
     def factory(params: dict[str, Any] | None = None) -> "JaxEnv":
         own = arguments.get("params", {})
+        if params is not None and not isinstance(params, dict):
+            return _gymnax(whole)(params)  # which says what is wrong
         return _gymnax(whole)(**{**arguments, "params": {**own, **(params or {})}})
 
     return factory

@@ -1,12 +1,13 @@
 """The environments of MuJoCo Playground: the DeepMind Control Suite in MJX."""
 
 import importlib
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from rlkit.envs.suites.simulated import SimulatedEnv, simulated_env
 from rlkit.errors import ConfigError, did_you_mean, require, require_positive_integer, shown
+
+REGISTRY: Any = importlib.import_module("mujoco_playground").registry
 
 
 def make(
@@ -27,10 +28,7 @@ def make(
         f"{env_id} config is {shown(config)}",
         'pass a dict, such as {"episode_length": 500}',
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a solver of Brax says that it is not maintained
-        registry: Any = importlib.import_module("mujoco_playground").registry
-    settings = registry.get_default_config(name).lock()  # unknown names are errors
+    settings = REGISTRY.get_default_config(name).lock()  # unknown names are errors
     for entry in config or {}:
         own = entry.partition(".")[0]
         require(own in settings, f"{env_id} has no config {entry!r}", did_you_mean(own, settings))
@@ -42,7 +40,7 @@ def make(
             f"{env_id} repeats no actions, got action_repeat={settings.action_repeat!r}",
             "leave it out, and set ctrl_dt, which is how long an action lasts",
         )
-        env = registry.load(name, config=settings)
+        env = REGISTRY.load(name, config=settings)
         return simulated_env(
             env_id,
             env,

@@ -19,6 +19,11 @@ def chosen_numbers(env_id: str, system: PyTree, values: Mapping[str, Any] | None
 
     Raises `ConfigError` for an unknown name and for a value that does not fit.
     """
+    require(
+        values is None or isinstance(values, Mapping),
+        f"{env_id} params is {shown(values)}",
+        "pass a dict of numbers by their names",
+    )
     known = {
         jax.tree_util.keystr(path, simple=True, separator="."): leaf
         for path, leaf in jax.tree.leaves_with_path(system)

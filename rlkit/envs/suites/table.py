@@ -31,37 +31,41 @@ class Suite:
     """Environments that the suite has and that do not work here, and why."""
     distribution: str
     """The suite's package, as package indexes call it."""
+    versions: str
+    """Those that are adapted, as pip takes them; the lowest is the one that was tested."""
     package: str
-    """The same, as it is imported."""
-    versions: str = ""
-    """Those that are adapted, as pip takes them; all if empty."""
+    """What is imported of it."""
+
+    @property
+    def requirement(self) -> str:
+        """What pip installs."""
+        return f"{self.distribution}{self.versions}"
 
     @property
     def install(self) -> str:
         """What to type if it is missing."""
-        wanted = f"{self.distribution}{self.versions}"
-        return f"pip install '{wanted}'" if self.versions else f"pip install {wanted}"
+        return f"pip install '{self.requirement}'"
 
 
-def _row(name: str, ids: ModuleType, package: str = "", versions: str = "") -> Suite:
+def _row(name: str, ids: ModuleType, versions: str, package: str = "") -> Suite:
     """`package` is what is imported, if it is not called as the suite."""
     return Suite(
         ids=ids.IDS,
         left_out=ids.LEFT_OUT,
         distribution=name,
-        package=package or name,
         versions=versions,
+        package=package or name,
     )
 
 
 ADAPTED: dict[str, Suite] = {
-    "brax": _row("brax", brax_ids),
-    "craftax": _row("craftax", craftax_ids),
-    "jumanji": _row("jumanji", jumanji_ids),
-    "minigrid": _row("minigrid", minigrid_ids),
-    "navix": _row("navix", navix_ids),
-    "pgx": _row("pgx", pgx_ids),
-    "playground": _row("playground", playground_ids, package="mujoco_playground", versions="<1"),
-    "popgym": _row("popgym", popgym_ids),
-    "xminigrid": _row("xminigrid", xminigrid_ids),
+    "brax": _row("brax", brax_ids, ">=0.14.2"),
+    "craftax": _row("craftax", craftax_ids, ">=1.6.1"),
+    "jumanji": _row("jumanji", jumanji_ids, ">=1.1.2"),
+    "minigrid": _row("minigrid", minigrid_ids, ">=3.2"),
+    "navix": _row("navix", navix_ids, ">=0.7.4"),
+    "pgx": _row("pgx", pgx_ids, ">=2.6"),
+    "playground": _row("playground", playground_ids, ">=0.2,<1", "mujoco_playground"),
+    "popgym": _row("popgym", popgym_ids, ">=1.0.7"),
+    "xminigrid": _row("xminigrid", xminigrid_ids, ">=0.9.3"),
 }

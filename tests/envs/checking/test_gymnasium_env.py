@@ -1069,3 +1069,36 @@ def test_a_function_is_checked_as_what_it_makes():
 def lambda_of(function, name):
     function.__name__ = name
     return function
+
+
+class NanAtSeven(gymnasium.Env):
+    """An observation is NaN in the seventh step of each episode."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        obs = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return obs * (np.nan if self.time == 7 else 1), 0.0, False, self.time >= 20, {}
+
+
+class EndsAtNan(NanAtSeven):
+    non_finite = "reset"
+
+
+@pytest.mark.parametrize(
+    ("env", "arguments"),
+    [(EndsAtNan, {}), (NanAtSeven, {"non_finite": "reset"})],
+    ids=["of the class", "of the adapter"],
+)
+def test_nan_is_a_warning_where_it_ends_the_episode(env, arguments):
+    assert not check_env(NanAtSeven, raise_on_error=False).ok
+    report = check_env(env, env_arguments=arguments)
+    (warning,) = [finding for finding in report.warnings if "NaN" in finding.what]
+    assert "episode ends there" in warning.why

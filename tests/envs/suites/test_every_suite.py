@@ -1,7 +1,9 @@
 """Every suite that rlkit adapts: the laws of environments and of runs, on one of its ids."""
 
 import dataclasses
+import importlib
 import importlib.util
+import re
 from typing import Any, Literal
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import rlkit
 from rlkit import testing
 from rlkit.envs.suites.table import ADAPTED
-from rlkit.errors import ConfigError
+from rlkit.errors import ConfigError, UnknownNameError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,22 @@ def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_pa
     assert evaluation["return"].shape == (2, 2)  # seeds, episodes
     found = rlkit.load_policy(tmp_path).evaluate(2)
     assert found["return"].shape == (2,)
+
+
+@pytest.mark.fast
+def test_an_id_that_was_left_out_says_why():
+    with pytest.raises(UnknownNameError, match=r"leaves it out \(downloads its levels"):
+        rlkit.make_env("jumanji/Sokoban-v0", 2)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("suite", ADAPTED)
+def test_a_suite_that_breaks_when_it_is_imported_names_the_tested_version(suite, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(importlib, "import_module", lambda name: 1 / 0)
+    wanted = rf"cannot be imported \(ZeroDivisionError.*{re.escape(ADAPTED[suite].requirement)}"
+    with pytest.raises(ConfigError, match=wanted):
+        rlkit.make_env(f"{suite}/{ADAPTED[suite].ids[0]}", 2)
 
 
 @pytest.mark.fast
