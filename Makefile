@@ -89,7 +89,7 @@ test-versions: .venv-lowest/.installed .venv-newest/.installed
 	@touch $@
 
 test-suites: .venv-suites/.installed
-	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites $(ARGS)
+	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites tests/test_docs.py $(ARGS)
 
 suites: .venv-suites/.installed
 	.venv-suites/bin/python benchmarks/suites $(ARGS)

@@ -98,7 +98,7 @@ def test_suites_have_an_extra_each_and_are_tested_within_its_bounds():
     assert extras["suites"] == [f"rlkit-jax[{','.join(ADAPTED)}]"]
     versions = pinned("constraints-suites.txt")
     for suite, row in ADAPTED.items():
-        (requirement,) = map(Requirement, extras[suite])
+        requirement, *_ = map(Requirement, extras[suite])
         assert requirement == Requirement(row.requirement)
         assert versions[canonicalize_name(requirement.name)] in requirement.specifier
 

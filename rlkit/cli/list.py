@@ -15,7 +15,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     if not arguments:
         raise ConfigError(f"{COMMAND} needs an argument, got none; use one of {', '.join(KINDS)}")
-    kind, *rest = arguments
+    kind, *rest = [part for word in arguments for part in word.split("=", 1)]
     if kind not in KINDS:
         raise ConfigError(f"cannot list {kind!r}; {did_you_mean(kind, KINDS)}")
     if kind == "envs" and len(rest) == 2 and rest[0] == "--suite":

@@ -9,7 +9,10 @@ from rlkit.errors import require
 NonFinite = Literal["raise", "reset"]
 CHOICES: tuple[NonFinite, ...] = get_args(NonFinite)
 TRIES = 10  # resets of an environment in a row, until its first observation is finite
-INSTEAD = "pass non_finite='reset' to the environment to end the episode instead of the run"
+INSTEAD = (
+    "pass non_finite='reset' to the environment to end the episode instead of the run (on the"
+    ' command line: --env-arguments \'{"non_finite": "reset"}\')'
+)
 LARGEST = float(np.finfo(np.float32).max)
 
 

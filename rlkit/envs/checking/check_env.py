@@ -224,7 +224,7 @@ def _check(
 
 @dataclasses.dataclass
 class JaxCheck:
-    """The check of a `JaxEnv`, which is traced twice and compiled once."""
+    """The check of a `JaxEnv`, which is compiled once."""
 
     env: JaxEnv
     name: str
