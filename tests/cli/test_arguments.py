@@ -238,6 +238,8 @@ MISTAKES = {
         "cannot read absent.yaml",
     ),
     "list nothing": (["list"], "use one of envs, agents"),
+    "list a suite": (["list", "envs", "--suite", "bravo"], "no suite 'bravo'; use one of brax"),
+    "list too much": (["list", "agents", "--suite", "brax"], "agents does not take --suite brax"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
 }
 

@@ -204,6 +204,9 @@ def test_help_shows_the_values_of_the_preset(capsys):
 
 def test_list(capsys):
     assert said_by(capsys, "list", "envs").split() == list_envs()
+    own = [env_id for env_id in list_envs() if env_id.startswith("rlkit/")]
+    assert said_by(capsys, "list", "envs", "--suite", "rlkit").split() == own
+    assert said_by(capsys, "list", "envs", "--suite=rlkit").split() == own
     assert said_by(capsys, "list", "presets").splitlines() == [
         name.replace("/", " ", 1) for name in preset_names()
     ]

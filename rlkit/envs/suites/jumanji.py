@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ class JumanjiEnv:
     choices: tuple[int, ...]
     """How many each of the choices has that one Discrete action makes; () if it makes one."""
     render_fps: int = 5
-    auto_reset: ClassVar[bool] = False  # GraphColoring's last state looks like a first one
+    auto_reset: bool | None = None  # False: says that no end is a start
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""
@@ -92,7 +92,9 @@ def make(name: str, *, time_limit: int | None = None, **arguments: Any) -> TimeL
         env = _made(name, {**arguments, "time_limit": limit + 1})
     action_space, choices = action_space_of(env)
     space = observation_space_of(env.observation_spec)
-    return TimeLimit(JumanjiEnv(env, space, action_space, choices), limit)
+    # GraphColoring counts nodes, and its last state looks like a first one.
+    auto_reset = False if name.startswith("GraphColoring") else None
+    return TimeLimit(JumanjiEnv(env, space, action_space, choices, auto_reset=auto_reset), limit)
 
 
 def _made(name: str, arguments: dict[str, Any]) -> Any:

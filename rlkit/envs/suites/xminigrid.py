@@ -105,6 +105,8 @@ def make(
         f"{env_id} view_size must be an odd number from 3 on, got {params.view_size}",
         "pass one such as view_size=7: the agent stands in the middle of the last row",
     )
+    for flag, value in (("observe_direction", observe_direction), ("observe_task", observe_task)):
+        require(isinstance(value, bool), f"{flag} is {value!r}", "pass true or false")
     given = {"ruleset": ruleset, "benchmark": benchmark, "observe_task": observe_task or None}
     needless = [label for label, value in given.items() if value is not None]
     require(
