@@ -22,7 +22,7 @@ CASES = {
     "own_environment.py": (
         ["--total-steps", "4096"],
         [
-            r"TimeLimit: no problems found",
+            r"Corridor: no problems found",
             r"return -\d+\.\d\d from 64 random starts",
             r"best possible is -5\.50 on average over all",
         ],
