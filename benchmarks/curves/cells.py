@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import TASKS, A2CTask, PQNTask, RecurrentPPOTask, Task
+from tasks import TASKS, A2CTask, PQNTask, Task
 
 OURS = "rlkit"
 PARTS = 10
@@ -41,15 +41,8 @@ def settings(cell: Cell) -> dict[str, object]:
 # PureJaxRL's own settings of ppo.py and dqn.py.
 _PPO, _DQN = TASKS["cartpole-4x128"], TASKS["dqn-cartpole"]
 # Its ppo_rnn.py, whose layers and memory are all of this width.
-_RECURRENT = RecurrentPPOTask(
-    env="CartPole-v1",
-    num_envs=4,
-    num_steps=128,
-    num_updates=970,
-    num_minibatches=4,
-    learning_rate=2.5e-4,
-    hidden=(128, 128),
-    memory_size=128,
+_RECURRENT = dataclasses.replace(
+    TASKS["cartpole-4x128-memory"], num_updates=970, hidden=(128, 128), memory_size=128
 )
 # A quarter of its ten million steps on MinAtar, over which the learning rate falls.
 _MINATAR = dataclasses.replace(TASKS["breakout-64x128"], num_updates=310)

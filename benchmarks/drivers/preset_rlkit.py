@@ -20,9 +20,9 @@ from goals import GOALS
 
 import rlkit
 from common import versions
+from rlkit.envs.suites.table import ADAPTED
 from rlkit_parts import PACKAGES
 
-HOST_SUITES = ("gymnasium", "minigrid", "popgym")
 LAST = 0.1  # of the steps of a run: the measure "training" is over its episodes
 
 
@@ -33,7 +33,8 @@ def main() -> None:
     parser.add_argument("seeds", nargs="+", type=int)
     arguments = parser.parse_args()
     print("VERSIONS", json.dumps(versions(*PACKAGES, "gymnasium", "mujoco")), flush=True)
-    jittable = arguments.preset.split("/")[1] not in HOST_SUITES
+    suite = arguments.preset.split("/")[1]
+    jittable = ADAPTED[suite].is_jittable if suite in ADAPTED else suite != "gymnasium"
     for first, count in groups(arguments.seeds, jittable):
         for row in train(arguments.preset, first, count):
             print("ROW", json.dumps(row), flush=True)

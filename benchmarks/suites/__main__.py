@@ -31,7 +31,11 @@ def main() -> int:
     for suite in arguments.suites or ADAPTED:
         if not arguments.report:
             failed += _try(suite, arguments.again)
-        failed += [f"{row['id']}: {row['error']}" for row in _rows(suite) if row["error"]]
+        failed += [
+            f"{row['id']}: {row['error']}"
+            for row in suite_report.read_newest(suite)
+            if row["error"]
+        ]
     suite_report.write()
     for failure in failed:
         print(failure, file=sys.stderr)
@@ -66,10 +70,6 @@ def _try(suite: str, again: bool) -> list[str]:
         print(f"{row['id']}: {row['error'] or 'works'} ({row['seconds']:.0f} s)", flush=True)
         rows.add(suite_report.path_of(suite), versions, row, key=("id",))
     return [f"{suite} ended with code {driver.code}"] if driver.code else []
-
-
-def _rows(suite: str) -> list[dict[str, object]]:
-    return suite_report.read_newest(suite)
 
 
 if __name__ == "__main__":

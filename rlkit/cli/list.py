@@ -40,10 +40,12 @@ def _envs() -> Iterator[str]:
 def _envs_of(suite: str) -> list[str]:
     from rlkit.envs.registry import list_envs
 
-    suites = sorted({env_id.partition("/")[0] for env_id in list_envs()})
-    if suite not in suites:
+    ids = list_envs()
+    found = [env_id for env_id in ids if env_id.startswith(f"{suite}/")]
+    if not found:
+        suites = sorted({env_id.partition("/")[0] for env_id in ids})
         raise ConfigError(f"there is no suite {suite!r}; use one of {', '.join(suites)}")
-    return [env_id for env_id in list_envs() if env_id.startswith(f"{suite}/")]
+    return found
 
 
 def _agents() -> Iterator[str]:

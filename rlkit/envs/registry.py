@@ -106,6 +106,31 @@ def register_env(
     `max_episode_steps` truncates the episodes of single environments. Registering an id twice is an
     error unless `overwrite` is set.
     """
+    _check_new(env_id, factory, overwrite)
+    _registered[env_id] = _Entry(factory, max_episode_steps)
+
+
+def register_suite(
+    suite: str, factories: Mapping[str, Factory], *, overwrite: bool = False
+) -> None:
+    """Registers many environments, each as `register_env` does: `suite/name` for every name.
+
+    All of them or, if one raises `ConfigError`, none.
+    """
+    require(
+        isinstance(factories, Mapping) and bool(factories) and WHOLE_SUITE not in factories,
+        f"the factories of {suite!r} are {shown(factories)}",
+        f"pass a dict such as {{'Maze-v0': Maze}}, in which no name is {WHOLE_SUITE!r}",
+    )
+    for name, factory in factories.items():
+        _check_new(f"{suite}/{name}", factory, overwrite)
+    _registered.update(
+        {f"{suite}/{name}": _Entry(factory, None) for name, factory in factories.items()}
+    )
+
+
+def _check_new(env_id: str, factory: object, overwrite: bool) -> None:
+    """Raises `ConfigError` for what cannot be registered."""
     _check_id(env_id)
     require(
         callable(factory),
@@ -118,29 +143,6 @@ def register_env(
         f"{env_id!r} is already registered",
         "choose another id, or pass overwrite=True",
     )
-    _registered[env_id] = _Entry(factory, max_episode_steps)
-
-
-def register_suite(
-    suite: str, factories: Mapping[str, Factory], *, overwrite: bool = False
-) -> None:
-    """Registers many environments, each as `register_env` does: `suite/name` for every name.
-
-    All of them or, if one raises `ConfigError`, none.
-    """
-    require(
-        isinstance(factories, Mapping) and bool(factories) and "*" not in factories,
-        f"the factories of {suite!r} are {shown(factories)}",
-        "pass a dict such as {'Maze-v0': Maze}, in which no name is '*'",
-    )
-    before = dict(_registered)
-    try:
-        for name, factory in factories.items():
-            register_env(f"{suite}/{name}", factory, overwrite=overwrite)
-    except ConfigError:
-        _registered.clear()
-        _registered.update(before)
-        raise
 
 
 def list_envs() -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from algorithm_rows import NORMALIZED, SMALL, config_of, small_agent
 from composite_twins import HostLevers, Levers
 from gymnasium import spaces
+from stopping import StopAt
 
 from rlkit import actor_critic
 from rlkit.agents.registry import make_agent
@@ -17,7 +18,6 @@ from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import SpaceError
 from rlkit.spaces import leaves
-from rlkit.training.callbacks import Callback
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import build, reopen
@@ -43,15 +43,6 @@ def require_actions(actions, shape):
         assert x.shape == (*shape, *leaf.shape)
         rows = np.asarray(x, leaf.dtype).reshape(-1, *leaf.shape)
         assert all(leaf.contains(row) for row in rows)
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.iteration = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.iteration:
-            trainer.request_stop("enough")
 
 
 def run_config(run_dir, name, env_id, memory, num_seeds=2, **arguments):

@@ -17,12 +17,12 @@ import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
 from shared_host_functions import share_compiled
+from stopping import StopAt
 from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.host.plain_bytes import pack, unpack
 from rlkit.errors import CheckpointError, EnvStateError
-from rlkit.training.callbacks import Callback
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.logs.records import read_records
 from rlkit.training.programs.host_program import HostProgram
@@ -44,15 +44,6 @@ CASES = [
     for num_seeds in (1, 2)
 ]
 DEFAULTS = [("dqn", "update", "async", 1)]
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.at = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.at:
-            trainer.request_stop("asked to")
 
 
 class Hooked(HostCounter):

@@ -6,6 +6,7 @@ import pytest
 from algorithm_rows import NAMES, acts_in
 from gymnasium import spaces
 from masked_twins import HostMaskedCounter, HostStrictCounter, MaskedCounter, StrictCounter
+from stopping import StopAt
 from tiers import by_default
 from untrained_policies import ACTIONS, LEAVES, policy_of
 
@@ -15,7 +16,6 @@ from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import ConfigError, EnvFailedError
-from rlkit.training.callbacks import Callback
 from rlkit.training.config import TrainerConfig
 from rlkit.training.from_config import build, reopen
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -105,15 +105,6 @@ class Stuck(MaskedCounter):
 def test_a_state_without_an_allowed_action_ends_the_run(tiny, name):
     with pytest.raises(EnvFailedError, match="the environment allowed no action in"):
         train(tiny, name, vectorize(Stuck(), 2))
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.iteration = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.iteration:
-            trainer.request_stop("enough")
 
 
 def run_config(tmp_path, name, run):

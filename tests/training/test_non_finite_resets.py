@@ -20,6 +20,7 @@ from fragile_envs import (
     registered,
 )
 from host_twins import agent_for
+from stopping import StopAt
 from tiers import in_full
 
 from rlkit.algorithms.configs import PPOConfig
@@ -30,7 +31,6 @@ from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes.value_probes import ObservationDependentAction
 from rlkit.errors import EnvFailedError
-from rlkit.training.callbacks import Callback
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.module import RLModule, fit
 from rlkit.training.curriculum import Curriculum, Phase
@@ -234,15 +234,6 @@ def test_it_learns_all_the_same(key, name):
 
 
 # Settings, and going on
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.at = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.at:
-            trainer.request_stop("asked to")
 
 
 def config_of(run, env_id, arguments, **trainer):

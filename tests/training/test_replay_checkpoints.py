@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from host_twins import HostCounter
+from stopping import StopAt
 from tiers import by_default
 
 from rlkit.agents.configs import QNetworkConfig
@@ -17,7 +18,7 @@ from rlkit.cli.main import main
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training import run_config
-from rlkit.training.callbacks import Callback, ProgressBar
+from rlkit.training.callbacks import ProgressBar
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files import checkpoint_items
@@ -35,15 +36,6 @@ REFILLED = (
     f"the replay buffer was not saved: {PREFILL} steps of the restored policy refill it, on top"
     " of total_steps"
 )
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.iteration = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.iteration:
-            trainer.request_stop("asked to")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import yaml
+from stopping import StopAt
 from tiers import by_default
 
 import rlkit.training.restoring as restoring
@@ -278,15 +279,6 @@ def make(tiny):
     yield make
     for trainer in made:
         trainer.close()
-
-
-class StopAt(Callback):
-    def __init__(self, iteration):
-        self.iteration = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.iteration:
-            trainer.request_stop("asked to")
 
 
 class LastMetrics(Callback):

@@ -310,8 +310,8 @@ class JaxCheck:
         if not (is_same and is_traced_the_same(self.env.step, step)):
             what = f"{name}.step gives two different results for the same key, state and action"
             yield Finding("error", what, BE_PURE)
-        yield from value_findings(name, env.observation_space, rollout, self.non_finite)
-        yield from mask_findings(name, env.action_space, rollout)
+        yield from value_findings(name, env.env.observation_space, rollout, self.non_finite)
+        yield from mask_findings(name, env.env.action_space, rollout)
         yield from limit_findings(name, limit, rollout)
         auto_reset = getattr(self.env, "auto_reset", None)
         yield from reset_findings(name, auto_reset, rollout, starts)

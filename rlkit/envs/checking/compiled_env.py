@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.envs.base import JaxEnv, JaxStep
-from rlkit.spaces import Space
 from rlkit.types import Action, EnvState, Key, Obs
 
 Tell = Callable[[str], None]  # called with what is being done, before it is
@@ -46,16 +45,6 @@ class CompiledEnv:
             tell(f"compiling {name}")
             functions[name] = traced.lower().compile(QUICK)
         return cls(env=env, **functions)
-
-    @property
-    def observation_space(self) -> Space:
-        """That of the environment."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        """That of the environment."""
-        return self.env.action_space
 
 
 def is_traced_the_same(function: Callable[..., Any], before: jax.stages.Traced) -> bool:

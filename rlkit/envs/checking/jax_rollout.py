@@ -17,7 +17,7 @@ from rlkit.envs.checking.compiled_env import CompiledEnv, Tell
 from rlkit.envs.checking.episode_findings import counting_on, fixed_length, only_length
 from rlkit.envs.checking.integer_codes import code_findings
 from rlkit.envs.jittable.contract import Finding
-from rlkit.envs.non_finite import NonFinite
+from rlkit.envs.non_finite import NonFinite, is_finite
 from rlkit.spaces import Space, bounds, leaf_tree, nothing_allowed, sample, sample_allowed
 from rlkit.types import Action, Key, Obs, PyTree
 
@@ -52,26 +52,25 @@ class JaxRollout:
 class Recorder:
     """Collects what becomes a `JaxRollout`."""
 
-    rows: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     counts: list[tuple[dict[str, Any], dict[str, Any]]] = dataclasses.field(default_factory=list)
     ends: list[tuple[PyTree, PyTree]] = dataclasses.field(default_factory=list)
     is_repeatable: bool = True
 
-    def add(self, row: tuple[Any, ...], before: PyTree, after: PyTree) -> None:
-        """A step: the first six fields of a rollout, and the numbers that may count steps."""
+    def add(self, before: PyTree, after: PyTree, **row: Any) -> None:
+        """A step: the states around it, whose numbers may count, and fields of the rollout."""
         self.rows.append(jax.tree.map(np.asarray, row))
         self.counts.append((_single_numbers(before), _single_numbers(after)))
 
     def rollout(self) -> JaxRollout:
         """What was collected."""
-        names = [field.name for field in dataclasses.fields(JaxRollout)][:6]
         fields = jax.tree.map(lambda *x: np.stack(x), *self.rows)
         counts = {
             path: tuple(np.stack([step[i][path] for step in self.counts]) for i in range(2))
             for path in self.counts[0][0]
         }
         return JaxRollout(
-            **dict(zip(names, fields, strict=True)),
+            **fields,
             counts=counts,  # pyright: ignore[reportArgumentType]
             ends=tuple(self.ends),
             is_repeatable=self.is_repeatable,
@@ -88,7 +87,8 @@ def random_rollout(
     """
     auto_reset = getattr(env.env, "auto_reset", False)
     start_key, action_key, run_key = jax.random.split(key, 3)
-    keys, actions = jax.random.split(run_key, (num_steps, 3)), Actions(env, action_key, num_steps)
+    keys = jax.random.split(run_key, (num_steps, 3))
+    actions = Actions(env.env.action_space, action_key, num_steps)
     found, age = Recorder(), 0
     state, first_obs = env.reset(start_key)
     for time in range(num_steps):
@@ -99,11 +99,19 @@ def random_rollout(
         after, obs, reward, terminated, truncated, info = result
         age, done = age + 1, bool(terminated | truncated)
         successor = info["final_observation"] if auto_reset else obs
-        row = (successor, first_obs, reward, terminated, truncated, np.int32(age))
-        found.add(row, state, after)
+        found.add(
+            state,
+            after,
+            obs=successor,
+            first_obs=first_obs,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            age=np.int32(age),
+        )
         if done and len(found.ends) < MOST_ENDS:
             found.ends.append(jax.tree.map(np.asarray, without_typed_keys((state, after))))
-        is_broken = resets_broken and not _is_finite((obs, reward))
+        is_broken = resets_broken and not is_finite((obs, reward))
         state, first_obs = after, obs
         if is_broken or (done and not auto_reset):
             state, first_obs = env.reset(keys[time, 2])
@@ -116,7 +124,8 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int, tell: Tell
     start_key, action_key, run_key = jax.random.split(key, 3)
     tell("compiling reset")
     state, obs = jax.jit(env.reset)(start_key)
-    keys, actions = jax.random.split(run_key, (num_steps, 2)), Actions(env, action_key, num_steps)
+    keys = jax.random.split(run_key, (num_steps, 2))
+    actions = Actions(env.action_space, action_key, num_steps, batch=env.num_envs)
     compiled, found, age = jax.jit(env.step), Recorder(), 0
     tell("compiling step")
     for time in range(num_steps):
@@ -125,21 +134,20 @@ def random_adapter_rollout(env: EnvAdapter, key: Key, num_steps: int, tell: Tell
         state, step = compiled(keys[time, 1], before, action)
         if time == 0:
             tell(f"playing {num_steps:,} random steps")
-        row = (step.next_obs, first_obs, step.reward, step.terminated, step.truncated)
         age, obs = age + 1, step.obs
-        row = jax.tree.map(lambda x: np.asarray(x)[0], row)
-        own = [_of_first(env.num_envs, x) for x in (before, state)]
-        found.add((*row, np.int32(age)), *own)
-        age = 0 if row[3] or row[4] else age
+        told = {"obs": step.next_obs, "first_obs": first_obs, "reward": step.reward}
+        told |= {"terminated": step.terminated, "truncated": step.truncated}
+        row = jax.tree.map(lambda x: np.asarray(x)[0], told)
+        found.add(*(_of_first(env.num_envs, x) for x in (before, state)), **row, age=np.int32(age))
+        age = 0 if row["terminated"] or row["truncated"] else age
     return found.rollout()
 
 
 class Actions:
-    """Random actions of a single environment, or of a batch; those that masks allow."""
+    """Random actions of a single environment, or of a `batch`; those that masks allow."""
 
-    def __init__(self, env: CompiledEnv | EnvAdapter, key: Key, num_steps: int) -> None:
-        space, self._batch = env.action_space, getattr(env, "num_envs", 1)
-        self._is_single = isinstance(env, CompiledEnv)
+    def __init__(self, space: Space, key: Key, num_steps: int, batch: int | None = None) -> None:
+        self._is_single, self._batch = batch is None, batch or 1
         self._all = jax.tree.map(np.asarray, _actions(space, key, num_steps * self._batch))
         self._allowed = jax.jit(functools.partial(sample_allowed, space))
 
@@ -389,11 +397,6 @@ def same(a: PyTree, b: PyTree) -> bool:
         np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
         for x, y in (map(np.asarray, pair) for pair in pairs)
     )
-
-
-def _is_finite(tree: PyTree) -> bool:
-    floats = [x for x in map(np.asarray, jax.tree.leaves(tree)) if x.dtype.kind == "f"]
-    return all(np.isfinite(x).all() for x in floats)
 
 
 def _actions(space: Space, key: Key, num: int) -> Action:

@@ -1,6 +1,6 @@
 """Actions on their way to environments on the host. Must not import JAX."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -50,13 +50,18 @@ def _valid_parts(space: gymnasium.Space, action: Any, num_envs: int, part: str) 
     raise EnvContractError(f"actions{part} of {space} are not supported; use Dict or Tuple")
 
 
+def map_parts(function: Callable[[Any], Any], action: Any) -> Any:
+    """`function` of each array of an action, in the action's structure."""
+    if isinstance(action, dict):
+        return {name: map_parts(function, part) for name, part in action.items()}
+    if isinstance(action, tuple):
+        return tuple(map_parts(function, part) for part in action)
+    return function(action)
+
+
 def as_lists(action: Any) -> Any:
     """An action with lists and numbers in place of arrays, to be shown."""
-    if isinstance(action, dict):
-        return {name: as_lists(part) for name, part in action.items()}
-    if isinstance(action, tuple):
-        return tuple(map(as_lists, action))
-    return action.tolist() if isinstance(action, (np.ndarray, np.generic)) else action
+    return map_parts(lambda x: x.tolist() if isinstance(x, (np.ndarray, np.generic)) else x, action)
 
 
 def arrays_of(action: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlkit.envs.host.actions import map_parts
 from rlkit.errors import EnvStateError
 
 
@@ -33,7 +34,7 @@ class ResumeByReplay(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
-        self._actions.append(_kept(action))
+        self._actions.append(map_parts(np.array, action))
         return self.env.step(action)
 
     def get_state(self) -> dict[str, Any]:
@@ -57,25 +58,11 @@ class ResumeByReplay(gymnasium.Wrapper):
             self.np_random.bit_generator.state = start
         self.reset(seed=None if isinstance(start, dict) else start)
         for action in actions:
-            self.step(_played(action))
-
-
-def _kept(action: Any) -> Any:
-    """A copy of an action, in arrays."""
-    if isinstance(action, dict):
-        return {name: _kept(part) for name, part in action.items()}
-    return tuple(map(_kept, action)) if isinstance(action, tuple) else np.array(action)
-
-
-def _played(action: Any) -> Any:
-    """An action as it was played, from what `_kept` made of it."""
-    if isinstance(action, dict):
-        return {name: _played(part) for name, part in action.items()}
-    return tuple(map(_played, action)) if isinstance(action, tuple) else action[()]
+            self.step(map_parts(lambda x: x[()], action))  # numbers, not arrays of no axes
 
 
 def _fits(space: spaces.Space, action: Any) -> bool:
-    """Whether `_kept` may have made this of an action; rescaled ones overshoot bounds a little."""
+    """Whether this may be a saved action; rescaled ones overshoot bounds a little."""
     if isinstance(space, spaces.Dict):
         is_whole = isinstance(action, dict) and action.keys() == space.spaces.keys()
         return is_whole and all(_fits(own, action[name]) for name, own in space.spaces.items())

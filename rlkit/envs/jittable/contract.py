@@ -292,8 +292,8 @@ def trace(
     except Exception as error:
         reason = (str(error).strip().splitlines() or [""])[0]
         what = f"{label} raises {type(error).__name__} at {where(error)}: {reason}"
-        fix = "fix that line; reset and step may only return arrays and numbers"
-        fix = ASSERT_FAILED if isinstance(error, AssertionError) else fix
+        only_arrays = "fix that line; reset and step may only return arrays and numbers"
+        fix = ASSERT_FAILED if isinstance(error, AssertionError) else only_arrays
         raise TraceFailure(Finding("error", what, fix)) from error
     after = generator_states(function)
     if drawn := [name for name, state in after.items() if name in before and state != before[name]]:

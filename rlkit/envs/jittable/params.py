@@ -10,16 +10,18 @@ import numpy as np
 from rlkit.errors import did_you_mean, require, shown
 
 
+def require_named(label: str, values: object, example: str) -> None:
+    """Raises `ConfigError` if values by their names are no dict; None is allowed."""
+    is_named = values is None or isinstance(values, Mapping)
+    require(is_named, f"{label} is {shown(values)}", f"pass a dict, such as {example}")
+
+
 def with_numbers(env_id: str, default: Any, numbers: dict[str, Any] | None) -> Any:
     """The dataclass `default` of `env_id` with other `numbers`, in the types of its own.
 
     Raises `ConfigError` for names that it does not have, and values that do not fit.
     """
-    require(
-        numbers is None or isinstance(numbers, Mapping),
-        f"{env_id} params is {shown(numbers)}",
-        'pass a dict of them, such as {"max_steps_in_episode": 200}',
-    )
+    require_named(f"{env_id} params", numbers, '{"max_steps_in_episode": 200}')
     fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     for name in numbers or {}:
         require(name in fields, f"{env_id} has no parameter {name!r}", did_you_mean(name, fields))

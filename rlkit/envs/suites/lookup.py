@@ -34,8 +34,8 @@ TABLES = {
     "envpool": ENVPOOL_IDS,
     "probe": PROBE_IDS,
     "rlkit": (MIXTURE.partition("/")[2], *GYMNAX_VARIANTS),
+    **{suite: row.ids for suite, row in ADAPTED.items()},
 }
-TABLES |= {suite: row.ids for suite, row in ADAPTED.items()}
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
 SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
 
@@ -135,9 +135,8 @@ def _gymnax_variant(name: str) -> "Callable[..., JaxEnv]":
 
     def factory(params: dict[str, Any] | None = None) -> "JaxEnv":
         own = arguments.get("params", {})
-        if params is not None and not isinstance(params, dict):
-            return _gymnax(whole)(params)  # which says what is wrong
-        return _gymnax(whole)(**{**arguments, "params": {**own, **(params or {})}})
+        given: Any = own | params if isinstance(params, dict) else params or own
+        return _gymnax(whole)(**{**arguments, "params": given})
 
     return factory
 

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from rlkit.envs.jittable.params import require_named
 from rlkit.envs.suites.simulated import SimulatedEnv, simulated_env
 from rlkit.errors import ConfigError, did_you_mean, require, require_positive_integer, shown
 
@@ -23,11 +24,7 @@ def make(
     `mjx.Model.tree_replace`. Raises `ConfigError` for what it does not take.
     """
     env_id = f"playground/{name}"
-    require(
-        config is None or isinstance(config, Mapping),
-        f"{env_id} config is {shown(config)}",
-        'pass a dict, such as {"episode_length": 500}',
-    )
+    require_named(f"{env_id} config", config, '{"episode_length": 500}')
     settings = REGISTRY.get_default_config(name).lock()  # unknown names are errors
     for entry in config or {}:
         own = entry.partition(".")[0]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlkit.envs.jittable.params import require_named
 from rlkit.errors import ConfigError, did_you_mean, require, shown
 from rlkit.types import PyTree
 
@@ -19,11 +20,7 @@ def chosen_numbers(env_id: str, system: PyTree, values: Mapping[str, Any] | None
 
     Raises `ConfigError` for an unknown name and for a value that does not fit.
     """
-    require(
-        values is None or isinstance(values, Mapping),
-        f"{env_id} params is {shown(values)}",
-        "pass a dict of numbers by their names",
-    )
+    require_named(f"{env_id} params", values, '{"gravity": [0, 0, -5]}')
     known = {
         jax.tree_util.keystr(path, simple=True, separator="."): leaf
         for path, leaf in jax.tree.leaves_with_path(system)

@@ -35,6 +35,8 @@ class Suite:
     """Those that are adapted, as pip takes them; the lowest is the one that was tested."""
     package: str
     """What is imported of it."""
+    is_jittable: bool
+    """Whether its environments are compiled, and not stepped on the host."""
 
     @property
     def requirement(self) -> str:
@@ -47,7 +49,9 @@ class Suite:
         return f"pip install '{self.requirement}'"
 
 
-def _row(name: str, ids: ModuleType, versions: str, package: str = "") -> Suite:
+def _row(
+    name: str, ids: ModuleType, versions: str, package: str = "", is_jittable: bool = True
+) -> Suite:
     """`package` is what is imported, if it is not called as the suite."""
     return Suite(
         ids=ids.IDS,
@@ -55,6 +59,7 @@ def _row(name: str, ids: ModuleType, versions: str, package: str = "") -> Suite:
         distribution=name,
         versions=versions,
         package=package or name,
+        is_jittable=is_jittable,
     )
 
 
@@ -62,10 +67,10 @@ ADAPTED: dict[str, Suite] = {
     "brax": _row("brax", brax_ids, ">=0.14.2"),
     "craftax": _row("craftax", craftax_ids, ">=1.6.1"),
     "jumanji": _row("jumanji", jumanji_ids, ">=1.1.2"),
-    "minigrid": _row("minigrid", minigrid_ids, ">=3.2"),
+    "minigrid": _row("minigrid", minigrid_ids, ">=3.2", is_jittable=False),
     "navix": _row("navix", navix_ids, ">=0.7.4"),
     "pgx": _row("pgx", pgx_ids, ">=2.6"),
     "playground": _row("playground", playground_ids, ">=0.2,<1", "mujoco_playground"),
-    "popgym": _row("popgym", popgym_ids, ">=1.0.7"),
+    "popgym": _row("popgym", popgym_ids, ">=1.0.7", is_jittable=False),
     "xminigrid": _row("xminigrid", xminigrid_ids, ">=0.9.3"),
 }

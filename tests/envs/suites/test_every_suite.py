@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import importlib.util
 import re
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,6 @@ class Row:
     name: str
     replay: str
     """An algorithm with a replay buffer that learns in it."""
-    kind: Literal["jittable", "host"] = "jittable"
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Such that random actions reach the time limit."""
 
@@ -33,14 +32,12 @@ ROWS: dict[str, Row] = {
     ),
     "jumanji": Row(name="Snake-v1", replay="dqn", arguments={"time_limit": 5}),
     "navix": Row(name="Navix-Empty-5x5-v0", replay="dqn", arguments={"max_steps": 9}),
-    "minigrid": Row(
-        name="MiniGrid-Empty-5x5-v0", replay="dqn", kind="host", arguments={"max_steps": 7}
-    ),
+    "minigrid": Row(name="MiniGrid-Empty-5x5-v0", replay="dqn", arguments={"max_steps": 7}),
     "pgx": Row(name="minatar-breakout", replay="dqn", arguments={"time_limit": 9}),
     "playground": Row(
         name="CartpoleBalance", replay="sac", arguments={"config": {"episode_length": 8}}
     ),
-    "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn", kind="host"),
+    "popgym": Row(name="RepeatFirstEasy-v0", replay="dqn"),
     "xminigrid": Row(name="MiniGrid-Empty-5x5", replay="dqn", arguments={"max_steps": 9}),
 }
 
@@ -55,7 +52,7 @@ def needs(suite: str) -> pytest.MarkDecorator:
 CASES = [
     pytest.param(suite, law, algorithm, id=f"{suite}-{law}-{algorithm}", marks=needs(suite))
     for suite, row in ROWS.items()
-    for law in testing.list_laws(row.kind)
+    for law in testing.list_laws("jittable" if ADAPTED[suite].is_jittable else "host")
     for algorithm in (("ppo", row.replay) if law in ("trains", "resumes_exactly") else ("ppo",))
 ]
 

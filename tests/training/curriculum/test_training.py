@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from stopping import StopAt
 from tiers import by_default
 
 import rlkit
@@ -15,7 +16,6 @@ from rlkit.algorithms.packed_transition import TRUNCATED
 from rlkit.envs.ids import MIXTURE
 from rlkit.errors import ConfigError, RlkitError
 from rlkit.training import run_config
-from rlkit.training.callbacks import Callback
 from rlkit.training.core.module import outer_iteration
 from rlkit.training.curriculum import Curriculum, Phase
 from rlkit.training.from_config import build, reopen
@@ -510,17 +510,6 @@ CURRICULA = {
         (Phase(steps=2 * STEPS, weights=(1, 1)), Phase(steps=2 * STEPS, weights=(1, 3))),
     ),
 }
-
-
-class StopAt(Callback):
-    """Asks for a stop after an outer iteration."""
-
-    def __init__(self, at):
-        self.at = at
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.at:
-            trainer.request_stop("asked to")
 
 
 # Every place to stop at is a run of its own.
