@@ -110,8 +110,8 @@ curves: $(STAMP)
 	$(BIN)/python benchmarks/curves $(ARGS)
 
 lint: $(STAMP)
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	$(BIN)/ruff check --no-cache
+	$(BIN)/ruff format --check --no-cache
 	$(BIN)/pyright
 
 format: $(STAMP)

@@ -15,7 +15,7 @@ import interrupted
 import kills
 import loggers
 import stops
-import suites
+import under_pytest
 from attacked_runs import ROOT
 from record import RESULTS, Row, read
 
@@ -29,7 +29,7 @@ PARTS = {
     "stops": stops,
     "loggers": loggers,
     "interrupted": interrupted,
-    "suites": suites,
+    "under_pytest": under_pytest,
     "guards": guards,
 }
 

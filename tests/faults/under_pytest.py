@@ -1,6 +1,6 @@
 """The parts of the attack that are tests: they are run by pytest, and counted.
 
-python tests/faults/suites.py --all
+python tests/faults/under_pytest.py --all
 """
 
 import os
@@ -16,7 +16,7 @@ from record import Record, Row, attack
 
 LIMIT = 1500.0  # seconds for one of them
 # By name in the record: files of tests, and what `pytest -k` selects in them.
-SUITES: dict[str, tuple[list[str], str]] = {
+TESTS: dict[str, tuple[list[str], str]] = {
     "bad_inputs": (["tests/test_bad_inputs.py"], ""),
     "crafted_directories": (["tests/training/test_strangers_directory.py"], "crafted"),
     "interrupted_calls": (["tests/training/test_interrupted_calls.py"], ""),
@@ -36,10 +36,10 @@ TITLES = {
 
 
 def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any]:
-    """Passed and failed tests of each suite; "not run" for one whose file is not there."""
+    """Passed and failed tests of each entry; "not run" for one whose file is not there."""
     counts: dict[str, Any] = {}
     failures = []
-    for name, (files, selected) in SUITES.items():
+    for name, (files, selected) in TESTS.items():
         if not all((ROOT / file).exists() for file in files):
             counts[name] = "not run"
             continue
@@ -91,4 +91,4 @@ def _told(found: Any) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    attack("suites", main)
+    attack("under_pytest", main)
