@@ -15,7 +15,8 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[n]) for n in (1, 2)]
+HERE = Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "learning"), str(HERE.parents[2])]
 
 import suite_report  # noqa: E402
 

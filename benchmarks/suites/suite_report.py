@@ -1,10 +1,13 @@
 """What was recorded of the suites, and the table of docs/suites.md that is made from it."""
 
-import importlib
 import importlib.metadata
 import json
+import statistics
 from pathlib import Path
 from typing import Any
+
+import preset_records
+from goals import GOALS
 
 import page
 import rows
@@ -13,7 +16,7 @@ from rlkit.envs.suites.table import ADAPTED
 
 COMMAND = "make suites"
 PAGE = page.PAGE.with_name("suites.md")
-HEADS = ("suite", "version", "JAX", "environments", "work", "left out, and why")
+HEADS = ("suite", "version", "JAX", "environments", "work", "learns", "left out, and why")
 
 
 def path_of(suite: str) -> Path:
@@ -51,9 +54,9 @@ def table() -> str:
 def _line(suite: str) -> tuple[str, ...]:
     found = read_newest(suite)
     count = f"{len(ADAPTED[suite].ids)}"
-    left_out = "<br>".join(f"`{name}`: {why}" for name, why in ADAPTED[suite].left_out.items())
+    left_out = _left_out(ADAPTED[suite].left_out)
     if not found:
-        return suite, "", "", count, "not tried yet", left_out
+        return f"`{suite}/`", "", "", count, "not tried yet", _learns(suite), left_out
     version = found[0]["settings"]
     work = [row for row in found if not row["error"]]
     failing = "".join(f"<br>`{row['id']}`: {row['error']}" for row in found if row["error"])
@@ -64,5 +67,28 @@ def _line(suite: str) -> tuple[str, ...]:
         count,
         f"{len(work)} of {len(found)} tried (commit {short([row['revision'] for row in found])})"
         + failing,
+        _learns(suite),
         left_out,
     )
+
+
+def _learns(suite: str) -> str:
+    """What presets of the suite reached, as `make learning` recorded it."""
+    lines = []
+    for name, goal in GOALS.items():
+        algorithm, _, env_id = name.partition("/")
+        if env_id.startswith(f"{suite}/") and (found := preset_records.read(name)):
+            mean = statistics.fmean(row[goal.measure] for row in found)
+            steps = found[0]["env_steps"]
+            lines.append(
+                f"{algorithm} `{env_id}`: {mean:.2f} by {steps:,} steps, {len(found)} seeds"
+            )
+    return "<br>".join(lines) or "not measured"
+
+
+def _left_out(reasons: dict[str, str]) -> str:
+    """Each reason once, after the environments that it holds for."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(f"`{name}`")
+    return "<br>".join(f"{', '.join(those)}: {why}" for why, those in names.items())
