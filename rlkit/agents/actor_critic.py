@@ -1,6 +1,8 @@
 """Actor-critic agent: a policy and a state value, in separate networks or on one torso."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import jax.numpy as jnp
 from flax import nnx
@@ -8,13 +10,13 @@ from jax import Array
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
-from rlkit.agents.layers import Linear
+from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
 from rlkit.agents.memory import WithMemory, features_of, one_step
-from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
+from rlkit.agents.memory_torso import InitialCarry, memory_and_features, torso_and_memory
 from rlkit.agents.networks import Network, TorsoBuilder, make_network
 from rlkit.agents.state_dependent_noise import state_dependent_noise
-from rlkit.agents.torso import WithHead, outputs
+from rlkit.agents.torso import WithHead, activation_of, outputs
 from rlkit.spaces import Space
 from rlkit.types import Action, Carry, Key, Obs, Params, PyTree, Sequences
 from rlkit.validation import settings
@@ -104,7 +106,18 @@ def actor_critic(
     """
     config = settings(config, ActorCriticConfig)
     seen = observed_space(observation_space, action_space)
-    build, features, memory = torso_and_memory(config, seen, torso)
+    kind: Callable[..., nnx.Module]
+    if config.share_torso and config.memory is not None:
+        build, joined, memory = memory_and_features(config, seen, torso)
+        features = config.hidden_sizes[-1]
+
+        def last() -> MLP:
+            return MLP(joined, (features,), activation_of(seen, config))
+
+        kind = functools.partial(SharedActorCritic, last=last)
+    else:
+        build, features, memory = torso_and_memory(config, seen, torso)
+        kind = SharedActorCritic if config.share_torso else SeparateActorCritic
     head = policy_head(
         action_space,
         initial_std=config.initial_std,
@@ -115,7 +128,6 @@ def actor_critic(
             else None
         ),
     )
-    kind = SharedActorCritic if config.share_torso else SeparateActorCritic
     network = make_network(lambda rngs: kind(build, features, head, rngs=rngs), config)
     if memory is not None and not config.share_torso:
         memory = _twice(memory)
@@ -154,19 +166,32 @@ class SeparateActorCritic(nnx.Module):
 class SharedActorCritic(nnx.Module):
     """Two linear heads on one torso: obs [B, ...] -> (memory, (policy outputs, values [B])).
 
-    The outputs are those that `head` takes. The memory is that of the torso, () without.
+    The outputs are those that `head` takes. The memory is that of the torso, () without. With
+    `last`, each head has a last hidden layer of its own, as in PureJaxRL's `ppo_rnn.py`: behind a
+    memory, one for both learns later on CartPole (`make curves`, cell ppo-gru-cartpole).
     """
 
-    def __init__(self, build: TorsoBuilder, features: int, head: PolicyHead, *, rngs: nnx.Rngs):
+    def __init__(
+        self,
+        build: TorsoBuilder,
+        features: int,
+        head: PolicyHead,
+        *,
+        last: Callable[[], MLP] | None = None,
+        rngs: nnx.Rngs,
+    ):
         self.keep_features = head.reads_features
         self.torso = build(rngs)
+        self.actor_last, self.critic_last = (last(), last()) if last else (None, None)
         self.actor_head = Linear(features, head.num_outputs, scale=0.01)
         self.critic_head = Linear(features, 1, scale=1.0)
 
     def __call__(self, obs: Obs | Sequences) -> tuple[Carry, tuple[Array, Array]]:
         memory, features = features_of(self.torso, obs)
-        out = outputs(self.actor_head, features, keep_features=self.keep_features)
-        return memory, (out, jnp.squeeze(self.critic_head(features), -1))
+        actor = self.actor_last(features) if self.actor_last else features
+        critic = self.critic_last(features) if self.critic_last else features
+        out = outputs(self.actor_head, actor, keep_features=self.keep_features)
+        return memory, (out, jnp.squeeze(self.critic_head(critic), -1))
 
 
 def _twice(memory: InitialCarry) -> InitialCarry:

@@ -46,8 +46,9 @@ class ActorCriticConfig(NetworkConfig):
     activation: Activation | None = None
     """Non-linearity between layers; None: relu where images are convolved, otherwise tanh."""
     share_torso: bool | None = None
-    """Actor and critic share all but the last layer, which halves the work. None: they do not: with
-    large returns, the critic's gradient would drown the policy's.
+    """Actor and critic share all but the last layer, which halves the work; with a memory, all but
+    what comes after it. None: they do not: with large returns, the critic's gradient would drown
+    the policy's.
     """
     initial_std: Annotated[float, Gt(0)] = 1.0
     """Initial standard deviation of continuous actions; learned, and the same in every state."""

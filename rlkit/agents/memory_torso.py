@@ -74,15 +74,10 @@ def torso_and_memory(
     It has memory if the config says so, or if the user's `own` is a `MemoryTorso`. The recurrent
     layer that a config names stands before the last hidden layer, or on the user's torso.
     """
-    kind = config.memory
-    if own is not None and (memory := memory_of_torso(own)) is not None:
-        require(
-            kind is None,
-            f"the torso has a memory of its own, and memory={kind!r} would add another one",
-            "leave out one of them",
-        )
+    memory = _require_one_memory(config, own)
+    if own is not None and memory is not None:
         return own, _features_with(own, memory, abstract(space, (2,))), memory
-    if kind is None:
+    if config.memory is None:
         return *torso_of(config, space, own, layer_norm=layer_norm), None
     width = config.hidden_sizes[-1]
 
@@ -94,13 +89,14 @@ def torso_and_memory(
 
 
 def memory_and_features(
-    config: MemoryConfig, space: Space
+    config: MemoryConfig, space: Space, own: TorsoBuilder | None = None
 ) -> tuple[TorsoBuilder, int, InitialCarry]:
     """The same without the last hidden layer, which may see more: the memory and what comes first.
 
     `config` names a recurrent layer.
     """
-    return _memory_torso(config, space, None, lambda features: None, layer_norm=False)
+    _require_one_memory(config, own)
+    return _memory_torso(config, space, own, lambda features: None, layer_norm=False)
 
 
 def _memory_torso(
@@ -126,6 +122,17 @@ def _memory_torso(
 
     shapes = nnx.eval_shape(lambda: make_cell(kind, features, size))
     return remembering, joined, shapes.initial_carry
+
+
+def _require_one_memory(config: MemoryConfig, own: TorsoBuilder | None) -> InitialCarry | None:
+    """How the memory of a user's torso begins, if it has one; raises `ConfigError` for two."""
+    memory = None if own is None else memory_of_torso(own)
+    require(
+        memory is None or config.memory is None,
+        f"the torso has a memory of its own, and memory={config.memory!r} would add another one",
+        "leave out one of them",
+    )
+    return memory
 
 
 def memory_of_torso(own: TorsoBuilder) -> InitialCarry | None:

@@ -203,6 +203,32 @@ def test_the_last_layer_sees_memory_and_features(key):
     assert shapes["last"]["layers"][0]["kernel"] == (SIZE + 6, 8)
 
 
+def test_behind_a_shared_memory_actor_and_critic_have_a_last_layer_each(key):
+    agent = agent_with("gru", share_torso=True)
+    params = agent.init(key)
+    network = params["network"]
+    assert set(network) == {"torso", *("actor_last", "actor_head", "critic_last", "critic_head")}
+    assert network["critic_last"]["layers"][0]["kernel"].shape == (SIZE + 6, 8)
+    x, restart = some_inputs(key)
+    sequences = Sequences(obs=x, carry=agent.initial_carry(BATCH), restart=restart)
+    found = jax.grad(lambda params: agent.value(params, sequences).sum())(params)["network"]
+    moved = {name for name, grads in found.items() if any(map(np.any, jax.tree.leaves(grads)))}
+    assert moved == {"torso", "critic_last", "critic_head"}
+
+
+def test_a_shared_memory_stands_on_a_torso_of_ones_own(key):
+    def torso(rngs):
+        return lambda obs: 2.0 * obs
+
+    config = rlkit.ActorCriticConfig(memory="gru", share_torso=True, hidden_sizes=(8,))
+    network = rlkit.actor_critic(OBS, SPACES["discrete"], config, torso=torso).init(key)["network"]
+    assert set(network["torso"]) == {"cell"}
+    assert network["actor_last"]["layers"][0]["kernel"].shape == (config.memory_size + WIDTH, 8)
+    with pytest.raises(ConfigError, match="leave out one of them"):
+        own = lambda rngs: Averages()  # noqa: E731
+        rlkit.actor_critic(OBS, SPACES["discrete"], config, torso=own)
+
+
 def test_noise_and_memory_go_on_side_by_side(key):
     agent = agent_with("gru", "box", use_sde=True)
     params, carry = agent.init(key), agent.initial_carry(BATCH)
