@@ -20,7 +20,7 @@ from rlkit.errors import ConfigError, require, shown
 from rlkit.spaces import Space
 from rlkit.validation import PlainData, from_dict
 
-TRACED_PARAMS = ("gymnax/", "brax/", "playground/")  # whose argument `params` they are
+TRACED_PARAMS = ("gymnax/", "brax/", "craftax/", "playground/")  # whose argument `params` they are
 EXAMPLE = "envs=['gymnax/CartPole-v1', {'id': 'gymnax/CartPole-v1', 'arguments': {...}}]"
 
 

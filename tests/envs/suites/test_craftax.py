@@ -14,6 +14,7 @@ from craftax import craftax_env
 from craftax.craftax_classic.constants import BlockType
 
 from rlkit.envs import check_env, make_env
+from rlkit.envs.ids import MIXTURE
 from rlkit.envs.suites import craftax_ids
 from rlkit.envs.suites.craftax import make
 from rlkit.errors import ConfigError
@@ -40,6 +41,15 @@ def test_errors_name_the_fix():
 def test_the_limit_is_that_of_the_parameters():
     assert make("Craftax-Symbolic-v1").max_episode_steps == 100_000
     assert make(CLASSIC, params={"max_timesteps": LIMIT}).max_episode_steps == LIMIT
+
+
+def test_a_mixture_of_parameters_is_compiled_once():
+    name = f"craftax/{CLASSIC}"
+    members = [{"id": name, "arguments": {"params": {"day_length": n}}} for n in (200, 300)]
+    mixture = make_env(MIXTURE, 2, envs=[*members, name]).env
+    assert len(mixture.families) == 1
+    np.testing.assert_array_equal(mixture.params.families[0].day_length, [200, 300, 300])
+    jax.eval_shape(mixture.reset, jax.random.key(0))
 
 
 @pytest.fixture(scope="module")

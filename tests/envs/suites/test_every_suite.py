@@ -3,13 +3,17 @@
 import dataclasses
 import importlib
 import importlib.util
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_command import TINY
 
 import rlkit
 from rlkit import testing
+from rlkit.cli.main import main
 from rlkit.envs.suites.table import ADAPTED
 from rlkit.errors import ConfigError, UnknownNameError
 
@@ -81,23 +85,48 @@ def test_law(suite, law, algorithm, tmp_path):
     testing.check_law(law, f"{suite}/{row.name}", tmp_path, **arguments)
 
 
+COMMANDS = [
+    pytest.param(suite, algorithm, id=f"{suite}-{algorithm}", marks=needs(suite))
+    for suite, row in ROWS.items()
+    for algorithm in ("ppo", row.replay)
+]
+_REPLAY = ["--num-envs", "2", "--hidden-sizes", "8", "--capacity", "64", "--batch-size", "4"]
+_REPLAY += ["--warmup-steps", "8"]
+# Tiny, and without schedules, which a longer run would stretch.
+SMALL = {
+    "ppo": [*TINY, "--learning-rate-schedule", "constant"],
+    "dqn": [*_REPLAY, "--epsilon-start", "0.1", "--epsilon-end", "0.1"],
+    "sac": _REPLAY,
+}
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("suite", [pytest.param(name, marks=needs(name)) for name in ROWS])
-def test_seeds_train_together_and_are_evaluated_from_the_run_alone(suite, tmp_path):
-    row = ROWS[suite]
-    env = rlkit.EnvConfig(id=f"{suite}/{row.name}", num_envs=2, arguments=row.arguments)
-    trainer = rlkit.TrainerConfig(
-        total_steps=64, num_checkpoints=1, num_seeds=2, evaluation_episodes=2, run_dir=str(tmp_path)
-    )
-    hyperparameters = rlkit.PPOConfig(num_steps=16, num_minibatches=2, num_epochs=1)
-    config = rlkit.RunConfig(
-        algorithm="ppo", env=env, hyperparameters=hyperparameters, trainer=trainer
-    )
-    with rlkit.build(config) as built:
-        evaluation = built.run(0)[-1]
-    assert evaluation["return"].shape == (2, 2)  # seeds, episodes
-    found = rlkit.load_policy(tmp_path).evaluate(2)
-    assert found["return"].shape == (2,)
+@pytest.mark.process
+@pytest.mark.parametrize(("suite", "algorithm"), COMMANDS)
+def test_it_is_trained_resumed_evaluated_and_exported_from_the_command_line(
+    suite, algorithm, tmp_path, capsys
+):
+    """Two seeds in one program; a run that was resumed ends as one that was never stopped."""
+    row, long, short = ROWS[suite], str(tmp_path / "long"), str(tmp_path / "short")
+    train = ["train", algorithm, f"{suite}/{row.name}", "--num-seeds", "2"]
+    train += ["--env-arguments", json.dumps(row.arguments), "--evaluation-episodes", "2"]
+    train += ["--no-debug", "--num-checkpoints", "2", *SMALL[algorithm]]
+
+    def ended(command: list[str]) -> str:
+        assert main(command) == 0
+        return json.loads((Path(command[-1]) / "summary.json").read_text())["params_sha256"]
+
+    uninterrupted = ended([*train, "--total-steps", "128", "--run-dir", long])
+    stopped = ended([*train, "--total-steps", "64", "--run-dir", short])
+    assert main(["resume", short, "--total-steps", "128"]) == 0
+    resumed = json.loads((Path(short) / "summary.json").read_text())["params_sha256"]
+    assert stopped != resumed == uninterrupted
+    capsys.readouterr()
+    assert main(["evaluate", short, "--episodes", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["return"]) == 2
+    assert main(["export", short, "--format", "stablehlo"]) == 0
+    assert list((tmp_path / "short" / "exports").glob("*/manifest.json"))
 
 
 @pytest.mark.fast
