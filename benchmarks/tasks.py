@@ -13,7 +13,7 @@ class OnPolicyTask:
 
     name: ClassVar[str]
     """Name of the algorithm."""
-    suite: Literal["gymnax", "gymnasium"] = "gymnax"
+    suite: Literal["gymnax", "gymnasium", "navix", "craftax"] = "gymnax"
     env: str
     """Environment id without the suite."""
     num_envs: int
@@ -185,6 +185,29 @@ TASKS: dict[str, Task] = {
         num_minibatches=8,
         learning_rate=5e-3,
         activation="relu",
+    ),
+    # Navix's own settings, with 4 epochs; its network sees codes, rlkit's a one-hot vector of each.
+    "navix-16x128": PPOTask(
+        suite="navix",
+        env="Navix-Empty-5x5-v0",
+        num_envs=16,
+        num_steps=128,
+        num_updates=100,
+        num_minibatches=8,
+        learning_rate=2.5e-4,
+    ),
+    # Craftax_Baselines' own settings, but for fewer environments and narrower layers.
+    "craftax-64x64": PPOTask(
+        suite="craftax",
+        env="Craftax-Classic-Symbolic-v1",
+        num_envs=64,
+        num_steps=64,
+        num_updates=20,
+        num_minibatches=8,
+        learning_rate=2e-4,
+        gae_lambda=0.8,
+        max_grad_norm=1.0,
+        hidden=(128, 128, 128),
     ),
     # Stable-Baselines3 does not clip the value loss by default, and SBX cannot.
     "gymnasium-cartpole-8x128": PPOTask(

@@ -9,6 +9,7 @@ explains how to set up the peers.
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import os
 import statistics
@@ -71,6 +72,8 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
         ("sac", "gymnax"): "rlkit_fit.py",
         ("dqn", "gymnax"): "rlkit_fit.py",
         ("sac", "gymnasium"): "rlkit_host_sac.py",
+        ("ppo", "navix"): "rlkit_fit.py",
+        ("ppo", "craftax"): "rlkit_fit.py",
     }
     overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
@@ -94,6 +97,9 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
         python=Path(sys.executable),
         drivers={("ppo", "gymnax"): "reference_ppo.py"},
     )
+    yield Contender(
+        name="navix", python=Path(sys.executable), drivers={("ppo", "navix"): "navix_ppo.py"}
+    )
     if "RLKIT_PEERS" not in os.environ:
         print(
             "peers skipped: RLKIT_PEERS names no directory (benchmarks/README.md)", file=sys.stderr
@@ -106,6 +112,12 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
         drivers={("ppo", "gymnasium"): "sb3_ppo.py", ("sac", "gymnasium"): "sb3_sac.py"},
     )
     peers = [
+        Contender(
+            name="craftax-baselines",
+            python=Path(sys.executable),
+            drivers={("ppo", "craftax"): "craftax_ppo.py"},
+            paths={"CRAFTAX_BASELINES_PATH": home / "src/Craftax_Baselines"},
+        ),
         Contender(
             name="purejaxrl",
             python=home / "venv-purejaxrl/bin/python",
@@ -324,6 +336,11 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
     return f"### {task}\n\n{markdown(heads, rows)}"
 
 
+def _is_installed(task: str) -> bool:
+    """Whether this interpreter has the task's suite; that of `make suites` has all of them."""
+    return importlib.util.find_spec(TASKS[task].suite) is not None
+
+
 def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[str]:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
     rates = speeds(record, counted)
@@ -352,7 +369,10 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
 def main() -> int:
     parser = argparse.ArgumentParser(description="Training throughput of rlkit and its peers.")
     parser.add_argument(
-        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
+        "tasks",
+        nargs="*",
+        metavar="TASK",
+        help=f"{', '.join(TASKS)}; default: all whose suite is installed",
     )
     add_rounds(parser)
     names = "rlkit, rlkit-before, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
@@ -372,7 +392,7 @@ def main() -> int:
     ]
     able = {
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
-        for task in args.tasks or TASKS
+        for task in args.tasks or filter(_is_installed, TASKS)
     }
     runners = {task: able[task] for task in able if able[task]}
     for task in (task for task in able if task not in runners):
