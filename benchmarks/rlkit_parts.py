@@ -3,6 +3,9 @@
 import dataclasses
 import math
 
+import gymnasium
+import numpy as np
+
 import rlkit
 
 # rlkit imports its modules, and they their libraries, on first use.
@@ -44,6 +47,8 @@ def parts(task, **changes):
     gymnax, takes time limits for terminations, as PureJaxRL and rejax do.
     """
     env = rlkit.make_env(f"{task.suite}/{task.env}", task.num_envs)
+    if task.suite == "navix":  # its own PPO sees codes too
+        env = rlkit.vectorize(Codes(env.env), task.num_envs)
     if changes.pop("time_limits_terminate", False):
         env = rlkit.vectorize(TimeLimitsTerminate(env.env), task.num_envs)
     name = task.kind[0]
@@ -56,8 +61,8 @@ def parts(task, **changes):
 
 
 @dataclasses.dataclass(frozen=True)
-class TimeLimitsTerminate:
-    """An environment in JAX that reports its time limits as terminations."""
+class Changed:
+    """An environment in JAX; those below differ from it in something."""
 
     env: object
 
@@ -66,11 +71,37 @@ class TimeLimitsTerminate:
 
     def replace_params(self, params):
         """As the environment's own."""
-        return TimeLimitsTerminate(self.env.replace_params(params))
+        return type(self)(self.env.replace_params(params))
 
     def reset(self, key):
         """As the environment's own."""
         return self.env.reset(key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Codes(Changed):
+    """Its grid of codes is observed as numbers, of which networks make no one-hot vectors."""
+
+    @property
+    def observation_space(self):
+        """A flat Box."""
+        values = self.env.observation_space.nvec.ravel()
+        return gymnasium.spaces.Box(0, values - 1, dtype=np.float32)
+
+    def reset(self, key):
+        """As the environment's own, but for the observation."""
+        state, obs = self.env.reset(key)
+        return state, obs.ravel().astype(np.float32)
+
+    def step(self, key, state, action):
+        """As the environment's own, but for the observation."""
+        state, obs, *rest = self.env.step(key, state, action)
+        return state, obs.ravel().astype(np.float32), *rest
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeLimitsTerminate(Changed):
+    """Its time limits are reported as terminations."""
 
     def step(self, key, state, action):
         """As the environment's own, but for the flags."""

@@ -186,7 +186,7 @@ TASKS: dict[str, Task] = {
         learning_rate=5e-3,
         activation="relu",
     ),
-    # Navix's own settings, with 4 epochs; its network sees codes, rlkit's a one-hot vector of each.
+    # Navix's own settings, with 4 epochs. Both networks see codes as numbers, as Navix's do.
     "navix-16x128": PPOTask(
         suite="navix",
         env="Navix-Empty-5x5-v0",
