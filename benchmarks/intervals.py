@@ -25,7 +25,9 @@ class Difference:
         return self.high < 0.0
 
     def __str__(self) -> str:
-        return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+        digits = 1 if max(abs(self.low), abs(self.high)) >= 0.1 else 3
+        value, low, high = (f"{x:+.{digits}f}" for x in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high})"
 
 
 def curve(return_sums: list[float], episodes: list[int]) -> Curve:

@@ -111,7 +111,8 @@ def compared(ours: list[Row], theirs: list[Row]) -> Difference:
 
 def _shown(rows: list[Row]) -> str:
     mean = np.nanmean([row.curve for row in rows], axis=0)
-    return " ".join(f"{mean[tenth - 1]:.0f}" for tenth in SHOWN)
+    digits = 0 if np.nanmax(np.abs(mean)) >= 10 else 2
+    return " ".join(f"{mean[tenth - 1]:.{digits}f}" for tenth in SHOWN)
 
 
 def draw() -> None:
