@@ -199,6 +199,13 @@ MUTANTS = (
         (SEQUENCES,),
     ),
     Mutant(
+        "behind a shared memory, the critic's last hidden layer is the actor's",
+        "rlkit/agents/actor_critic.py",
+        "critic = self.critic_last(features) if",
+        "critic = self.actor_last(features) if",
+        ("tests/agents/test_memory.py",),
+    ),
+    Mutant(
         "an episode goes on with the memory of the one before",
         SAMPLED,
         "restart = jnp.pad(is_last[:-1], ((1, 0), (0, 0)))",
