@@ -4,6 +4,7 @@
     python benchmarks/suites craftax jumanji        # these suites
     python benchmarks/suites pgx --again            # also what is recorded
     python benchmarks/suites --report               # the table only
+    python benchmarks/suites --picture              # the picture only, a minute or two
 
 `make suites` runs it in an environment that has the suites. A row is recorded for each id, with the
 versions of the suite and of JAX, in results/suites/<suite>.jsonl; rows of other versions are made
@@ -18,6 +19,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "learning"), str(HERE.parents[2])]
 
+import suite_picture  # noqa: E402
 import suite_report  # noqa: E402
 
 import rows  # noqa: E402
@@ -28,6 +30,9 @@ from seed_drivers import Driver  # noqa: E402
 def main() -> int:
     """Tries what is missing, and writes the table. Returns 1 if an environment does not work."""
     arguments = _arguments()
+    if arguments.picture:
+        suite_picture.draw()
+        return 0
     failed = []
     for suite in arguments.suites or ADAPTED:
         if not arguments.report:
@@ -50,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--again", action="store_true", help="try again what is recorded")
     parser.add_argument("--report", action="store_true", help="try nothing")
+    parser.add_argument("--picture", action="store_true", help="draw one of each suite instead")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.suites if name not in ADAPTED]:
         parser.error(f"there is no suite {unknown[0]!r}; choose from {', '.join(ADAPTED)}")
