@@ -141,7 +141,10 @@ GOALS: dict[str, Goal] = {
     ),
     "discrete_sac/gymnax/CartPole-v1": Goal(bar=475),
     "ppo/brax/inverted_pendulum": Goal(bar=950),
-    "ppo/craftax/Craftax-Classic-Symbolic-v1": Goal(measure="training", seeds=3),
+    "ppo/brax/reacher": Goal(bar=-25, seeds=3),
+    "ppo/craftax/Craftax-Classic-Symbolic-v1": Goal(
+        measure="training", seeds=3, published="Hafner 2021 4.2 ± 1.2 (Crafter, images, 1M)"
+    ),
     "ppo/jumanji/Game2048-v1": Goal(seeds=3),
     "ppo/minigrid/MiniGrid-Empty-5x5-v0": Goal(bar=0.95),
     "ppo/navix/Navix-Empty-5x5-v0": Goal(bar=0.95),
@@ -149,5 +152,6 @@ GOALS: dict[str, Goal] = {
     "ppo/pgx/tic_tac_toe": Goal(bar=0.8),
     "ppo/popgym/RepeatFirstEasy-v0": Goal(bar=0.95),
     "ppo/xminigrid/MiniGrid-Empty-5x5": Goal(bar=0.95),
+    "ppo/xminigrid/MiniGrid-MemoryS8": Goal(bar=0.8, seeds=3),
 }
 assert sorted(GOALS) == preset_names()
