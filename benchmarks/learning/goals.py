@@ -150,6 +150,7 @@ GOALS: dict[str, Goal] = {
     "ppo/navix/Navix-Empty-5x5-v0": Goal(bar=0.95),
     "ppo/pgx/minatar-breakout": Goal(seeds=3),
     "ppo/pgx/tic_tac_toe": Goal(bar=0.8),
+    "ppo/playground/CartpoleBalance": Goal(bar=950, seeds=3),
     "ppo/popgym/RepeatFirstEasy-v0": Goal(bar=0.95),
     "ppo/xminigrid/MiniGrid-Empty-5x5": Goal(bar=0.95),
     "ppo/xminigrid/MiniGrid-MemoryS8": Goal(bar=0.8, seeds=3),
