@@ -207,7 +207,7 @@ def _check_memory(memory: str | None, size: int) -> None:
     require(
         memory is not None or not _is_count(size) or size == MEMORY_SIZE,
         f"memory_size={size} has no effect without memory",
-        'set memory="gru" as well, or leave it out',
+        f'set memory="gru" as well, or leave it at {MEMORY_SIZE} (--memory-size {MEMORY_SIZE})',
     )
 
 
