@@ -263,6 +263,7 @@ def test_only_whole_sequences_have_a_priority(chunk):
         assert set(np.asarray(index) // N) <= set(begins)
 
 
+@pytest.mark.full
 def test_the_priority_of_a_sequence_is_mostly_that_of_its_largest_error():
     """0.9 · largest + 0.1 · mean; weights are those of the sequence, at each of its steps."""
     buffer = PrioritizedReplay(
@@ -402,6 +403,7 @@ def gathered(key, agent, space, buffer, obs_stats):
     return ReplayBatchBuilder(replay_buffer=buffer, updates_per_step=1.0).gather(dataset, key)
 
 
+@pytest.mark.full
 def test_sequences_are_normalised(key):
     """Those of successors too: both are the same."""
     buffer = UniformReplay(capacity=C * N, batch_size=20, gamma=GAMMA, sequence_length=5, burn_in=2)

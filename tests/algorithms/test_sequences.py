@@ -238,6 +238,7 @@ def test_noise_is_not_learned_through():
     np.testing.assert_array_equal(memory_of(carry).memory, [1, 1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "learns"),
     [

@@ -67,6 +67,7 @@ def test_a_file_for_wandb_agents(capsys, tmp_path):
     assert main([*command[2:-2], "--gamma=0.95", "--dry-run"]) == 0  # as the agent types it
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_a_sweep_reports_its_trials_and_how_to_go_on(capsys, tmp_path):
     directory = tmp_path / "mine"

@@ -57,6 +57,7 @@ def test_a_method_of_a_jax_environment_is_observed():
     require_masks(*steps(env))
 
 
+@pytest.mark.full
 def test_wrappers_hand_the_method_on():
     limited = CastObservation(TimeLimit(MaskedCounter(), 5), np.float32)
     env = vectorize(FrameStack(FlattenObservation(limited), 2), NUM)

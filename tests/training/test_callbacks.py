@@ -226,6 +226,7 @@ def test_keys_that_would_come_back_as_text_are_refused(state):
         callback_states([Counter()])
 
 
+@pytest.mark.full
 def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path):
     def returns(trainer):
         return [record["env_steps"] for record in trainer.history.evaluations]

@@ -86,6 +86,7 @@ def test_every_leaf_that_a_checkpoint_leaves_out_is_missed(
     assert len(missed) >= 24  # nothing was left out by mistake
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("algorithm", by_default(["sac.pink"], EXPLORING))
 def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
     """A resumed run is the uninterrupted one with the state of its noise, and without a leaf of it,

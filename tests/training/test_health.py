@@ -197,6 +197,7 @@ class StopAfter(Callback):
             trainer.request_stop("enough")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("on_host", "stops"), [(False, (2, 4)), in_full((True, (2, 4))), in_full((False, (3,)))]
 )

@@ -215,7 +215,7 @@ def test_memory_begins_anew(tiny, key):
     assert (rollout.obs[after] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", in_full("dqn")])
 def test_it_learns_all_the_same(key, name):
     """A probe that spoils a quarter of its steps."""
     single = Bursts(ObservationDependentAction())
@@ -297,6 +297,7 @@ def test_a_run_that_ended_with_the_error_can_go_on(tmp_path, kind):
             assert trainer.summary()["non_finite_steps"] > 0
 
 
+@pytest.mark.full
 def test_phases_tell_for_themselves(tmp_path):
     """Of the environments of each, in the same program or another."""
     breaks = {"non_finite": "reset", "always": True}
@@ -313,6 +314,7 @@ def test_phases_tell_for_themselves(tmp_path):
     assert len(told) == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["Fragile", in_full("HostFragile")])
 def test_on_the_command_line(tmp_path, capsys, kind):
     run = tmp_path / "run"

@@ -348,6 +348,7 @@ def test_it_takes_the_prefill_and_a_batch_at_least(tiny, prefill_steps, batch_si
     assert algorithm.refill_collects(tiny.env()) == rollouts
 
 
+@pytest.mark.full
 def test_a_refill_that_fails_leaves_nothing_to_learn_from(make, tmp_path, monkeypatch):
     with make(tmp_path / "run", kind="host", stop=1) as trainer:
         trainer.run(0)

@@ -32,6 +32,7 @@ def test_every_state_has_one_form(tiny, monkeypatch, name):
         ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "num_seeds", "before", "after"),
     [
