@@ -1,5 +1,6 @@
 """The table of docs/learning.md, between its two markers, and the picture beside it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import curve_records
@@ -24,8 +25,8 @@ def told(name: str, contender: str, row: dict[str, Any]) -> str:
     """One line about a seed that was trained."""
     values = curve(row["return_sums"], row["episodes"])
     return (
-        f"{name} {contender} seed {row['seed']}: {' '.join(f'{x:.0f}' for x in values)}"
-        f" area {area(values):.1f} ({row['seconds']:.0f} s)"
+        f"{name} {contender} seed {row['seed']}: {_joined(values)} area {_joined([area(values)])}"
+        f" ({row['seconds']:.0f} s)"
     )
 
 
@@ -111,8 +112,13 @@ def compared(ours: list[Row], theirs: list[Row]) -> Difference:
 
 def _shown(rows: list[Row]) -> str:
     mean = np.nanmean([row.curve for row in rows], axis=0)
-    digits = 0 if np.nanmax(np.abs(mean)) >= 10 else 2
-    return " ".join(f"{mean[tenth - 1]:.{digits}f}" for tenth in SHOWN)
+    return _joined([mean[tenth - 1] for tenth in SHOWN])
+
+
+def _joined(values: Sequence[float]) -> str:
+    """Returns as text; small ones have digits."""
+    digits = 0 if np.nanmax(np.abs(values)) >= 10 else 2
+    return " ".join(f"{x:.{digits}f}" for x in values)
 
 
 def draw() -> None:
