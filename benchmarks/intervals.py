@@ -25,7 +25,7 @@ class Difference:
         return self.high < 0.0
 
     def __str__(self) -> str:
-        digits = 1 if max(abs(self.low), abs(self.high)) >= 0.1 else 3
+        digits = 1 if max(abs(self.low), abs(self.high)) >= 1 else 3
         value, low, high = (f"{x:+.{digits}f}" for x in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"
 

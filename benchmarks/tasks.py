@@ -196,7 +196,7 @@ TASKS: dict[str, Task] = {
         num_minibatches=8,
         learning_rate=2.5e-4,
     ),
-    # Craftax_Baselines' own settings, but for fewer environments and narrower layers.
+    # Craftax_Baselines' own settings, but for Classic, fewer environments and narrower layers.
     "craftax-64x64": PPOTask(
         suite="craftax",
         env="Craftax-Classic-Symbolic-v1",

@@ -375,7 +375,7 @@ def main() -> int:
         help=f"{', '.join(TASKS)}; default: all whose suite is installed",
     )
     add_rounds(parser)
-    names = "rlkit, rlkit-before, rlkit-overlap, reference, purejaxrl, rejax, sb3, sb3-1thread, sbx"
+    names = "rlkit, rlkit-before, rlkit-trainer, rlkit-overlap, reference, or a peer"
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"contenders to run: {names}")
     parser.add_argument(
         "--before", type=Path, help="another checkout of rlkit to compare with: rlkit-before"
@@ -385,6 +385,10 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
+    absent = [task for task in args.tasks or TASKS if not _is_installed(task)]
+    for task in absent:
+        cure = "run it with .venv-suites/bin/python, which `make .venv-suites/.installed` sets up"
+        print(f"{task} skipped: needs {TASKS[task].suite}; {cure}", file=sys.stderr)
     chosen = [
         contender
         for contender in contenders(args.before)
@@ -392,7 +396,8 @@ def main() -> int:
     ]
     able = {
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
-        for task in args.tasks or filter(_is_installed, TASKS)
+        for task in args.tasks or TASKS
+        if task not in absent
     }
     runners = {task: able[task] for task in able if able[task]}
     for task in (task for task in able if task not in runners):

@@ -1,8 +1,12 @@
 """rlkit's pure core `rlkit.fit` on a jittable environment as one program, including the prefill."""
 
+import importlib.util
+
 import rlkit
 from common import jitted, serve
 from rlkit_parts import IMPORTS, PACKAGES, mean_return_of, outer_iterations_of, parts
+
+SUITES = [name for name in ("navix", "craftax") if importlib.util.find_spec(name)]
 
 
 def build(task):
@@ -29,7 +33,7 @@ if __name__ == "__main__":
     serve(
         jitted(build, rlkit.compiler_options),
         mean_return,
-        packages=PACKAGES,
+        packages=(*PACKAGES, *SUITES),
         imports=IMPORTS,
         gradient_steps=gradient_steps,
     )

@@ -69,7 +69,8 @@ def _train(name: str, again: bool) -> str:
         return ""
     python = _python(name)
     if not Path(python).exists():
-        return f"{name} needs a suite that is not installed; `make suites` installs all of them"
+        cure = "`make .venv-suites/.installed` installs all of them"
+        return f"{name} needs a suite that is not installed; {cure}"
     driver = Driver("preset_rlkit", "learning", [name, *map(str, seeds)], python)
     for row in driver.rows("ROW"):
         print(preset_report.told(name, row), flush=True)

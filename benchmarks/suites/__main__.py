@@ -55,7 +55,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--again", action="store_true", help="try again what is recorded")
     parser.add_argument("--report", action="store_true", help="try nothing")
-    parser.add_argument("--picture", action="store_true", help="draw one of each suite instead")
+    parser.add_argument("--picture", action="store_true", help="draw ten environments instead")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.suites if name not in ADAPTED]:
         parser.error(f"there is no suite {unknown[0]!r}; choose from {', '.join(ADAPTED)}")

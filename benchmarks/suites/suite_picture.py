@@ -1,4 +1,4 @@
-"""A picture of one environment of each suite, after some random steps."""
+"""A picture of ten environments of eight suites, after some random steps."""
 
 import os
 

@@ -59,14 +59,14 @@ def _line(suite: str) -> tuple[str, ...]:
         return f"`{suite}/`", "", "", count, "not tried yet", _learns(suite), left_out
     version = found[0]["settings"]
     work = [row for row in found if not row["error"]]
+    commits = short([row["revision"] for row in found])
     failing = "".join(f"<br>`{row['id']}`: {row['error']}" for row in found if row["error"])
     return (
         f"`{suite}/`",
         version[ADAPTED[suite].distribution],
         version["jax"],
         count,
-        f"{len(work)} of {len(found)} tried (commit {short([row['revision'] for row in found])})"
-        + failing,
+        f"{len(work)} of {len(found)} that were tried (commit {commits})" + failing,
         _learns(suite),
         left_out,
     )

@@ -111,10 +111,10 @@ def actor_critic(
         build, joined, memory = memory_and_features(config, seen, torso)
         features = config.hidden_sizes[-1]
 
-        def last() -> MLP:
+        def last_layer() -> MLP:
             return MLP(joined, (features,), activation_of(seen, config))
 
-        kind = functools.partial(SharedActorCritic, last=last)
+        kind = functools.partial(SharedActorCritic, last_layer=last_layer)
     else:
         build, features, memory = torso_and_memory(config, seen, torso)
         kind = SharedActorCritic if config.share_torso else SeparateActorCritic
@@ -164,11 +164,11 @@ class SeparateActorCritic(nnx.Module):
 
 
 class SharedActorCritic(nnx.Module):
-    """Two linear heads on one torso: obs [B, ...] -> (memory, (policy outputs, values [B])).
+    """Policy and value on one torso: obs [B, ...] -> (memory, (policy outputs, values [B])).
 
     The outputs are those that `head` takes. The memory is that of the torso, () without. With
-    `last`, each head has a last hidden layer of its own, as in PureJaxRL's `ppo_rnn.py`: behind a
-    memory, one for both learns later on CartPole (`make curves`, cell ppo-gru-cartpole).
+    `last_layer`, each head stands on a hidden layer of its own, as in PureJaxRL's `ppo_rnn.py`:
+    behind a memory, one for both learns later on CartPole (benchmarks/notes.md).
     """
 
     def __init__(
@@ -177,12 +177,13 @@ class SharedActorCritic(nnx.Module):
         features: int,
         head: PolicyHead,
         *,
-        last: Callable[[], MLP] | None = None,
+        last_layer: Callable[[], MLP] | None = None,
         rngs: nnx.Rngs,
     ):
         self.keep_features = head.reads_features
         self.torso = build(rngs)
-        self.actor_last, self.critic_last = (last(), last()) if last else (None, None)
+        own = (last_layer(), last_layer()) if last_layer else (None, None)
+        self.actor_last, self.critic_last = own
         self.actor_head = Linear(features, head.num_outputs, scale=0.01)
         self.critic_head = Linear(features, 1, scale=1.0)
 

@@ -46,7 +46,7 @@ class ActorCriticConfig(NetworkConfig):
     activation: Activation | None = None
     """Non-linearity between layers; None: relu where images are convolved, otherwise tanh."""
     share_torso: bool | None = None
-    """Actor and critic share all but the last layer, which halves the work; with a memory, all but
+    """Actor and critic share all but the last layer, which halves the work; with `memory`, all but
     what comes after it. None: they do not: with large returns, the critic's gradient would drown
     the policy's.
     """
@@ -207,7 +207,7 @@ def _check_memory(memory: str | None, size: int) -> None:
     require(
         memory is not None or not _is_count(size) or size == MEMORY_SIZE,
         f"memory_size={size} has no effect without memory",
-        f'set memory="gru" as well, or leave it at {MEMORY_SIZE} (--memory-size {MEMORY_SIZE})',
+        f"set it to its default (--memory-size {MEMORY_SIZE}), or set a memory (--memory gru)",
     )
 
 

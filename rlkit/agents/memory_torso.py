@@ -91,9 +91,9 @@ def torso_and_memory(
 def memory_and_features(
     config: MemoryConfig, space: Space, own: TorsoBuilder | None = None
 ) -> tuple[TorsoBuilder, int, InitialCarry]:
-    """The same without the last hidden layer, which may see more: the memory and what comes first.
+    """As `torso_and_memory`, but ends with the memory and the features before it.
 
-    `config` names a recurrent layer.
+    For agents that put last layers of their own on these. `config` names a recurrent layer.
     """
     _require_one_memory(config, own)
     return _memory_torso(config, space, own, lambda features: None, layer_norm=False)
@@ -130,7 +130,7 @@ def _require_one_memory(config: MemoryConfig, own: TorsoBuilder | None) -> Initi
     require(
         memory is None or config.memory is None,
         f"the torso has a memory of its own, and memory={config.memory!r} would add another one",
-        "leave out one of them",
+        "leave out one of them: set memory=None, or pass a torso without initial_carry",
     )
     return memory
 

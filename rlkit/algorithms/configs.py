@@ -312,7 +312,7 @@ def check_sequences(config: OffPolicyConfig, *, has_memory: bool) -> None:
 def _without_memory(name: str, value: int | None) -> tuple[str, str]:
     return (
         f"{name}={value} has no effect on an agent without memory",
-        f"leave it at None (--{name.replace('_', '-')} None), or give the agent memory"
+        f"set it to None (--{name.replace('_', '-')} None), or give the agent memory"
         ' (memory="gru", --memory gru)',
     )
 

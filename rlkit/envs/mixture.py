@@ -20,7 +20,8 @@ from rlkit.errors import ConfigError, require, shown
 from rlkit.spaces import Space
 from rlkit.validation import PlainData, from_dict
 
-TRACED_PARAMS = ("gymnax/", "brax/", "craftax/", "playground/")  # whose argument `params` they are
+# Suites whose argument `params` is traced.
+TRACED_PARAMS = ("gymnax/", "brax/", "craftax/", "playground/")
 EXAMPLE = "envs=['gymnax/CartPole-v1', {'id': 'gymnax/CartPole-v1', 'arguments': {...}}]"
 
 

@@ -207,7 +207,8 @@ def test_behind_a_shared_memory_actor_and_critic_have_a_last_layer_each(key):
     agent = agent_with("gru", share_torso=True)
     params = agent.init(key)
     network = params["network"]
-    assert set(network) == {"torso", *("actor_last", "actor_head", "critic_last", "critic_head")}
+    heads = {"actor_last", "actor_head", "critic_last", "critic_head"}
+    assert set(network) == {"torso", *heads}
     assert network["critic_last"]["layers"][0]["kernel"].shape == (SIZE + 6, 8)
     x, restart = some_inputs(key)
     sequences = Sequences(obs=x, carry=agent.initial_carry(BATCH), restart=restart)
@@ -311,7 +312,9 @@ def test_a_torso_that_does_not_fit_is_refused(torso, settings, message):
 @pytest.mark.fast
 @pytest.mark.parametrize("kind", [rlkit.ActorCriticConfig, rlkit.QNetworkConfig])
 def test_a_size_without_memory_is_refused(kind):
-    with pytest.raises(ConfigError, match=r"memory_size=32 has no effect .*memory=.gru"):
+    with pytest.raises(
+        ConfigError, match=r"memory_size=32 has no effect .*--memory-size 64.*--memory gru"
+    ):
         kind(memory_size=32)
     assert kind(memory="lstm", memory_size=32).memory_size == 32
 
