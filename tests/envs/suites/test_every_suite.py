@@ -112,14 +112,13 @@ def test_it_is_trained_resumed_evaluated_and_exported_from_the_command_line(
     train += ["--env-arguments", json.dumps(row.arguments), "--evaluation-episodes", "2"]
     train += ["--no-debug", "--num-checkpoints", "2", *SMALL[algorithm]]
 
-    def ended(command: list[str]) -> str:
-        assert main(command) == 0
-        return json.loads((Path(command[-1]) / "summary.json").read_text())["params_sha256"]
+    def ended(run: str, *command: str) -> str:
+        assert main([*command]) == 0
+        return json.loads((Path(run) / "summary.json").read_text())["params_sha256"]
 
-    uninterrupted = ended([*train, "--total-steps", "128", "--run-dir", long])
-    stopped = ended([*train, "--total-steps", "64", "--run-dir", short])
-    assert main(["resume", short, "--total-steps", "128"]) == 0
-    resumed = json.loads((Path(short) / "summary.json").read_text())["params_sha256"]
+    uninterrupted = ended(long, *train, "--total-steps", "120", "--run-dir", long)
+    stopped = ended(short, *train, "--total-steps", "64", "--run-dir", short)
+    resumed = ended(short, "resume", short, "--total-steps", "120")
     assert stopped != resumed == uninterrupted
     capsys.readouterr()
     assert main(["evaluate", short, "--episodes", "2", "--json"]) == 0
