@@ -1,8 +1,9 @@
 """Compiles functions with `jax.jit`: once, ahead of time, mapped over seeds, and timed."""
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -196,8 +197,9 @@ class Compiled(Generic[P, Result]):
         if self.executable is not None:
             return
         start = time.perf_counter()
-        traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments, **named)
-        lowered = threefry.lower(traced)
+        with _interrupts_stay_interrupts():
+            traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments, **named)
+            lowered = threefry.lower(traced)
 
         def compile() -> Any:
             self._compiler.count += 1
@@ -206,3 +208,16 @@ class Compiled(Generic[P, Result]):
         shared = self._shared
         self.executable = compile() if shared is None else shared.get(lowered, compile)
         self._compiler.seconds += time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _interrupts_stay_interrupts() -> Iterator[None]:
+    """Ctrl-C is a `KeyboardInterrupt` also where JAX makes a `ValueError` of whatever is raised
+    while it compares pytrees.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
