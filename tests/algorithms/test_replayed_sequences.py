@@ -11,7 +11,7 @@ import pytest
 from algorithm_rows import VARIANTS, agent_of, algorithm_of
 from flax import nnx
 from gymnasium import spaces
-from tiers import by_default
+from tiers import by_default, in_full
 
 import rlkit
 from rlkit.action_masks import mask_in, masked_space
@@ -208,7 +208,7 @@ class CountSteps(nnx.Module):
         return carry + 1.0, carry + 1.0
 
 
-@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("double", [in_full(True), False])
 def test_targets_are_those_of_a_table(key, double):
     """Values are 10 · steps of the episode + action, and twice that in the target network.
 

@@ -36,6 +36,7 @@ def policy_of(trainer, run, **which):
     return load_policy(run, env=trainer.module.env, agent=trainer.module.agent, **which)
 
 
+@pytest.mark.full
 def test_each_seed_keeps_its_own_peak(tiny, tmp_path, scripted):
     run = tmp_path / "run"
     keep = CheckpointerConfig(max_to_keep=1, keep_seed_bests=True)

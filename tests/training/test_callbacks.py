@@ -73,6 +73,7 @@ def test_the_bar_shows_how_the_memory_warms_up(terminal):
     assert "warming up" in written.getvalue() and "100/100" in written.getvalue()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [in_full("jittable"), "host"])
 def test_callbacks_hear_of_the_warm_up(tiny, tmp_path, kind):
     """Of the prefill, and of the refill of a memory that no checkpoint holds."""

@@ -31,6 +31,7 @@ def test_history_holds_training_and_evaluations(tiny):
     assert [row.get("env_steps") for row in evaluations] == [None, 64, 96]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "num_seeds", "kind"),
     [

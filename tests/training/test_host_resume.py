@@ -174,6 +174,7 @@ def test_what_cannot_be_saved_is_said_once_and_starts_new_episodes(tiny, tmp_pat
     )
 
 
+@pytest.mark.full
 def test_an_environment_that_refuses_its_state_is_an_error_unless_accepted(tiny, tmp_path):
     run_dir = tmp_path / "run"
     with trainer_of(tiny, run_dir, env=Forgetful, hyper={}, stop=2) as trainer:

@@ -257,6 +257,7 @@ def config_of(run, env_id, arguments, **trainer):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["Fragile", in_full("HostFragile")])
 def test_a_resumed_run_counts_on_and_does_not_tell_again(tmp_path, kind):
     with registered():

@@ -331,6 +331,7 @@ def pretend(monkeypatch, *values):
     monkeypatch.setattr(rlkit.training.trainer, "score", lambda record, seeds: next(returns))
 
 
+@pytest.mark.full
 def test_a_phase_ends_when_its_return_is_reached(monkeypatch, tmp_path):
     """The untrained networks' return does not count; the last phase takes the steps left over."""
     phases = (
