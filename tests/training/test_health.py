@@ -9,12 +9,12 @@ import pytest
 from gymnasium import spaces
 from host_twins import HostCounter
 from pydantic import TypeAdapter
+from stopping import StopAt
 from tiers import in_full
 
 from rlkit.algorithms.configs import PPOConfig, SACConfig
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training import health
-from rlkit.training.callbacks import Callback
 from rlkit.training.health import Health, Setting, entropy_range, examine
 from rlkit.training.logs.records import read_records
 
@@ -188,15 +188,6 @@ def test_modules_without_such_metrics_are_left_alone():
     assert when(table, known) == []
 
 
-class StopAfter(Callback):
-    def __init__(self, iteration):
-        self.iteration = iteration
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.iteration:
-            trainer.request_stop("enough")
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("on_host", "stops"), [(False, (2, 4)), in_full((True, (2, 4))), in_full((False, (3,)))]
@@ -210,7 +201,7 @@ def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_
     settings = {"num_checkpoints": 5, "epochs_per_checkpoint": 1, "num_seeds": 2, "max_queued": 1}
     for stop in (*stops, 5):
         env = GymnasiumAdapter(HostCounter, 2) if on_host else tiny.env()
-        callbacks = [StopAfter(stop)]
+        callbacks = [StopAt(stop)]
         with tiny.trainer(
             env=env,
             share=False,
