@@ -21,14 +21,14 @@ from rlkit.algorithms.initial_state import (
     initial_learner,
     initial_local,
 )
-from rlkit.algorithms.metrics import mean_over_devices
+from rlkit.algorithms.metrics import over_devices
 from rlkit.algorithms.process_batch import ProcessBatch, takes_key
-from rlkit.algorithms.replay_buffer import ReplayBuffer, Resizes
+from rlkit.algorithms.replay_buffer import Divides, ReplayBuffer, Resizes
 from rlkit.algorithms.rollout_statistics import fold_observations, fold_returns
 from rlkit.algorithms.update_loop import UpdateLoop
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import require
+from rlkit.errors import ConfigError, require
 from rlkit.types import (
     EnvState,
     EpisodeStats,
@@ -54,6 +54,9 @@ class Algorithm:
     before the losses see it. `check(agent, env)` raises a
     `ConfigError` if the algorithm cannot work with them. Agents with memory are refused unless
     `learns_through_carry`.
+
+    `axis_name` is the mapped axis of devices, if each runs a share of the algorithm, see `divided`:
+    what is equal on all of them is computed from all of their batches.
     """
 
     collector: Collector
@@ -66,6 +69,7 @@ class Algorithm:
     process_batch: ProcessBatch | None = None
     check: Callable[[Agent, EnvAdapter], None] | None = None
     learns_through_carry: bool = False
+    axis_name: str | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -123,6 +127,26 @@ class Algorithm:
             builder = _replace(builder, replay_buffer=buffer)
         return dataclasses.replace(self, collector=collector, batch_builder=builder)
 
+    def divided(self, num_devices: int, axis_name: str) -> "Algorithm":
+        """What each of several devices runs, with its share of environments and of each batch.
+
+        Random steps before learning, capacity and batch size are divided; all else counts the whole
+        anyway. Raises `ConfigError` if that is not possible.
+        """
+        random_steps = math.ceil(self.collector.prefill_steps / num_devices)
+        collector = dataclasses.replace(self.collector, prefill_steps=random_steps)
+        builder, buffer = self.batch_builder, self.replay_buffer
+        if buffer is not None:
+            if not isinstance(buffer, Divides):
+                raise ConfigError(
+                    f"{type(buffer).__name__} cannot be divided among devices; give it"
+                    " divided(num_devices, axis_name), see Divides, or train on one device"
+                )
+            builder = _replace(builder, replay_buffer=buffer.divided(num_devices, axis_name))
+        return dataclasses.replace(
+            self, collector=collector, batch_builder=builder, axis_name=axis_name
+        )
+
     def init(self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float) -> TrainState:
         """The state before the first iteration, after the random prefill; the key is consumed.
 
@@ -134,7 +158,7 @@ class Algorithm:
         self, agent: Agent, env: EnvAdapter, key: Key, *, total_steps: float
     ) -> tuple[TrainState, Metrics]:
         """The same, and what `count_unsound` found in the prefill."""
-        keys = InitKeys.split(key)
+        keys = InitKeys.split(key).on_device(self.axis_name)
         env_state, obs = env.reset(keys.reset)
         state = self.start(agent, env, keys, obs, env_state, total_steps=total_steps)
         if self.prefill_collects(env) == 0:
@@ -205,15 +229,15 @@ class Algorithm:
         memory: Memory,
         rollout: Rollout,
         key: Key,
-        axis_name: str | None = None,
         behaviour: PolicyState | None = None,
     ) -> tuple[LearnerState, Memory, Metrics]:
         """Learns from a rollout that `behaviour` collected (None: `learner.policy`).
 
         The key is consumed. Rewards are scaled by statistics that include this rollout;
         observations are normalised by those that the policy acted with, and only folded in
-        afterwards. `axis_name` names the mapped axis of devices.
+        afterwards.
         """
+        axis_name = self.axis_name
         learner = fold_returns(learner, rollout, axis_name)
         memory, dataset, of_dataset = self.batch_builder.ingest(
             agent, learner, memory, rollout, axis_name, behaviour
@@ -229,7 +253,7 @@ class Algorithm:
         learned, memory, metrics = updates.run(learner, memory, key)
         after = fold_observations(learned, rollout, axis_name)
         after = self.updater.periodic_target_update(learner, after)
-        return after, memory, mean_over_devices(of_dataset, axis_name) | metrics
+        return after, memory, over_devices(of_dataset, axis_name) | metrics
 
     def absorb_prefill(
         self, learner: LearnerState, memory: Memory, rollout: Rollout
@@ -238,7 +262,8 @@ class Algorithm:
 
         It counts as environment steps and goes into the statistics.
         """
-        after = fold_observations(fold_returns(learner, rollout), rollout)
+        after = fold_returns(learner, rollout, self.axis_name)
+        after = fold_observations(after, rollout, self.axis_name)
         return self.updater.periodic_target_update(learner, after), (
             memory if self.replay_buffer is None else self.replay_buffer.add(memory, rollout)
         )
@@ -256,7 +281,7 @@ class Algorithm:
 
         def one(state: TrainState, _: None) -> tuple[TrainState, Metrics]:
             state, rollout = self.collect(agent, env, state)[:2]
-            return self._take_in(state, rollout), count_unsound(rollout, env.action_space)
+            return self._take_in(state, rollout), self._unsound(env, rollout)
 
         state, counts = jax.lax.scan(one, state, length=self.refill_collects(env))
         return state, _totals(counts)
@@ -269,11 +294,14 @@ class Algorithm:
         def one(state: TrainState, key: Key) -> tuple[TrainState, Metrics]:
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self.collect(agent, env, state, explore)
-            return self._take_in(state, rollout), count_unsound(rollout, env.action_space)
+            return self._take_in(state, rollout), self._unsound(env, rollout)
 
         keys = jax.random.split(key, self.prefill_collects(env))
         state, counts = jax.lax.scan(one, state, keys)
         return state, _totals(counts)
+
+    def _unsound(self, env: EnvAdapter, rollout: Rollout) -> Metrics:
+        return over_devices(count_unsound(rollout, env.action_space), self.axis_name)
 
     def _take_in(self, state: TrainState, rollout: Rollout) -> TrainState:
         learner, memory = self.absorb_prefill(state.learner, state.local.memory, rollout)

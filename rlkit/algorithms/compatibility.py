@@ -46,7 +46,8 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             f"the agent chooses from {known}, the environments from {env.action_space}; "
             "build the agent with the action space of this environment"
         )
-    if isinstance(algorithm.replay_buffer, Reprioritizes):
+    # A share of an algorithm reduces over devices, which are not there yet; the whole was checked.
+    if isinstance(algorithm.replay_buffer, Reprioritizes) and algorithm.axis_name is None:
         _check_errors(algorithm, agent, env)
 
 

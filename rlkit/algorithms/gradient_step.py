@@ -12,7 +12,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.finite import is_finite_update
 from rlkit.algorithms.loss_output import ERROR, split_loss
-from rlkit.algorithms.metrics import SKIPPED
+from rlkit.algorithms.metrics import SKIPPED, over_devices
 from rlkit.algorithms.parameter_groups import Group, group_names, replace_group, select_group
 from rlkit.algorithms.update_interval import check_every
 from rlkit.errors import require
@@ -190,8 +190,8 @@ def differentiate(
         return loss, metrics, gradients
     own = {name: x for name, x in metrics.items() if name == ERROR}
     common = {name: x for name, x in metrics.items() if name != ERROR}
-    loss, common, gradients = jax.lax.pmean((loss, common, gradients), axis_name)
-    return loss, common | own, gradients
+    loss, gradients = jax.lax.pmean((loss, gradients), axis_name)
+    return loss, over_devices(common, axis_name) | own, gradients
 
 
 def _value_fn(

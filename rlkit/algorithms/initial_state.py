@@ -41,6 +41,16 @@ class InitKeys(struct.PyTreeNode, kw_only=True):
         params, reset, prefill, local = jax.random.split(key, 4)
         return cls(params=params, reset=reset, prefill=prefill, local=local)
 
+    def on_device(self, axis_name: str | None) -> "InitKeys":
+        """The keys of one device: all but that of the parameters are its own."""
+        if axis_name is None:
+            return self
+        device = jax.lax.axis_index(axis_name)
+        reset, prefill, local = (
+            jax.random.fold_in(key, device) for key in (self.reset, self.prefill, self.local)
+        )
+        return self.replace(reset=reset, prefill=prefill, local=local)
+
 
 def initial_learner(
     params: Params,

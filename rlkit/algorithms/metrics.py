@@ -35,9 +35,16 @@ def not_measured(like: Metrics) -> Metrics:
     }
 
 
-def mean_over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
-    """Averaged over the mapped axis of devices, if there is one."""
-    return metrics if axis_name is None else jax.lax.pmean(metrics, axis_name)
+def over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
+    """Reduced over the mapped axis of devices, if there is one: `sum/…` adds up, all others are
+    averaged.
+    """
+    if axis_name is None:
+        return metrics
+    sums = {name: x for name, x in metrics.items() if name.startswith("sum/")}
+    means = {name: x for name, x in metrics.items() if name not in sums}
+    sums, means = jax.lax.psum(sums, axis_name), jax.lax.pmean(means, axis_name)
+    return {name: (sums if name in sums else means)[name] for name in metrics}
 
 
 def reduce_metrics(stacked: Packed) -> Metrics:

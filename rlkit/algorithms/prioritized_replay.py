@@ -2,13 +2,15 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
 from rlkit.algorithms.replay_buffer import ReplaySettings, rows_for
-from rlkit.algorithms.replay_storage import Ring
+from rlkit.algorithms.replay_storage import Ring, redivided_rings
 from rlkit.algorithms.replayed import Replayed
+from rlkit.ops.rows import redivide
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
 
@@ -30,9 +32,9 @@ class PrioritizedReplay(ReplaySettings):
     """Draws in proportion to (|error| + `min_priority`)^`priority_exponent`, with replacement.
 
     The error is from the last update on the transition; new ones get the highest priority so far.
-    Batches have `weight` (size · probability)^-β, divided by the largest of the batch, where β
-    rises linearly over the run from `importance_exponent` to 1. Draws are independent, where the
-    paper's appendix draws one from each of M equal shares.
+    Batches have `weight` (size · probability)^-β, divided by the largest of the batch, over all
+    devices. β rises linearly over the run from `importance_exponent` to 1. Draws are independent,
+    where the paper's appendix draws one from each of M equal shares.
 
     Sequences have priorities of their own, as in R2D2: 0.9 of the largest |error| of their steps
     and 0.1 of the mean. A sequence gets its first one once all of its steps are stored.
@@ -83,6 +85,17 @@ class PrioritizedReplay(ReplaySettings):
         tree = SumTree.create(rows * num_envs).set(jnp.arange(rows * num_envs), urgency)
         return memory.replace(ring=ring, tree=tree)
 
+    def redivided(self, memories: PrioritizedMemory, num_devices: int) -> PrioritizedMemory:
+        """See `Divides`; transitions keep their priorities."""
+        rows, num_envs = memories.ring.words.shape[1:3]
+        leaves = memories.tree.levels[0][:, : rows * num_envs].reshape(-1, rows, num_envs)
+        ring = redivided_rings(memories.ring, num_devices)
+        urgency = redivide(leaves, num_devices, axis=1).reshape(num_devices, -1)
+        size = urgency.shape[1]
+        tree = jax.vmap(lambda x: SumTree.create(size).set(jnp.arange(size), x))(urgency)
+        max_priority = jnp.full(num_devices, memories.max_priority[0])
+        return PrioritizedMemory(ring=ring, tree=tree, max_priority=max_priority)
+
     def sample(self, memory: PrioritizedMemory, key: Key, progress: Array) -> Replayed:
         """Transitions or sequences, with replacement."""
         ring = memory.ring
@@ -93,7 +106,8 @@ class PrioritizedReplay(ReplaySettings):
         beta = self.importance_exponent + progress * (1.0 - self.importance_exponent)
         num_starts = (ring.size - self.rows_read(ring) + 1) * ring.num_envs
         weight = (num_starts * probability) ** -beta
-        weight = jnp.tile(weight / weight.max(), batch.weight.size // weight.size)
+        largest = self._largest(weight.max())
+        weight = jnp.tile(weight / largest, batch.weight.size // weight.size)
         return batch.replace(weight=weight)
 
     def reprioritize(
@@ -113,5 +127,8 @@ class PrioritizedReplay(ReplaySettings):
         urgency = jnp.where(is_finite, priority**self.priority_exponent, memory.tree.leaves[index])
         return memory.replace(
             tree=memory.tree.set(index, urgency),
-            max_priority=jnp.maximum(memory.max_priority, priority.max()),
+            max_priority=jnp.maximum(memory.max_priority, self._largest(priority.max())),
         )
+
+    def _largest(self, x: Array) -> Array:
+        return x if self.axis_name is None else jax.lax.pmax(x, self.axis_name)

@@ -1,12 +1,12 @@
 """Replay memories: a pytree on the device and pure functions over it."""
 
 import dataclasses
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from jax import Array
 
 from rlkit.algorithms.configs import BURN_IN, SEQUENCE_LENGTH
-from rlkit.algorithms.replay_storage import Ring
+from rlkit.algorithms.replay_storage import Ring, redivided_rings
 from rlkit.algorithms.replayed import Replayed, window
 from rlkit.algorithms.replayed_sequences import SequenceReader
 from rlkit.errors import require
@@ -69,6 +69,25 @@ class Reprioritizes(Protocol):
 
 
 @runtime_checkable
+class Divides(Protocol):
+    """A `ReplayBuffer` of which each of several devices can have a share.
+
+    A device stores what its own environments did, and samples from that.
+    """
+
+    def divided(self, num_devices: int, axis_name: str) -> ReplayBuffer:
+        """The buffer of one device, where `axis_name` is the mapped axis of all of them."""
+        ...
+
+    def redivided(self, memories: Memory, num_devices: int) -> Memory:
+        """The memories [D, ...] of D devices as those of another number [D', ...].
+
+        Called on the whole buffer. Every environment keeps its transitions.
+        """
+        ...
+
+
+@runtime_checkable
 class Resizes(Protocol):
     """A `ReplayBuffer` that can go on with another number of environments."""
 
@@ -101,6 +120,7 @@ class ReplaySettings:
     n_step: int = 1
     sequence_length: int = SEQUENCE_LENGTH
     burn_in: int = BURN_IN
+    axis_name: str | None = None  # the mapped axis of devices, see `Divides`
 
     def __post_init__(self) -> None:
         self._check_shares("gamma")
@@ -121,6 +141,21 @@ class ReplaySettings:
                 f"{name}={value} of {type(self).__name__} is outside [0, 1]",
                 "use a number from 0 to 1",
             )
+
+    def divided(self, num_devices: int, axis_name: str) -> Self:
+        """See `Divides`. Raises `ConfigError` for a batch that cannot be divided equally."""
+        size = self.batch_size
+        lower = size - size % num_devices
+        choices = " or ".join(str(x) for x in (lower, lower + num_devices) if x > 0)
+        require(
+            size % num_devices == 0,
+            f"batch_size={size} cannot be divided among {num_devices} devices",
+            f"use {choices}, or another number of devices",
+        )
+        capacity = -(-self.capacity // num_devices)
+        return dataclasses.replace(
+            self, capacity=capacity, batch_size=size // num_devices, axis_name=axis_name
+        )
 
     @property
     def sequences(self) -> SequenceReader:
@@ -178,6 +213,10 @@ class UniformReplay(ReplaySettings):
         Not for agents with memory: a curriculum refuses them.
         """
         return memory.resized(rows_for(self.capacity, num_envs), num_envs)[0]
+
+    def redivided(self, memories: Ring, num_devices: int) -> Ring:
+        """See `Divides`."""
+        return redivided_rings(memories, num_devices)
 
     def sample(self, memory: Ring, key: Key, progress: Array) -> Replayed:
         """Transitions or sequences; all that are stored are equally likely."""

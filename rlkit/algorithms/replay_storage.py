@@ -24,6 +24,7 @@ from rlkit.algorithms.packed_transition import (
 )
 from rlkit.algorithms.sequences import CARRY
 from rlkit.errors import require
+from rlkit.ops.rows import redivide
 from rlkit.types import PyTree, Rollout, Transition
 
 
@@ -183,6 +184,22 @@ class Ring(struct.PyTreeNode, kw_only=True):
             else _take(self.singles, row, env, start[1], end[1])
         )
         return [section.unpack(words, singles, start) for section in sections]
+
+
+def redivided_rings(rings: Ring, num_devices: int) -> Ring:
+    """The rings [D, ...] of D devices, which were written at the same times, as those of another
+    number of them [D', ...]. Every column stays whole.
+    """
+
+    def cut(x: Array) -> Array:
+        return redivide(x, num_devices, axis=1)
+
+    return rings.replace(
+        words=cut(rings.words),
+        singles=None if rings.singles is None else cut(rings.singles),
+        head=jnp.full(num_devices, rings.head[0]),
+        size=jnp.full(num_devices, rings.size[0]),
+    )
 
 
 def _take(packed: Array, row: Array, env: Array, start: int, end: int) -> Array:

@@ -26,6 +26,15 @@ def flatten(tree: Tree) -> Tree:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
+def redivide(x: Array, num_parts: int, axis: int = 0) -> Array:
+    """Parts [D, ...] of an array that was cut along `axis`, cut into another number of them."""
+    whole = jnp.moveaxis(x, 0, axis)
+    old, size = whole.shape[axis : axis + 2]
+    shape = (*whole.shape[:axis], num_parts, old * size // num_parts, *whole.shape[axis + 2 :])
+    cut = whole.reshape(shape)
+    return jnp.moveaxis(cut, axis, 0)
+
+
 def non_finite_rows(tree: Any, front: int = 1) -> Array | None:
     """Where any number behind the first `front` axes is NaN or infinite; None: no floats."""
     floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]

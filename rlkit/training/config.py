@@ -14,6 +14,7 @@ REPLAY_LIMIT = (
     2 * 1024**3
 )  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
 ENVIRONMENTS_LIMIT = 256 * 1024**2  # states of host environments, in bytes over all seeds
+Shard = Literal["data", "seeds", "both"]
 Overlap = Literal["none", "acting", "update"]
 WandbMode = Literal["online", "offline", "disabled"]
 WandbRuns = Literal["one", "per_seed"]
@@ -107,6 +108,14 @@ class TrainerConfig:
     """Iterations (collect, then update) per outer iteration; None: derived from the other two."""
     num_seeds: PositiveInt = 1
     """Number of parallel seeds; with several, results have a leading seed axis."""
+    devices: PositiveInt = 1
+    """Devices to train on, each with an equal share; all settings count the whole.
+    The environment variable JAX_NUM_CPU_DEVICES divides a CPU into several, to try it.
+    """
+    shard: Shard = "data"
+    """What several devices share. data: the environments, batches and replay buffer of each seed;
+    seeds: the seeds; both: the seeds as far as they can be divided, then those of each seed.
+    """
     enable_evaluation: bool = True
     """Evaluate after outer iterations."""
     evaluation_episodes: Episodes = 16

@@ -1,5 +1,6 @@
 """What a run restores from a checkpoint: state, progress and plan; and when it must not."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +9,10 @@ import jax
 import numpy as np
 
 from rlkit.errors import CheckpointError, EnvStateError, RunDirectoryError, require
+from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.compile.devices import Devices
 from rlkit.training.config import Plan, TrainerConfig, make_plan
+from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
@@ -16,6 +20,8 @@ from rlkit.training.files.run_description import ACCEPT, listed, require_as_reco
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint_differences
 from rlkit.training.phase_plan import extended, phase_at
+from rlkit.training.programs.factory import make_program
+from rlkit.training.programs.redivided import redivided
 from rlkit.training.run import Run, RunStart
 from rlkit.training.run_progress import KeyData, Parent, RunProgress
 from rlkit.types import PyTree
@@ -127,6 +133,7 @@ def restore(
     Raises `RlkitError`, before any file is changed, if it must not.
     """
     restored = _read_run(checkpointer, which, partial(_shape_of, run), check)
+    restored = _on_these_devices(run, restored)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
         _require_same_run(restored, checkpointer, start.progress.keys)
@@ -180,6 +187,13 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
         texts.append(
             "environments on the host cannot be restored: they start new episodes"
             f" ({restored.why_new_episodes})"
+        )
+    there = restored.metadata.devices_per_seed
+    if there != run.devices_per_seed:
+        texts.append(
+            f"each seed was trained on {there} device{'s' * (there > 1)} and goes on on"
+            f" {run.devices_per_seed}: with the same learner, environments and replay buffer, but"
+            " new random numbers"
         )
     elsewhere = fingerprint_differences(restored.metadata.fingerprint)
     if elsewhere:
@@ -308,8 +322,38 @@ def _shape_of(run: Run, metadata: CheckpointMetadata) -> PyTree:
         "start from its policy: warm_start, or --warm-start RUN_DIR",
         CheckpointError,
     )
-    phase = phase_at(metadata.plan, metadata.progress.outer_iteration) if theirs else 0
-    return run.phases.program_at(phase, run.plan).state_shape(run.compiler.keys(0))
+    if metadata.devices_per_seed == run.devices_per_seed:
+        phase = phase_at(metadata.plan, metadata.progress.outer_iteration) if theirs else 0
+        return run.phases.program_at(phase, run.plan).state_shape(run.compiler.keys(0))
+    return _shape_on(run, metadata, metadata.devices_per_seed)
+
+
+def _shape_on(run: Run, metadata: CheckpointMetadata, per_seed: int) -> PyTree:
+    """The shapes of the state in a checkpoint, if so many devices train each seed."""
+    module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
+    devices = None if per_seed == 1 else Devices.imagined(per_seed)
+    compiler = Compiler(run.config.num_seeds, devices=devices)
+    program = make_program(module, compiler=compiler, num_iterations=1, overlap="none")
+    with contextlib.closing(program):
+        return program.state_shape(compiler.keys(0))
+
+
+def _on_these_devices(run: Run, restored: RestoredRun) -> RestoredRun:
+    """The same state, divided among the devices of `run`."""
+    metadata, here = restored.metadata, run.devices_per_seed
+    if metadata.devices_per_seed == here:
+        return restored
+    module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
+    assert isinstance(module, RLModule)
+    state = redivided(
+        restored.state,
+        before=_shape_on(run, metadata, metadata.devices_per_seed),
+        after=_shape_on(run, metadata, here),
+        devices=(metadata.devices_per_seed, here),
+        buffer=module.algorithm.replay_buffer,
+        has_seeds=run.config.num_seeds > 1,
+    )
+    return dataclasses.replace(restored, state=state)
 
 
 def _phases_to_go_on(config: TrainerConfig, before: Plan, phase: int, *, same_run: bool) -> Plan:

@@ -8,10 +8,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from rlkit.algorithms.metrics import NON_FINITE, split_each
 from rlkit.errors import ConfigError, EnvStateError, require
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.compile.devices import devices_of_run
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
@@ -28,6 +30,7 @@ from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.phase_plan import plan_of_phases
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
+from rlkit.training.programs.shares import share_of
 from rlkit.training.run_clock import RunClock
 from rlkit.training.run_parts import RunParts
 from rlkit.training.run_phases import RunPhases
@@ -51,16 +54,22 @@ class Run:
     process may compute on more threads than a deterministic run allows.
     """
 
-    def __init__(self, parts: RunParts, config: TrainerConfig):
+    def __init__(self, parts: RunParts, config: TrainerConfig, mesh: Mesh | None = None):
         start_run(on_host=not parts.is_compiled)
         _require_pinned_threads(config)
         self.phases = RunPhases(parts, self._make_program)
         self.config, self.plan = config, parts.plan
-        self.memory = device_memory()  # bytes; None: unknown
+        self.devices = devices_of_run(
+            config.devices, config.shard, num_seeds=config.num_seeds, mesh=mesh
+        )
+        for phase in self.phases.all:
+            share_of(phase.module, self.devices)  # which raises what cannot be divided
+        self.memory = device_memory(self.devices)  # bytes; None: unknown
         each = [check_replay(p.module, config.num_seeds, self.memory) for p in self.phases.all]
         self.replay_bytes = max(each)
         memory: dict[str, Any] = {"replay_bytes": self.replay_bytes, "memory": self.memory}
-        seed_by_seed = trains_seed_by_seed(
+        is_one = self.devices is None  # else a core is busy with each
+        seed_by_seed = is_one and trains_seed_by_seed(
             config.num_seeds, deterministic=config.deterministic, **memory
         )
         for phase, replay_bytes in zip(self.phases.all, each, strict=True):
@@ -71,12 +80,14 @@ class Run:
                 seeds_at_once=1 if seed_by_seed else config.num_seeds,
                 replay_bytes=replay_bytes,
                 available=self.memory,
+                copies=self.devices_per_seed,
             )
         self.compiler = Compiler(
             config.num_seeds,
-            num_groups(config.num_seeds, **memory),
+            num_groups(config.num_seeds, **memory) if is_one else 1,
             seed_by_seed=seed_by_seed,
             shares=len(self.phases.all) > 1,
+            devices=self.devices,
         )
         self.clock = RunClock(self.compiler)
         self.program: Program = self.phases.program(self.plan)
@@ -129,6 +140,11 @@ class Run:
         """Closes programs, and environments that were made for the run."""
         for part in (self.program, self.phases, self.compiler, *self.phases.whole.own_envs):
             part.close()
+
+    @property
+    def devices_per_seed(self) -> int:
+        """How many devices train each seed."""
+        return 1 if self.devices is None else self.devices.per_seed
 
     # Phases
 

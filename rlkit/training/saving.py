@@ -48,6 +48,7 @@ def save(
         progress=progress,
         plan=run.plan,
         num_seeds=run.config.num_seeds,
+        devices_per_seed=run.devices_per_seed,
         normalize_observations=learner is not None and learner.obs_stats is not None,
         logger=files.logger.state(),
         description=description,

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
@@ -97,12 +98,14 @@ class Trainer:
             with, and a deterministic one on another machine or version.
         curriculum: phases that change environments or settings of the algorithm; its phases set the
             length of training.
+        mesh: the devices to train on, in place of `config.devices`: a `jax.sharding.Mesh` with the
+            axis "data", along which devices have shares of the environments, or "seeds", or both.
 
     Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
 
     Seeds: with `config.num_seeds` > 1, states and results have a leading axis S. Results are plain
-    NumPy.
+    NumPy. Where D devices train each seed, leaves of the local state have an axis D, before N.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class Trainer:
         eval_fn: EvalFn | None = None,
         accept_differences: bool = False,
         curriculum: Curriculum | None = None,
+        mesh: Mesh | None = None,
         _parts: RunParts | None = None,  # instead of the first four, see `from_module`
     ):
         check_callbacks(callbacks)
@@ -134,7 +138,7 @@ class Trainer:
             parts = parts_from_env(env, eval_env, agent, algorithm, config)
         for callback in callbacks:
             callback.check_config(config)
-        self._run = Run(parts, config)
+        self._run = Run(parts, config, mesh)
         self._all_evaluations: dict[int, Evaluations] = {}  # by their environments
         self._accepts = accept_differences
         self._open_files = partial(
@@ -164,6 +168,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
         accept_differences: bool = False,
+        mesh: Mesh | None = None,
     ) -> Self:
         """A trainer for any `Module`, with the same loop, logs and checkpoints.
 
@@ -180,6 +185,7 @@ class Trainer:
             callbacks=callbacks,
             eval_fn=eval_fn,
             accept_differences=accept_differences,
+            mesh=mesh,
             _parts=parts_from_module(module, config, env_steps_per_iteration),
         )
 
@@ -344,9 +350,9 @@ class Trainer:
             "call its own methods",
         )
         evaluator = self._run.parts.evaluation_module().evaluator()
-        policy = self.state.learner.policy
+        policy, compiler = self.state.learner.policy, self.compiler.for_evaluation
         return play_episodes(
-            evaluator, policy, num_episodes, key, self.compiler, deterministic=deterministic
+            evaluator, policy, num_episodes, key, compiler, deterministic=deterministic
         )
 
     def record_video(
@@ -677,7 +683,7 @@ class Trainer:
         parts = self._run.parts
         key = id(parts.eval_env)
         if key not in self._all_evaluations:
-            self._all_evaluations[key] = Evaluations(parts, self._run.compiler)
+            self._all_evaluations[key] = Evaluations(parts, self._run.compiler.for_evaluation)
         return self._all_evaluations[key]
 
     def _report_next(self, checkpointer: Checkpointer | None) -> None:

@@ -181,6 +181,7 @@ def test_two_devices_learn_as_one_from_the_joined_batch(
         else A2CConfig(num_steps=8, **settings)
     )
     algorithm = factory(config)
+    of_device = algorithm.divided(2, "d")
 
     @quick_jit
     def both():
@@ -191,7 +192,7 @@ def test_two_devices_learn_as_one_from_the_joined_batch(
             lambda x: jnp.moveaxis(x.reshape(x.shape[0], 2, -1, *x.shape[2:]), 1, 0), rollout
         )
         split = jax.vmap(
-            lambda half: algorithm.update(agent, state.learner, (), half, key, "d")[0],
+            lambda half: of_device.update(agent, state.learner, (), half, key)[0],
             axis_name="d",
         )(halves)
         return state.learner, whole, split

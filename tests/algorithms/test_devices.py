@@ -1,5 +1,7 @@
 """Off policy on two devices: each keeps a replay memory of its own, all learn the same."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,8 @@ def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
         normalize_observations=True,
         priority_exponent=priority_exponent,
     )
-    algorithm = dqn(config)
+    # Settings of each device here, which `divided` would make from those of the whole.
+    algorithm = dataclasses.replace(dqn(config), axis_name="devices")
 
     def on_device(own_key):
         """The state of one device; its part of every array has a leading axis of 1."""
@@ -50,7 +53,7 @@ def test_replay_belongs_to_its_device(priority_exponent, updates_per_step):
             ts, rollout, _ = algorithm.collect(agent, env, ts)
             update_key = jax.random.fold_in(own_key[0], index)
             learner, memory, metrics = algorithm.update(
-                agent, ts.learner, ts.local.memory, rollout, update_key, "devices"
+                agent, ts.learner, ts.local.memory, rollout, update_key
             )
             return ts.replace(learner=learner, local=ts.local.replace(memory=memory)), metrics
 

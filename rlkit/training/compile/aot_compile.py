@@ -1,9 +1,11 @@
 """Compiles functions with `jax.jit`: once, ahead of time, mapped over seeds, and timed."""
 
 import contextlib
+import copy
+import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
+from rlkit.training.compile.devices import SAME, Axes, Devices, Shares
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
 from rlkit.types import Key, PyTree
 from rlkit.xla_cpu import threefry
@@ -21,7 +24,6 @@ from rlkit.xla_cpu.xla_options import compiler_options
 P = ParamSpec("P")
 Result = TypeVar("Result")
 Argument = TypeVar("Argument")
-Axes = int | None | tuple[int | None, ...]  # of each argument or result; None: it has no such axis
 
 
 class Compiler:
@@ -30,7 +32,8 @@ class Compiler:
     `parallel_seeds` computes `groups` groups of seeds in parallel, see `num_groups`; if
     `seed_by_seed`, each seed by the program of a single one. `seconds` is the total time spent
     tracing and compiling, `count` the number of compilations. If it `shares`, functions that lower
-    to the same program, such as those of two phases of a curriculum, are compiled once.
+    to the same program, such as those of two phases of a curriculum, are compiled once. With
+    `devices`, each of them computes its share.
     """
 
     def __init__(
@@ -40,14 +43,34 @@ class Compiler:
         *,
         seed_by_seed: bool = False,
         shares: bool = False,
+        devices: Devices | None = None,
     ):
         self.num_seeds = num_seeds
+        self.devices = devices
         self.shared = SharedPrograms() if shares else None
         self.seed_by_seed = seed_by_seed
         self.groups = groups
-        self.seconds = 0.0
-        self.count = 0
+        self.spent = Spent()
         self._threads: list[futures.ThreadPoolExecutor] = []
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent tracing and compiling."""
+        return self.spent.seconds
+
+    @property
+    def count(self) -> int:
+        """Compilations so far."""
+        return self.spent.count
+
+    @property
+    def for_evaluation(self) -> "Compiler":
+        """The compiler for what acts and evaluates: on one of the devices that train a seed."""
+        if self.devices is None:
+            return self
+        other = copy.copy(self)
+        other.devices = self.devices.for_evaluation
+        return other
 
     def __call__(
         self,
@@ -56,33 +79,56 @@ class Compiler:
         donate: Sequence[int] = (),
         axes: Axes = 0,
         out_axes: Axes = 0,
+        takes: Shares = SAME,
+        gives: Shares = SAME,
     ) -> "Compiled[P, Result]":
         """`function`, compiled on first call; the arguments in `donate` are donated.
 
-        `axes` and `out_axes` give the position of S in each argument and result.
+        `axes` and `out_axes` give the position of S in each argument and result, `takes` and
+        `gives` what each of several devices has of them, see `Devices`.
         """
-        mapped = (
-            jax.vmap(function, in_axes=axes, out_axes=out_axes) if self.num_seeds > 1 else function
+        several = self.num_seeds > 1
+        mapped: Any = function
+        if several:
+            mapped = jax.vmap(function, in_axes=axes, out_axes=out_axes)
+        if self.devices is None:
+            return Compiled(self, mapped, tuple(donate))
+        mapped, shardings = self.devices.mapped(
+            mapped,
+            takes=takes,
+            gives=gives,
+            axes=axes if several else None,
+            out_axes=out_axes if several else None,
         )
-        return Compiled(self, mapped, tuple(donate))
+        return Compiled(self, mapped, tuple(donate), shardings=shardings)
 
     def of_seeds(
-        self, function: Callable[[Argument], Result], *, donate: bool = False
+        self,
+        function: Callable[[Argument], Result],
+        *,
+        donate: bool = False,
+        takes: Shares = SAME,
+        gives: Shares = SAME,
     ) -> "Compiled[[Argument], Result] | SeedBySeed[Argument, Result]":
         """A `function` of one argument, computed for all seeds, see `SeedBySeed`.
 
-        `donate` says whether the argument is donated.
+        `donate` says whether the argument is donated; `takes` and `gives` are as above.
         """
         if self.seed_by_seed:
             compiled = partial(Compiled, self)
             return SeedBySeed(compiled, function, num_seeds=self.num_seeds, donate=donate)
-        return self(function, donate=(0,) if donate else ())
+        return self(function, donate=(0,) if donate else (), takes=(takes,), gives=gives)
 
     def parallel_seeds(
-        self, function: Callable[[Argument], Result], *, donate: bool = False
+        self,
+        function: Callable[[Argument], Result],
+        *,
+        donate: bool = False,
+        takes: Shares = SAME,
+        gives: Shares = SAME,
     ) -> "Callable[[Argument], Result]":
         """The same for a long-running `function`, computed for groups of seeds in parallel."""
-        whole = self.of_seeds(function, donate=donate)
+        whole = self.of_seeds(function, donate=donate, takes=takes, gives=gives)
         if self.groups == 1 or isinstance(whole, SeedBySeed):
             return whole
         sizes = {"num_seeds": self.num_seeds, "groups": self.groups}
@@ -147,6 +193,14 @@ class Compiler:
         return key
 
 
+@dataclasses.dataclass
+class Spent:
+    """What compiling has taken so far."""
+
+    seconds: float = 0.0
+    count: int = 0
+
+
 class SharedPrograms:
     """Executables by what XLA was given: the program as text, with all of its constants."""
 
@@ -181,14 +235,18 @@ class Compiled(Generic[P, Result]):
         donate: tuple[int, ...] = (),
         *,
         is_shared: bool = True,
+        shardings: Mapping[str, Any] | None = None,
     ):
         self.function = function
         self._compiler = compiler
+        self._shardings = shardings or {}
         self._donate = donate
         self._shared = compiler.shared if is_shared else None
         self.executable: Any = None
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
+        if self._shardings:  # what was restored or passed in may be elsewhere
+            arguments = jax.device_put(arguments, self._shardings["in_shardings"])  # pyright: ignore
         self.compile(*arguments, **named)
         return self.executable(*arguments, **named)
 
@@ -198,16 +256,17 @@ class Compiled(Generic[P, Result]):
             return
         start = time.perf_counter()
         with _interrupts_stay_interrupts():
-            traced = jax.jit(self.function, donate_argnums=self._donate).trace(*arguments, **named)
+            jitted = jax.jit(self.function, donate_argnums=self._donate, **self._shardings)
+            traced = jitted.trace(*arguments, **named)
             lowered = threefry.lower(traced)
 
         def compile() -> Any:
-            self._compiler.count += 1
+            self._compiler.spent.count += 1
             return lowered.compile(compiler_options=compiler_options(traced.jaxpr) or None)
 
         shared = self._shared
         self.executable = compile() if shared is None else shared.get(lowered, compile)
-        self._compiler.seconds += time.perf_counter() - start
+        self._compiler.spent.seconds += time.perf_counter() - start
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ Trainer calls the same `outer_iteration`, so there is one loop.
 """
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from rlkit.agents.base import Agent, remembers
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import check_compatible, observations_of_batch
 from rlkit.algorithms.finite import count_unsound
-from rlkit.algorithms.metrics import SKIPPED, of_each, reduce_metrics
+from rlkit.algorithms.metrics import SKIPPED, of_each, over_devices, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
 from rlkit.ops.strong_types import strong_types
@@ -101,6 +101,15 @@ class RLModule:
             )
             self.evaluator()
 
+    def divided(self, env: EnvAdapter, num_devices: int, axis_name: str) -> Self:
+        """What each of several devices runs, in its share `env` of the environments.
+
+        Functions of it are mapped over an axis of devices called `axis_name`: what they return of a
+        learner is equal on all of them, the local state is the device's own. It evaluates nothing.
+        """
+        algorithm = self.algorithm.divided(num_devices, axis_name)
+        return dataclasses.replace(self, env=env, algorithm=algorithm, eval_env=None)
+
     def evaluator(self) -> Evaluator:
         """The evaluator, in `eval_env` if there is one, else in `env`.
 
@@ -157,12 +166,12 @@ class RLModule:
             self.agent, ts.learner, ts.local.memory, rollout, update_key, behaviour=behaviour
         )
         ts = TrainState(learner=learner, local=ts.local.replace(key=key, memory=memory))
-        metrics = metrics | count_unsound(rollout, self.env.action_space)
-        return ts, metrics | {
+        counts = count_unsound(rollout, self.env.action_space) | {
             "sum/episode_return": episodes.return_sum,
             "sum/episode_length": episodes.length_sum,
             "sum/episodes": episodes.count,
         }
+        return ts, metrics | over_devices(counts, self.algorithm.axis_name)
 
     def eval_callback(self, ts: TrainState) -> Measurements:
         """Evaluates the current policy (see `Evaluator`); {} without `eval_env`."""

@@ -5,7 +5,7 @@ The trials of a sweep are its seeds; the phases of a curriculum replace them in 
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.algorithms.base import Algorithm
+from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError
 from rlkit.training.core.module import RLModule, outer_iteration
 from rlkit.types import EpisodeStats, Key, Metrics, PolicyState, PyTree, Rollout, TrainState
@@ -47,6 +48,14 @@ class SweptModule(RLModule):
         """`module` with these hyperparameters in its state."""
         fields = {field.name: getattr(module, field.name) for field in dataclasses.fields(RLModule)}
         return cls(**fields, values=values, make=make)
+
+    def divided(self, env: EnvAdapter, num_devices: int, axis_name: str) -> Self:
+        """See `RLModule`."""
+
+        def make(values: Mapping[str, Any]) -> Algorithm:
+            return self.make(values).divided(num_devices, axis_name)
+
+        return dataclasses.replace(super().divided(env, num_devices, axis_name), make=make)
 
     def starts(self, keys: Key) -> Start:
         """See `RLModule`."""

@@ -38,6 +38,7 @@ class CheckpointMetadata:
     has_started: bool = True  # whether the state before the first outer iteration was reported
     environments: Annotated[int, Field(ge=0, le=ENVIRONMENTS_LIMIT)] | None = None
     """Bytes of the environments on the host; None: they are not saved, or part of the state."""
+    devices_per_seed: int = 1  # that the state is of
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

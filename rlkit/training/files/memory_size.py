@@ -30,6 +30,7 @@ class Need:
     what: str
     cure: str
     is_kept: bool = True  # between the steps of a program; otherwise only seeds at once need it
+    is_copied: bool = False  # each of the devices that train a seed has all of it
 
 
 def check_memory(
@@ -40,8 +41,11 @@ def check_memory(
     seeds_at_once: int,
     replay_bytes: int,
     available: int | None,
+    copies: int = 1,
 ) -> None:
     """Raises `ConfigError` if the parts of a run cannot fit into `available` bytes together.
+
+    `copies` is the number of devices that train each seed, `available` what all devices have.
 
     The estimate is a lower bound, from shapes alone: XLA's temporary arrays come on top. The error
     names the largest part and the settings to lower. If `available` is None (unknown), and for a
@@ -50,7 +54,7 @@ def check_memory(
     if available is None or not isinstance(module, RLModule):
         return
     needs = list(_needs(module, plan))
-    kept = sum(need.bytes for need in needs if need.is_kept)
+    kept = sum(need.bytes * (copies if need.is_copied else 1) for need in needs if need.is_kept)
     passing = sum(need.bytes for need in needs if not need.is_kept)
     total = num_seeds * kept + seeds_at_once * passing + replay_bytes
     if total <= available:
@@ -79,7 +83,12 @@ def _needs(module: RLModule, plan: Plan) -> Iterator[Need]:
     lower_widths = "lower hidden_sizes (--hidden-sizes)"
     if 2 * _in_tables(params) > count:
         lower_widths = "lower embedding_size (--embedding-size), or observe fewer values"
-    yield Need(networks, f"networks of {count:,} parameters and their optimiser take", lower_widths)
+    yield Need(
+        networks,
+        f"networks of {count:,} parameters and their optimiser take",
+        lower_widths,
+        is_copied=True,
+    )
     buffer = algorithm.replay_buffer
     samples = (
         steps * num_envs

@@ -13,6 +13,7 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.compatibility import least_capacity
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.errors import ConfigError
+from rlkit.training.compile.devices import Devices
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.logs.human_units import human_bytes
 from rlkit.types import PolicyState
@@ -64,17 +65,17 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
     )
 
 
-def device_memory() -> int | None:
-    """Bytes of memory of the default device, or None if unknown.
+def device_memory(devices: Devices | None = None) -> int | None:
+    """Bytes of memory of the devices, or None if unknown; None: of JAX's default device.
 
     On a CPU, the bytes of the machine's memory that this process may use.
     """
-    device = jax.local_devices()[0]
-    return (
-        _host_memory()
-        if device.platform == "cpu"
-        else (device.memory_stats() or {}).get("bytes_limit")
-    )
+    used = jax.local_devices()[:1] if devices is None else devices.all
+    if used[0].platform == "cpu":
+        return _host_memory()
+    limits = [(device.memory_stats() or {}).get("bytes_limit") for device in used]
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if len(known) == len(limits) else None
 
 
 def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS) -> int | None:

@@ -23,13 +23,15 @@ from rlkit.training.curriculum import Curriculum
 from rlkit.validation import PlainData, from_dict, to_dict
 
 # Settings that may change when a run is resumed: where it writes, how much it shows, how long it
-# trains.
+# trains and on how many devices.
 MAY_DIFFER = {
     "run_dir",
     "restore_checkpoint",
     "logger_config",
     "checkpointer_config",
     "debug",
+    "devices",
+    "shard",
     "log_every",
     "log_iterations",
     "max_queued",

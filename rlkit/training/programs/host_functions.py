@@ -14,7 +14,9 @@ from rlkit.algorithms.collectors import Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import InitKeys
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiled, Compiler
+from rlkit.training.compile.devices import OWN, SAME, rows, shares_of_state
 from rlkit.training.core.module import RLModule
+from rlkit.training.programs.shares import share_of
 from rlkit.types import (
     Action,
     Carry,
@@ -61,6 +63,7 @@ class SeedFunctions:
 
     def prefill_keys(self, key: Key) -> Key:
         """A key for each rollout of the prefill, [P]; the key is consumed."""
+        key = self._own(key)
         return jax.random.split(key, self.module.algorithm.prefill_collects(self.module.env))
 
     def group_keys(self, key: Key) -> list[Key]:
@@ -74,10 +77,14 @@ class SeedFunctions:
 
     def restart_key(self, key: Key) -> Key:
         """The key that seeds new episodes for a restored state with this local key."""
-        return jax.random.fold_in(key, RESTART)
+        return jax.random.fold_in(self._first(key), RESTART)
 
     def start(self, keys: InitKeys, obs: Obs) -> TrainState:
         """The initial state, without observations; `obs` are those of a reset, leaves [N, ...]."""
+        keys = keys.on_device(self.module.algorithm.axis_name)
+        return self._start(keys, obs)
+
+    def _start(self, keys: InitKeys, obs: Obs) -> TrainState:
         module = self.module
         state = module.algorithm.start(
             module.agent, module.env, keys, obs, (), total_steps=module.total_steps
@@ -88,7 +95,7 @@ class SeedFunctions:
         """A fresh policy, used only for its shapes."""
         env = self.module.env
         obs = spaces.example(env.observation_space, (env.num_envs,))
-        return self.start(InitKeys.split(key), obs).learner.policy
+        return self._start(InitKeys.split(key), obs).learner.policy
 
     # Rollouts
 
@@ -169,13 +176,28 @@ class SeedFunctions:
 
     def phase_key(self, key: Key) -> Key:
         """The key that seeds the new episodes of a phase, for a state with this local key."""
-        return jax.random.fold_in(key, NEW_PHASE)
+        return jax.random.fold_in(self._first(key), NEW_PHASE)
 
     def enter(self, local: LocalState) -> LocalState:
         """A bare local state of other environments, at the start of new episodes in these."""
         agent, env = self.module.agent, self.module.env
         entered = self.module.algorithm.enter(agent, env, local, (), ())
         return strong_types(entered)
+
+    def _own(self, key: Key) -> Key:
+        """A key for this device, from one that all devices have."""
+        axis_name = self.module.algorithm.axis_name
+        return key if axis_name is None else jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+
+    def _first(self, key: Key) -> Key:
+        """The key of the first device, from its own one: environments are reset for all."""
+        axis_name = self.module.algorithm.axis_name
+        if axis_name is None:
+            return key
+        data = jax.random.key_data(key)
+        is_first = jax.lax.axis_index(axis_name) == 0
+        chosen = jax.lax.psum(jnp.where(is_first, data, 0), axis_name)
+        return jax.random.wrap_key_data(chosen, impl=jax.random.key_impl(key))
 
     def _with_new_episodes(self, local: LocalState, memory: Memory) -> LocalState:
         return local.replace(
@@ -217,30 +239,51 @@ def compile_host_functions(
     module: RLModule, compiler: Compiler, *, num_groups: int
 ) -> HostFunctions:
     """The functions of a run of `module` in `num_groups` env groups."""
-    f = SeedFunctions(module=module, num_groups=num_groups)
+    share = share_of(module, compiler.devices)
+    assert isinstance(share, RLModule)
+    f = SeedFunctions(module=share, num_groups=num_groups)
     packs = module.algorithm.collector.num_steps > 1  # packing costs more than a single step gains
     if packs:
         shape = jax.eval_shape(f.initial_policy, jax.random.key(0))
         f = dataclasses.replace(f, packing=Packing(shape))
-    over_seeds: dict[str, Any] = {"axes": (0, 0, None, 0, 0), "out_axes": (0, 0, None, 0)}
+    acting: dict[str, Any] = {
+        "axes": (0, 0, None, 0, 0),
+        "out_axes": (0, 0, None, 0),
+        "takes": (SAME, OWN, SAME, rows(), rows()),
+        "gives": (rows(), rows(), SAME, rows()),
+    }
+    # Observations and carry are on the host, in the order of the environments.
+    state = shares_of_state(carry=rows())
     return HostFunctions(
         split=compiler(InitKeys.split),
-        prefill_keys=compiler(f.prefill_keys),
+        prefill_keys=compiler(f.prefill_keys, gives=OWN),
         group_keys=compiler(f.group_keys),
-        restart_key=compiler(f.restart_key),
-        start=compiler(f.start),
-        keys_of_rollout=compiler(f.keys_of_rollout),
+        restart_key=compiler(f.restart_key, takes=OWN),
+        start=compiler(f.start, takes=(SAME, rows()), gives=state),
+        keys_of_rollout=compiler(f.keys_of_rollout, takes=OWN, gives=OWN),
         pack=compiler(f.pack) if packs else f.pack,
-        act=compiler(f.act, **over_seeds),
-        act_randomly=compiler(f.act_randomly, **over_seeds),
-        restart_carry=compiler(f.restart_carry),
-        learn=compiler(f.learn, donate=(0, 1), axes=(0, 0, 1, 0)),
-        absorb=compiler(f.absorb, donate=(0, 1), axes=(0, 0, 1)),
-        cut=compiler(f.cut),
-        empty=compiler(f.empty),
-        phase_key=compiler(f.phase_key),
-        enter=lambda local: compiler(f.enter)(local),
-        copy=compiler(_copy),
+        act=compiler(f.act, **acting),
+        act_randomly=compiler(f.act_randomly, **acting),
+        restart_carry=compiler(f.restart_carry, takes=rows(), gives=rows()),
+        learn=compiler(
+            f.learn,
+            donate=(0, 1),
+            axes=(0, 0, 1, 0),
+            takes=(SAME, OWN, rows(1), SAME),
+            gives=(SAME, OWN, SAME, SAME),
+        ),
+        absorb=compiler(
+            f.absorb,
+            donate=(0, 1),
+            axes=(0, 0, 1),
+            takes=(SAME, OWN, rows(1)),
+            gives=(SAME, OWN),
+        ),
+        cut=compiler(f.cut, takes=OWN, gives=state.local),
+        empty=compiler(f.empty, takes=(SAME, OWN), gives=state.local),
+        phase_key=compiler(f.phase_key, takes=OWN),
+        enter=lambda entered: compiler(f.enter, takes=OWN, gives=state.local)(entered),
+        copy=compiler(_copy, takes=((SAME, OWN),), gives=(SAME, OWN)),
         copy_policy=compiler(_copy),
     )
 

@@ -45,10 +45,13 @@ class HostProgram:
         keeps_each: bool = False,
     ):
         num_envs, num_groups = module.env.num_envs, 2 if overlap == "acting" else 1
+        count = 1 if compiler.devices is None else compiler.devices.per_seed
+        on_each = f" on each of {count} devices" if count > 1 else ""
+        halves = num_groups * count
         require(
-            num_envs % num_groups == 0,
-            f'overlap="acting" needs an even number of environments, got {num_envs}',
-            f"use num_envs={num_envs + 1}, or another overlap",
+            num_envs % halves == 0,
+            f'overlap="acting" needs an even number of environments{on_each}, got {num_envs}',
+            f"use num_envs={-(-num_envs // halves) * halves}, or another overlap",
         )
         require_steppable(module.algorithm.collector)
         self._module = module
@@ -67,6 +70,7 @@ class HostProgram:
         self.outer_schedule: Schedule = self.single_schedule
         single_steps = module.algorithm.collector.num_steps == 1 and num_groups == 1
         is_loop = single_steps and num_iterations > 1
+        is_loop &= compiler.devices is None  # whose callbacks would be called on each device
         if compile_host_loop and is_loop and step_callbacks.is_supported():
             self.outer_schedule = CompiledLoop(
                 self.parts, compiler, num_iterations=num_iterations, overlapped=is_overlapped
@@ -86,8 +90,7 @@ class HostProgram:
             return ts
         prefill_keys = self.functions.prefill_keys(keys.prefill)
         for index in range(num_rollouts):
-            rollout_key = prefill_keys[index] if self._num_seeds == 1 else prefill_keys[:, index]
-            ts = ts.replace(local=ts.local.replace(key=rollout_key))
+            ts = ts.replace(local=ts.local.replace(key=prefill_keys[..., index]))
             ts = self._absorb_rollout(ts, self.functions.act_randomly)
             self.on_warm_up(index + 1)
         return ts

@@ -10,6 +10,7 @@ import numpy as np
 from rlkit.envs.base import EnvAdapter, traced_params
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.compile.devices import OWN, SAME, shares_of_state
 from rlkit.training.core.module import (
     Module,
     RLModule,
@@ -17,6 +18,7 @@ from rlkit.training.core.module import (
     outer_iteration,
 )
 from rlkit.training.programs.protocol import Program, Results
+from rlkit.training.programs.shares import share_of
 from rlkit.types import Counters, Key, LocalState, Metrics, PyTree
 
 NEW_PHASE = 0x9A5E  # folded into the key of a state, for the new episodes of its next phase
@@ -37,6 +39,7 @@ class DeviceProgram:
         self.on_warm_up: Callable[[int], None] = lambda rollouts: (
             None
         )  # nor does it warm up in parts
+        module = share_of(module, compiler.devices)
         counters: Callable[[PyTree], Counters] | None = getattr(module, "counters", None)
 
         def step(
@@ -73,17 +76,20 @@ class DeviceProgram:
 
         self._module, self._compiler = module, compiler
         self._enter_function = enter
-        self._state_shape = compiler(lambda given: start(given)[0]).function
-        self._init = compiler.of_seeds(start)
-        self._refill = compiler.of_seeds(refill, donate=True)
+        state = shares_of_state() if isinstance(module, RLModule) else SAME
+        stepping: dict[str, Any] = {"donate": True, "takes": state, "gives": (state, SAME)}
+        self._state_shape = compiler(lambda given: start(given)[0], gives=state).function
+        self._init = compiler.of_seeds(start, gives=(state, SAME))
+        self._refill = compiler.of_seeds(refill, **stepping)
         self.outer = compiler.parallel_seeds(
             step(lambda ts: outer_iteration(module, ts, num_iterations, keeps_each=keeps_each)),
-            donate=True,
+            **stepping,
         )
         self.single = compiler.of_seeds(
-            step(lambda ts: iteration(module, ts, jnp.int32(0))), donate=True
+            step(lambda ts: iteration(module, ts, jnp.int32(0))), **stepping
         )
-        self.copy = compiler(lambda ts: jax.tree.map(jnp.copy, ts))
+        copied: Any = compiler(lambda ts: jax.tree.map(jnp.copy, ts), takes=(state,), gives=state)
+        self.copy = copied
 
     def init(self, key: Key) -> PyTree:
         """See `Program`."""
@@ -97,7 +103,9 @@ class DeviceProgram:
         given = local, self._compiler.for_seeds(traced_params(self._module.env))
         # A memory for another number of environments cannot take the place of the old one.
         is_same_number = ts.local.discounted_return.shape[-1] == self._module.env.num_envs
-        entered = self._compiler.of_seeds(self._enter_function, donate=is_same_number)(given)
+        entered = self._compiler.of_seeds(
+            self._enter_function, donate=is_same_number, takes=(OWN, SAME), gives=OWN
+        )(given)
         return ts.replace(local=entered)
 
     def adopt(self, other: Program) -> None:
