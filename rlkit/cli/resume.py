@@ -10,10 +10,10 @@ from rlkit import validation
 from rlkit.cli import flags, own_env, sweep
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import Shard, TrainerConfig
 from rlkit.training.run_config import read_settings, require_longer
 from rlkit.training.sweeps.directory import holds_sweep
-from rlkit.validation import LargeCount
+from rlkit.validation import LargeCount, PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -22,6 +22,7 @@ COMMAND = "rlkit resume"
 EXAMPLES = f"""examples:
   {COMMAND} runs/mine                          where it stopped
   {COMMAND} runs/mine --total-steps 2M         beyond its end
+  {COMMAND} runs/mine --devices 8               on other devices
   {COMMAND} runs/mine --checkpoint best --into runs/branch
   {COMMAND} runs/my-sweep                      the trials that are left"""
 
@@ -41,6 +42,12 @@ class ResumeFlags:
     """
     save_replay: bool | None = None
     """Save the replay buffer from now on, or not; None: as when the run was started."""
+    devices: PositiveInt | None = None
+    """Devices to go on with; None: as when the run was started.
+    On others, the learner is the same, and random numbers are new.
+    """
+    shard: Shard | None = None
+    """What several devices share: data, seeds or both; None: as when the run was started."""
     checkpoint: Annotated[int, Ge(0)] | Literal["latest", "best"] = "latest"
     """Where to continue from: a step, latest or best. All but the latest need --into."""
     into: str | None = None
@@ -100,6 +107,8 @@ def _reopen(chosen: ResumeFlags) -> "Trainer":
         chosen.run_dir,
         total_steps=chosen.total_steps,
         save_replay=chosen.save_replay,
+        devices=chosen.devices,
+        shard=chosen.shard,
         which=chosen.checkpoint,
         into=chosen.into,
         accept_differences=chosen.accept_differences,

@@ -19,7 +19,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -135,6 +135,8 @@ def reopen(
     *,
     total_steps: int | None = None,
     save_replay: bool | None = None,
+    devices: int | None = None,
+    shard: Shard | None = None,
     which: Which = "latest",
     into: str | os.PathLike[str] | None = None,
     accept_differences: bool = False,
@@ -146,11 +148,12 @@ def reopen(
     With `into`, a new run in that directory continues from any of its checkpoints: an older step,
     the best or the latest. The old run stays as it is, and the new one records where it came from.
     Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
-    whether checkpoints hold the replay memory from now on; None: as before. All other settings stay
-    as they were: if config.yaml was changed since the checkpoint was saved, that is an error unless
-    you `accept_differences`; so is another machine or version for a deterministic run. Files that
-    config.yaml names outside of the run directory are only used if they are listed in `outside`:
-    the directory may be somebody else's. Raises `RlkitError` if there is nothing to resume.
+    whether checkpoints hold the replay memory from now on, `devices` and `shard` how many devices
+    train and what they share; None: as before. All other settings stay as they were: if config.yaml
+    was changed since the checkpoint was saved, that is an error unless you `accept_differences`; so
+    is another machine or version for a deterministic run. Files that config.yaml names outside of
+    the run directory are only used if they are listed in `outside`: the directory may be somebody
+    else's. Raises `RlkitError` if there is nothing to resume.
     """
     config, changed = read_config(run_dir), []
     origin = config.trainer.checkpoint_directory(run_dir)
@@ -174,6 +177,9 @@ def reopen(
         checkpoints = settings.checkpointer_config or CheckpointerConfig()
         checkpoints = dataclasses.replace(checkpoints, save_replay=save_replay)
         settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
+    changes = {"devices": devices, "shard": shard}
+    given = {name: value for name, value in changes.items() if value is not None}
+    settings = dataclasses.replace(settings, **given)
     if total_steps is not None:
         settings = _extended(settings, total_steps)
     config = dataclasses.replace(config, trainer=settings)

@@ -133,7 +133,7 @@ def restore(
     Raises `RlkitError`, before any file is changed, if it must not.
     """
     restored = _read_run(checkpointer, which, partial(_shape_of, run), check)
-    restored = _on_these_devices(run, restored)
+    restored = _on_these_devices(run, restored, accepted=may_restart)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
         _require_same_run(restored, checkpointer, start.progress.keys)
@@ -191,7 +191,7 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     there = restored.metadata.devices_per_seed
     if there != run.devices_per_seed:
         texts.append(
-            f"each seed was trained on {there} device{'s' * (there > 1)} and goes on on"
+            f"each seed was trained on {there} device{'s' * (there > 1)} and continues on"
             f" {run.devices_per_seed}: with the same learner, environments and replay buffer, but"
             " new random numbers"
         )
@@ -338,11 +338,21 @@ def _shape_on(run: Run, metadata: CheckpointMetadata, per_seed: int) -> PyTree:
         return program.state_shape(compiler.keys(0))
 
 
-def _on_these_devices(run: Run, restored: RestoredRun) -> RestoredRun:
-    """The same state, divided among the devices of `run`."""
+def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> RestoredRun:
+    """The same state, divided among the devices of `run`.
+
+    Raises `CheckpointError` for a deterministic run on other devices, unless that is `accepted`.
+    """
     metadata, here = restored.metadata, run.devices_per_seed
     if metadata.devices_per_seed == here:
         return restored
+    require(
+        accepted or not run.config.deterministic,
+        "this run is deterministic, but would not be bit for bit the same here: each seed was"
+        f" trained on {metadata.devices_per_seed} device(s), here on {here}",
+        f"use as many, or {ACCEPT}",
+        CheckpointError,
+    )
     module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
     assert isinstance(module, RLModule)
     state = redivided(

@@ -8,9 +8,12 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from algorithm_rows import agent_of
+from algorithm_rows import acts_in, agent_of
 from gymnasium import spaces
 
+from rlkit.envs.host.gymnasium import GymnasiumAdapter
+from rlkit.envs.jittable.observation_wrappers import CastObservation
+from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.ops.rows import flatten
 from rlkit.types import Sequences
@@ -155,3 +158,11 @@ def keys_as_data(tree):
         )
 
     return jax.tree.map(plain, tree)
+
+
+def twin_envs(name, num_envs):
+    """The same dynamics in JAX and as simulators, in which the algorithm can act."""
+    if acts_in(name, Counter.action_space):
+        jittable = vectorize(CastObservation(Counter(), np.float32), num_envs)
+        return jittable, GymnasiumAdapter(HostCounter, num_envs, floats=True)
+    return vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)

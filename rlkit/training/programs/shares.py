@@ -61,7 +61,8 @@ def share_of(module: Module, devices: Devices | None) -> Module:
     try:
         return module.divided(share, count, DATA)
     except RlkitError as error:
-        each = f"on each of {count} devices, with {num_envs // count} environments"
+        plural = "s" if num_envs > count else ""
+        each = f"on each of {count} devices, with {num_envs // count} environment{plural}"
         raise type(error)(f"{each}: {error}") from error
 
 

@@ -36,6 +36,11 @@ def plan_trials(
         for index, each in enumerate(changes)
     ]
     require_seed(configs[0])
+    require(
+        config.run.trainer.shard != "both",
+        'shard="both" divides a program of several trials otherwise than a trial alone',
+        'use shard="seeds", which gives each device other trials, or "data"',
+    )
     lengths = [plan_run(each).num_checkpoints for each in configs]
     groups = group_trials(configs, changes, may_join=not config.run.trainer.deterministic)
     rungs = _rungs(config, len(configs), lengths)

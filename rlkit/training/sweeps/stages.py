@@ -13,7 +13,7 @@ import numpy as np
 
 from rlkit.training.callbacks import Callback, RunView
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.files.checkpointer import holds_checkpoints
 from rlkit.training.from_config import build
 from rlkit.training.logs.announcements import announcement
@@ -101,6 +101,7 @@ def train_jointly(
             save_replay=None if checkpoints is None else checkpoints.save_replay,
         ),
     )
+    trainer_config = on_devices(trainer_config)
     parts = dataclasses.replace(parts, plan=plan)
     pause = PauseAt(until)
     unused: Any = None  # `_parts` has them
@@ -171,7 +172,7 @@ def train_alone(config: RunConfig, directory: Path, until: int, *, watch: Watch)
     settings = dataclasses.replace(
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto", max_queued=1
     )
-    config = dataclasses.replace(config, trainer=settings)
+    config = dataclasses.replace(config, trainer=on_devices(settings))
     with build(config, callbacks=[PauseAt(until)]) as trainer:
         watch(trainer)
         trainer.run(config.seed)
@@ -190,7 +191,7 @@ def write_trial(
     settings = dataclasses.replace(
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto"
     )
-    config = dataclasses.replace(config, trainer=settings)
+    config = dataclasses.replace(config, trainer=on_devices(settings))
     logs = config.trainer.logger_config
     silent = logs and dataclasses.replace(logs, console=False)
     with build(config, logger=silent) as trainer:
@@ -203,6 +204,19 @@ def write_trial(
         trainer.take_over(own_state(trained.state, lanes), progress, [start, *records])
         is_whole = progress.outer_iteration >= plan.num_checkpoints
         trainer.conclude(None if is_whole else "the sweep kept others")
+
+
+def on_devices(config: TrainerConfig) -> TrainerConfig:
+    """The settings with as many devices as can have equal shares of the seeds, if they share them.
+
+    How many seeds a program trains changes from rung to rung.
+    """
+    if config.shard == "data":
+        return config
+    counts = range(config.devices, 0, -1)
+    return dataclasses.replace(
+        config, devices=next(count for count in counts if config.num_seeds % count == 0)
+    )
 
 
 def own_state(state: PyTree, lanes: range | Sequence[int]) -> PyTree:

@@ -9,15 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import MEMORY, NAMES, NORMALIZED, VARIANTS, acts_in, entry, known
+from algorithm_rows import MEMORY, NAMES, NORMALIZED, VARIANTS, entry, known
 from composite_twins import HostLevers, Levers
-from host_twins import HostCounter, HostStairs, Stairs, agent_for, keys_as_data
+from host_twins import agent_for, keys_as_data, twin_envs
 from tiers import by_default, in_full
 
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
-from rlkit.envs.jittable.observation_wrappers import CastObservation
 from rlkit.envs.jittable.vectorized import vectorize
-from rlkit.envs.probes.space_probes import Counter
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.core.module import RLModule
@@ -44,11 +42,8 @@ def twins(tiny, name="ppo", *, num_envs=3, counting=False, **settings):
     name, in_parts, _ = name.partition(PARTS)
     if in_parts:
         device, host = vectorize(Levers(), num_envs), GymnasiumAdapter(HostLevers, num_envs)
-    elif acts_in(name, Counter.action_space):
-        device = vectorize(CastObservation(Counter(), np.float32), num_envs)
-        host = GymnasiumAdapter(HostCounter, num_envs, floats=True)
     else:
-        device, host = vectorize(Stairs(), num_envs), GymnasiumAdapter(HostStairs, num_envs)
+        device, host = twin_envs(name, num_envs)
     algorithm = tiny.algorithm(name, **settings)
     if counting:
         algorithm = dataclasses.replace(algorithm, learns_through_carry=True)
