@@ -80,7 +80,7 @@ class Point:
         compiler = Compiler(num_seeds, num_groups(num_seeds))
 
         def program(updates: int) -> DeviceProgram:
-            return DeviceProgram(module, compiler=compiler, epochs=updates)
+            return DeviceProgram(module, compiler=compiler, num_iterations=updates)
 
         self._program, self.updates = program(2), 2
         self._ts = self._program.init(compiler.keys(0))

@@ -121,6 +121,15 @@ def env_name(env: object) -> str:
     return type(env).__name__ if inner is None else env_name(inner)
 
 
+def without_resets(env: EnvAdapter) -> EnvAdapter:
+    """The same environments for their first episodes alone, if that is less to compile.
+
+    What they return after the end of an episode means nothing.
+    """
+    first_episodes = getattr(env, "first_episodes", None)
+    return env if first_episodes is None else first_episodes
+
+
 def traced_params(env: object) -> PyTree:
     """The `params` of an environment that has `replace_params`, otherwise `()`."""
     return getattr(env, "params", ()) if callable(getattr(env, "replace_params", None)) else ()

@@ -268,3 +268,31 @@ def test_a_loss_without_errors_is_told_before_anything_compiles(module):
         ConfigError, match=r"no loss returns it; return .*td_error.*priority_exponent=None"
     ):
         dataclasses.replace(module, algorithm=silent)
+
+
+def test_devices_weigh_and_rank_by_the_largest_of_all(key):
+    """A device samples from its own ring, by the probabilities there; the largest weight of the
+    joint batch is 1, and new transitions get the highest priority that any device has seen.
+    """
+    whole = buffer_of(capacity=16, batch_size=8)
+    own = whole.divided(2, "d")
+    assert (own.capacity, own.batch_size) == (8, 4)
+    memory = add(buffer_of(), empty(buffer_of()), rollout(range(8)))
+    memories = jax.tree.map(lambda x: jnp.stack([x, x]), memory)
+    leaves = jnp.zeros((2, 16)).at[:, :8].set(jnp.array([[1.0] * 8, [4.0] + [0.25] * 7]))
+    tree = jax.vmap(lambda x: memory.tree.set(jnp.arange(16), x))(leaves)
+    memories = memories.replace(tree=tree)
+
+    def device(memory, key, errors):
+        batch = own.sample(memory, key, jnp.float32(0))
+        return batch, own.reprioritize(memory, batch, errors)
+
+    errors = jnp.array([[0.5] * 4, [9.0] * 4])
+    batch, after = jax.jit(jax.vmap(device, axis_name="d"))(
+        memories, jax.random.split(key, 2), errors
+    )
+    drawn = np.take_along_axis(np.asarray(leaves), np.asarray(batch.index), axis=1)
+    raw = (8 * drawn / np.asarray(leaves).sum(1, keepdims=True)) ** -BETA
+    assert len(np.unique(raw)) > 1
+    np.testing.assert_allclose(batch.weight, raw / raw.max(), rtol=1e-5)
+    np.testing.assert_allclose(after.max_priority, [9.0, 9.0], rtol=1e-5)

@@ -28,6 +28,7 @@ CHECKPOINTER = "rlkit/training/files/checkpointer.py"
 RESTORE = "rlkit/training/files/checkpoint_items.py"
 RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
 HOST_RESUME = ("tests/training/test_host_resume.py",)
+ON_DEVICES = ("tests/training/programs/test_devices.py",)
 ENV_STATE = ("tests/envs/host/test_env_state.py",)
 
 MUTANTS = (
@@ -669,5 +670,55 @@ MUTANTS = (
         "return now | (after & rollout.truncated & ~rollout.terminated)",
         "return after & rollout.truncated & ~rollout.terminated",
         ("tests/training/test_masks.py",),
+    ),
+    # Several devices
+    Mutant(
+        "each device descends its own gradient",
+        "rlkit/algorithms/gradient_step.py",
+        "loss, gradients = jax.lax.pmean((loss, gradients), axis_name)",
+        "loss = jax.lax.pmean(loss, axis_name)",
+        ON_DEVICES,
+    ),
+    Mutant(
+        "metrics are those of a device's own batch",
+        "rlkit/algorithms/metrics.py",
+        "    if axis_name is None:\n        return metrics\n    sums",
+        "    if metrics is not None:\n        return metrics\n    sums",
+        ON_DEVICES,
+    ),
+    Mutant(
+        "statistics of a prefill's observations are a device's own",
+        "rlkit/algorithms/base.py",
+        "after = fold_observations(after, rollout, self.axis_name)",
+        "after = fold_observations(after, rollout)",
+        ON_DEVICES,
+    ),
+    Mutant(
+        "statistics of a prefill's rewards are a device's own",
+        "rlkit/algorithms/base.py",
+        "after = fold_returns(learner, rollout, self.axis_name)",
+        "after = fold_returns(learner, rollout)",
+        ON_DEVICES,
+    ),
+    Mutant(
+        "all devices draw the same random numbers",
+        "rlkit/algorithms/initial_state.py",
+        "jax.random.fold_in(key, device) for key in (self.reset",
+        "jax.random.fold_in(key, 0) for key in (self.reset",
+        ON_DEVICES,
+    ),
+    Mutant(
+        "weights and new priorities are relative to a device's own ring",
+        PRIORITIES,
+        "return x if self.axis_name is None else jax.lax.pmax(x, self.axis_name)",
+        "return x",
+        ("tests/algorithms/test_prioritized_replay.py",),
+    ),
+    Mutant(
+        "on other devices, environments go on with the transitions of others",
+        "rlkit/ops/rows.py",
+        "whole = jnp.moveaxis(x, 0, axis)",
+        "whole = jnp.moveaxis(x, 0, axis + 1)",
+        ON_DEVICES,
     ),
 )

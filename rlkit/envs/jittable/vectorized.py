@@ -46,6 +46,7 @@ class VectorizedEnv:
     spec: EnvSpec | None = None
     non_finite: NonFinite = "raise"
     is_jittable: bool = True
+    resets: bool = True  # after an episode; False: what follows it means nothing
 
     @property
     def params(self) -> PyTree:
@@ -55,6 +56,11 @@ class VectorizedEnv:
     def replace_params(self, params: PyTree) -> "VectorizedEnv":
         """The same environments with other parameters."""
         return dataclasses.replace(self, env=self._bind(params))
+
+    @property
+    def first_episodes(self) -> "VectorizedEnv":
+        """See `without_resets`."""
+        return dataclasses.replace(self, resets=False)
 
     def reset(self, key: Key) -> tuple[VectorState, Obs]:
         """Starts new episodes in all environments. Consumes the key."""
@@ -94,7 +100,7 @@ class VectorizedEnv:
             reward = jnp.where(broken, 0.0, reward)
             terminated, truncated = terminated | broken, truncated & ~broken
         ended = broken if resets_itself else terminated | truncated
-        if ended is not None:
+        if ended is not None and self.resets:
             envs, obs = self._reset_where(ended, env, reset_key, envs, obs)
         if broken is not None:
             next_obs = where_rows(broken, obs, next_obs)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from rlkit.agents.base import Agent
-from rlkit.envs.base import EnvAdapter
+from rlkit.envs.base import EnvAdapter, without_resets
 from rlkit.errors import require, require_positive_integer
 from rlkit.ops.rows import flatten, where_rows
 from rlkit.ops.running_stats import normalize
@@ -45,9 +46,7 @@ class Evaluator:
         deterministic episode, [E, ...]. If it is reset where it returns NaN or infinity,
         `non_finite_episodes` [] counts those that ended by it, with their return until then.
         """
-        key = jax.random.key(self.seed)
-        best = self.play(policy, key, deterministic=True)
-        sampled = self.play(policy, key, deterministic=False)
+        best, sampled = self.play(policy, jax.random.key(self.seed))
         info = {"done_info": best["done_info"]} if best["done_info"] else {}
         return {
             "return": best["return"],
@@ -58,28 +57,40 @@ class Evaluator:
             **count_broken(best, sampled),
         }
 
-    def play(self, policy: PolicyState, key: Key, *, deterministic: bool) -> dict[str, PyTree]:
-        """`return`, `length`, the last `info` as `done_info`, and whether NaN or infinity ended the
-        episode as `non_finite` (None: not told), all [E]. Consumes the key.
+    def play(self, policy: PolicyState, key: Key) -> tuple[dict[str, PyTree], dict[str, PyTree]]:
+        """Episodes with deterministic actions, and the same ones with sampled actions.
+
+        For both `return`, `length`, the last `info` as `done_info`, and whether NaN or infinity
+        ended the episode as `non_finite` (None: not told), all [E]. Consumes the key. All are
+        rounds of one loop, since an environment may take long to compile.
         """
         rounds = math.ceil(self.num_episodes / self.env.num_envs)
-        played = jax.lax.map(
-            lambda k: self._round(policy, k, deterministic), jax.random.split(key, rounds)
-        )
-        return jax.tree.map(lambda x: x[: self.num_episodes], flatten(played))
+        keys = jnp.tile(jax.random.split(key, rounds), 2)
+        is_deterministic = jnp.arange(2 * rounds) < rounds
+        played = jax.lax.map(lambda x: self._round(policy, *x), (keys, is_deterministic))
 
-    def _round(self, policy: PolicyState, key: Key, deterministic: bool) -> dict[str, PyTree]:
+        def half(first: int) -> dict[str, PyTree]:
+            own = flatten(jax.tree.map(lambda x: x[first : first + rounds], played))
+            return jax.tree.map(lambda x: x[: self.num_episodes], own)
+
+        return half(0), half(rounds)
+
+    def _round(self, policy: PolicyState, key: Key, is_deterministic: Array) -> dict[str, PyTree]:
         reset_key, step_key = jax.random.split(key)
-        env_state, obs = self.env.reset(reset_key)
-        num_envs = self.env.num_envs
+        env, num_envs = without_resets(self.env), self.env.num_envs
+        env_state, obs = env.reset(reset_key)
 
         def act(obs: Obs, carry: PyTree, key: Key) -> tuple[Array, PyTree]:
-            return choose(self.agent, policy, obs, carry, key, deterministic=deterministic)
+            either = (
+                partial(choose, self.agent, policy, obs, carry, key, deterministic=deterministic)
+                for deterministic in (True, False)
+            )
+            return jax.lax.cond(is_deterministic, *either)
 
         def step(state: dict[str, PyTree]) -> dict[str, PyTree]:
             act_key, env_key = jax.random.split(jax.random.fold_in(step_key, state["time"]))
             action, carry = act(state["obs"], state["carry"], act_key)
-            env_state, timestep = self.env.step(env_key, state["env_state"], action)
+            env_state, timestep = env.step(env_key, state["env_state"], action)
             playing = state["playing"]
 
             return {
@@ -96,9 +107,7 @@ class Evaluator:
 
         initial_carry = self.agent.initial_carry(num_envs)
         action = jax.eval_shape(act, obs, initial_carry, step_key)[0]
-        told = jax.eval_shape(
-            lambda s, a, k: self.env.step(k, s, a)[1], env_state, action, step_key
-        )
+        told = jax.eval_shape(lambda s, a, k: env.step(k, s, a)[1], env_state, action, step_key)
         start = {
             "env_state": env_state,
             "obs": obs,

@@ -193,3 +193,24 @@ def test_no_limit_is_an_error(tiny):
 def test_a_number_of_episodes_is_positive(episodes):
     with pytest.raises(ConfigError, match="evaluation episodes must be a positive integer"):
         make_evaluator(vectorize(Echo(), 2), Mirror(), num_episodes=episodes)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedResets(RandomLength):
+    """Counts its resets."""
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        jax.debug.callback(lambda _: calls.append(1), state[1])
+        return state, obs
+
+
+def test_no_episode_after_the_first_is_begun():
+    """A reset may take as long to compile as all else."""
+    env = vectorize(CountedResets(), 4)
+    evaluator = make_evaluator(env, Recorder(), num_episodes=8)
+    calls.clear()
+    found = jax.jit(evaluator)(POLICY)
+    jax.effects_barrier()
+    assert found["length"].max() > found["length"].min()
+    assert len(calls) == 2 * 2 * 4  # both ways to act, two rounds of four environments
