@@ -339,6 +339,22 @@ def _env_of(run: Run) -> str:
     return env_name(module.env) if isinstance(module, RLModule) else "the module's own"
 
 
+def device_announcements(run: Run) -> list[str]:
+    """What each of several devices trains, if there are several."""
+    devices, module, num_seeds = run.devices, run.parts.module, run.config.num_seeds
+    if devices is None:
+        return []
+    shares = []
+    if devices.of_seeds > 1:
+        shares.append(f"{num_seeds // devices.of_seeds} of the {num_seeds} seeds")
+    if devices.per_seed > 1:
+        assert isinstance(module, RLModule)
+        num_envs = module.env.num_envs
+        shares.append(f"{num_envs // devices.per_seed} of the {num_envs} environments")
+    kind, count = devices.all[0].device_kind, len(devices.all)
+    return [f"{count} devices ({kind}): each trains {', in '.join(shares)}"]
+
+
 def encoding_announcements(run: Run) -> list[str]:
     """Which integers the agent reads from tables, if any."""
     module = run.parts.module
@@ -407,6 +423,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
         "non_finite_steps": progress.non_finite_steps,
         "outer_iterations": progress.outer_iteration,
         "num_seeds": num_seeds,
+        "devices": 1 if run.devices is None else len(run.devices.all),
         "wall_seconds": round(run.wall_seconds, 3),
         "compile_seconds": round(run.compiler.seconds, 3),
         "env_steps_per_second": round(speed, 1),

@@ -51,6 +51,7 @@ from rlkit.training.reporting import (
     Pending,
     Reporter,
     announcements,
+    device_announcements,
     encoding_announcements,
     memory_announcements,
     phase_announcement,
@@ -239,7 +240,8 @@ class Trainer:
                 )
                 states = {} if restored is None else restored.metadata.callbacks
                 restore_callbacks(self._callbacks, states)
-                self._log(*memory_announcements(self._run), *encoding_announcements(self._run))
+                about = (device_announcements, memory_announcements, encoding_announcements)
+                self._log(*(text for tell in about for text in tell(self._run)))
                 if restored is not None:
                     self._log(*caveats(self._run, restored, files.stop_reason()))
                 else:

@@ -104,6 +104,7 @@ def test_a_run_goes_on_with_other_devices(name, tmp_path):
         trainer.run(0)
         assert trainer.state.local.key.shape == (2,) and trainer.outer_iteration == OUTER + 1
     text = told(tmp_path / "run")
+    assert "2 devices (cpu): each trains 2 of the 4 environments" in text
     assert "trained on 2 devices and continues on 1" in text
     assert "trained on 1 device and continues on 2" in text
 
@@ -316,3 +317,4 @@ def test_from_the_command_line(tmp_path, capsys):
     assert main(["train", "ppo", "probe/Counter", *small, "--devices", "3"]) == 2
     assert "devices=3, but JAX finds 2" in capsys.readouterr().err
     assert rlkit.load_policy(run).metrics
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["devices"] == 1
