@@ -16,6 +16,7 @@ from rlkit.algorithms.metrics import SKIPPED, over_devices
 from rlkit.algorithms.parameter_groups import Group, group_names, replace_group, select_group
 from rlkit.algorithms.update_interval import check_every
 from rlkit.errors import require
+from rlkit.ops.over_devices import pmean
 from rlkit.optimizers import current_learning_rate
 from rlkit.types import Key, LearnerState, Metrics, Params, PyTree
 from rlkit.xla_cpu.conditional_update import renewed_if
@@ -190,7 +191,7 @@ def differentiate(
         return loss, metrics, gradients
     own = {name: x for name, x in metrics.items() if name == ERROR}
     common = {name: x for name, x in metrics.items() if name != ERROR}
-    loss, gradients = jax.lax.pmean((loss, gradients), axis_name)
+    loss, gradients = pmean((loss, gradients), axis_name)
     return loss, over_devices(common, axis_name) | own, gradients
 
 

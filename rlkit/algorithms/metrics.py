@@ -2,11 +2,11 @@
 
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from rlkit.ops.over_devices import pmean, psum
 from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
 
@@ -43,7 +43,7 @@ def over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
         return metrics
     sums = {name: x for name, x in metrics.items() if name.startswith("sum/")}
     means = {name: x for name, x in metrics.items() if name not in sums}
-    sums, means = jax.lax.psum(sums, axis_name), jax.lax.pmean(means, axis_name)
+    sums, means = psum(sums, axis_name), pmean(means, axis_name)
     return {name: (sums if name in sums else means)[name] for name in metrics}
 
 

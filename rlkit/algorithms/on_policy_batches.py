@@ -198,7 +198,10 @@ def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> A
 def moments(x: Array, axis_name: str | None) -> tuple[Array, Array]:
     """Mean and variance of `x`, over all devices."""
     mean = x.mean()
-    if axis_name is not None:
-        mean = jax.lax.pmean(mean, axis_name)
     variance = jnp.square(x - mean).mean()
-    return mean, variance if axis_name is None else jax.lax.pmean(variance, axis_name)
+    if axis_name is None:
+        return mean, variance
+    # Of each device, in a single reduction: that of all is the mean of theirs and theirs of means.
+    means, variances = jax.lax.all_gather(jnp.stack([mean, variance]), axis_name, axis=1)
+    mean = means.mean()
+    return mean, (variances + jnp.square(means - mean)).mean()

@@ -58,6 +58,7 @@ examples:
   {COMMAND} ppo my_package.my_module:MyEnv --total-steps 100k
   {COMMAND} --config runs/hopper/config.yaml --run-dir runs/again
   {COMMAND} ppo gymnax/CartPole-v1 --curriculum phases.yaml
+  {COMMAND} ppo gymnax/Breakout-MinAtar --num-envs 512 --devices 8
   {COMMAND} ppo gymnax/CartPole-v1 --dry-run > mine.yaml
 
 `{COMMAND} ppo gymnax/CartPole-v1 --help` shows the first settings with their

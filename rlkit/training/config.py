@@ -114,7 +114,7 @@ class TrainerConfig:
     """
     shard: Shard = "data"
     """What several devices share. data: the environments, batches and replay buffer of each seed;
-    seeds: the seeds; both: the seeds as far as they can be divided, then those of each seed.
+    seeds: the seeds; both: the seeds as far as they can be divided, then the environments of each.
     """
     enable_evaluation: bool = True
     """Evaluate after outer iterations."""

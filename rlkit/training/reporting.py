@@ -342,7 +342,7 @@ def _env_of(run: Run) -> str:
 def device_announcements(run: Run) -> list[str]:
     """What each of several devices trains, if there are several."""
     devices, module, num_seeds = run.devices, run.parts.module, run.config.num_seeds
-    if devices is None:
+    if devices is None or len(devices.all) == 1:
         return []
     shares = []
     if devices.of_seeds > 1:

@@ -7,10 +7,11 @@ from functools import partial
 
 import jax
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from rlkit.errors import CheckpointError, EnvStateError, RunDirectoryError, require
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.compile.devices import Devices
+from rlkit.training.compile.devices import Devices, host_device
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.core.module import RLModule
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
@@ -192,8 +193,7 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
     if there != run.devices_per_seed:
         texts.append(
             f"each seed was trained on {there} device{'s' * (there > 1)} and continues on"
-            f" {run.devices_per_seed}: with the same learner, environments and replay buffer, but"
-            " new random numbers"
+            f" {run.devices_per_seed}, with new random numbers"
         )
     elsewhere = fingerprint_differences(restored.metadata.fingerprint)
     if elsewhere:
@@ -335,7 +335,10 @@ def _shape_on(run: Run, metadata: CheckpointMetadata, per_seed: int) -> PyTree:
     compiler = Compiler(run.config.num_seeds, devices=devices)
     program = make_program(module, compiler=compiler, num_iterations=1, overlap="none")
     with contextlib.closing(program):
-        return program.state_shape(compiler.keys(0))
+        shape = program.state_shape(compiler.keys(0))
+    # In the memory of the host, since the whole may be too large for a device.
+    on_host = SingleDeviceSharding(host_device())
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=on_host), shape)
 
 
 def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> RestoredRun:
@@ -344,15 +347,17 @@ def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> Res
     Raises `CheckpointError` for a deterministic run on other devices, unless that is `accepted`.
     """
     metadata, here = restored.metadata, run.devices_per_seed
-    if metadata.devices_per_seed == here:
-        return restored
+    is_same = (metadata.devices_per_seed, metadata.seed_shares) == (here, run.seed_shares)
     require(
-        accepted or not run.config.deterministic,
-        "this run is deterministic, but would not be bit for bit the same here: each seed was"
-        f" trained on {metadata.devices_per_seed} device(s), here on {here}",
-        f"use as many, or {ACCEPT}",
+        accepted or is_same or not run.config.deterministic,
+        "this run is deterministic, but would not be bit for bit the same here: it was trained on"
+        f" {metadata.devices_per_seed * metadata.seed_shares} devices, here it is on"
+        f" {here * run.seed_shares}",
+        f"use the same devices and shard, or {ACCEPT}",
         CheckpointError,
     )
+    if metadata.devices_per_seed == here:
+        return restored
     module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
     assert isinstance(module, RLModule)
     state = redivided(
@@ -438,6 +443,7 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
 def _resume_files(run: Run, files: RunFiles, restored: RestoredRun) -> None:
     """Resumes the run's own files as they were at the checkpoint; sets damaged steps aside."""
     files.record_length(run.plan)
+    files.record_devices()
     for step in restored.damaged:
         if files.checkpointer is not None:
             files.checkpointer.set_aside(step)

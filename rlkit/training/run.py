@@ -146,6 +146,11 @@ class Run:
         """How many devices train each seed."""
         return 1 if self.devices is None else self.devices.per_seed
 
+    @property
+    def seed_shares(self) -> int:
+        """In how many shares devices train the seeds."""
+        return 1 if self.devices is None else self.devices.of_seeds
+
     # Phases
 
     @property

@@ -49,6 +49,7 @@ def save(
         plan=run.plan,
         num_seeds=run.config.num_seeds,
         devices_per_seed=run.devices_per_seed,
+        seed_shares=run.seed_shares,
         normalize_observations=learner is not None and learner.obs_stats is not None,
         logger=files.logger.state(),
         description=description,

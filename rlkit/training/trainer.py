@@ -240,8 +240,7 @@ class Trainer:
                 )
                 states = {} if restored is None else restored.metadata.callbacks
                 restore_callbacks(self._callbacks, states)
-                about = (device_announcements, memory_announcements, encoding_announcements)
-                self._log(*(text for tell in about for text in tell(self._run)))
+                self._log(*self._about(), *encoding_announcements(self._run))
                 if restored is not None:
                     self._log(*caveats(self._run, restored, files.stop_reason()))
                 else:
@@ -473,7 +472,7 @@ class Trainer:
         with open_checkpoints(path) as checkpointer:
             restored = restore(self._run, checkpointer, which)
         restore_callbacks(self._callbacks, restored.metadata.callbacks)
-        self._log(*memory_announcements(self._run), *caveats(self._run, restored))
+        self._log(*self._about(), *caveats(self._run, restored))
         return self.state
 
     def export_policy(self, directory: Path) -> PlainData:
@@ -872,6 +871,10 @@ class Trainer:
     def _log(self, *texts: str) -> None:
         for text in texts:
             self._reporter.log(text)
+
+    def _about(self) -> list[str]:
+        """What it is trained on."""
+        return [*device_announcements(self._run), *memory_announcements(self._run)]
 
     def _log_crash(self, error: BaseException) -> None:
         if self._files is not None:  # else opening them failed

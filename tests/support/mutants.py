@@ -430,8 +430,8 @@ MUTANTS = (
     Mutant(
         "surplus episodes count in an evaluation",
         "rlkit/training/core/evaluator.py",
-        "lambda x: x[: self.num_episodes], flatten(played)",
-        "lambda x: x, flatten(played)",
+        "lambda x: x[: self.num_episodes], own)",
+        "lambda x: x, own)",
         ("tests/training/core/test_evaluator.py",),
     ),
     Mutant(
@@ -675,8 +675,8 @@ MUTANTS = (
     Mutant(
         "each device descends its own gradient",
         "rlkit/algorithms/gradient_step.py",
-        "loss, gradients = jax.lax.pmean((loss, gradients), axis_name)",
-        "loss = jax.lax.pmean(loss, axis_name)",
+        "loss, gradients = pmean((loss, gradients), axis_name)",
+        "loss = pmean(loss, axis_name)",
         ON_DEVICES,
     ),
     Mutant(

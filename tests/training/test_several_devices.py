@@ -9,6 +9,7 @@ import algorithm_rows
 import jax
 import numpy as np
 import pytest
+import yaml
 from stopping import StopAt
 from tiers import by_default
 
@@ -106,6 +107,8 @@ def test_a_run_goes_on_with_other_devices(name, tmp_path):
     text = told(tmp_path / "run")
     assert "2 devices (cpu): each trains 2 of the 4 environments" in text
     assert "trained on 2 devices and continues on 1" in text
+    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert stored["trainer"]["devices"] == 2  # those that it continued on
     assert "trained on 1 device and continues on 2" in text
 
 
@@ -115,9 +118,31 @@ def test_a_deterministic_run_stays_on_its_devices(tmp_path, monkeypatch):
     trained(devices=2, others=stopped(), **run)
     with (
         trainer_of(restore_checkpoint="auto", **run) as trainer,
-        pytest.raises(CheckpointError, match="trained on 2 device"),
+        pytest.raises(CheckpointError, match="trained on 2 devices, here it is on 1"),
     ):
         trainer.run(0)
+
+
+def test_a_deterministic_run_keeps_its_shares_of_the_seeds(tmp_path, monkeypatch):
+    monkeypatch.setenv("NPROC", "1")
+    run = {"run_dir": str(tmp_path / "run"), "deterministic": True, "num_seeds": 2}
+    trained(devices=2, shard="seeds", others=stopped(), **run)
+    with (
+        trainer_of(restore_checkpoint="auto", **run) as trainer,
+        pytest.raises(CheckpointError, match="trained on 2 devices, here it is on 1"),
+    ):
+        trainer.run(0)
+
+
+@pytest.mark.parametrize("devices", [2, 1])
+def test_no_device_gets_the_whole_of_a_restored_state(devices, tmp_path):
+    """It may be too large for one. From other devices, it comes by the memory of the host."""
+    run = {"run_dir": str(tmp_path / "run")}
+    trained("dqn", devices=devices, others=stopped(), **run)
+    with trainer_of("dqn", devices=2, restore_checkpoint="auto", **run) as trainer:
+        memory = jax.tree.leaves(trainer.init(0).local.memory)
+        at = {shard.device for x in memory for shard in x.addressable_shards}
+        assert len(at) == 2 if devices == 2 else all(d.platform == "cpu" for d in at)
 
 
 def test_evaluation_is_that_of_one_device():
@@ -140,6 +165,10 @@ def test_a_mesh_says_which_devices():
         trainer.run(0)
         assert trainer.state.local.key.shape == (2,)
         assert len({s.device for s in trainer.state.local.obs.addressable_shards}) == 2
+    alone = jax.make_mesh((1,), ("data",), devices=jax.devices()[1:2])
+    with trainer_of(others={"mesh": alone}) as trainer:
+        trainer.run(0)
+        assert trainer.state.local.obs.devices() == {jax.devices()[1]}
     mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
     with trainer_of(others={"mesh": mesh}) as trainer:
         trainer.run(0)
@@ -153,12 +182,15 @@ ERRORS = {
     ),
     "seeds": (
         {"devices": 2, "shard": "seeds", "num_seeds": 3},
-        "3 seeds cannot be divided.*num_seeds=4",
+        "3 seeds cannot be divided among 2 devices; use 1 device, 4 seeds, or shard='data'",
     ),
     "both": ({"devices": 2, "mesh": "data"}, "devices=2 and a mesh both"),
     "an axis": ({"mesh": "batch"}, "the mesh has an axis 'batch'"),
     "no mesh": ({"mesh": 2}, "mesh must be a jax.sharding.Mesh, got int"),
-    "environments": ({"devices": 2, "env": 3}, "num_envs=3 cannot be divided.*num_envs=2 or 4"),
+    "environments": (
+        {"devices": 2, "env": 3},
+        "num_envs=3 cannot be divided among 2 devices; use 1 device, or num_envs=2 or 4",
+    ),
     "batch": (
         {"devices": 2, "name": "dqn", "table": {"batch_size": 7}},
         "batch_size=7 cannot be divided among 2 devices; use 6 or 8",

@@ -245,10 +245,34 @@ class Compiled(Generic[P, Result]):
         self.executable: Any = None
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
-        if self._shardings:  # what was restored or passed in may be elsewhere
-            arguments = jax.device_put(arguments, self._shardings["in_shardings"])  # pyright: ignore
+        if self._shardings and self.executable is None:
+            arguments = self._placed(arguments)  # pyright: ignore[reportAssignmentType]
         self.compile(*arguments, **named)
-        return self.executable(*arguments, **named)
+        executable: Any = self.executable
+        try:
+            return executable(*arguments, **named)
+        except ValueError as error:
+            if not self._shardings or "sharding" not in str(error):
+                raise
+            # What was restored or passed in is elsewhere, which is told before anything is donated.
+            # To look at every array in every call would take as long as a small program.
+            return executable(*self._placed(arguments), **named)
+
+    def shape(self, *arguments: Any) -> PyTree:
+        """The shapes and dtypes of the results, and where they are on several devices."""
+        shape = jax.eval_shape(self.function, *arguments)
+        if not self._shardings:
+            return shape
+
+        def placed(sharding: Any, tree: PyTree) -> PyTree:
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
+            )
+
+        return jax.tree.map(placed, self._shardings["out_shardings"], shape)
+
+    def _placed(self, arguments: Any) -> Any:
+        return jax.device_put(arguments, self._shardings["in_shardings"])
 
     def compile(self, *arguments: P.args, **named: P.kwargs) -> None:
         """Compiles for arguments of these shapes, unless already compiled; computes nothing."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -193,12 +193,27 @@ def devices_of_run(
     else:
         devices = Devices(_mesh(num_devices, shard, num_seeds))
     shares = devices.of_seeds
+    counts = divisors(num_seeds, shares)
     require(
         num_seeds % shares == 0,
-        f"{num_seeds} seeds cannot be divided among {shares} devices",
-        f"use num_seeds={-(-num_seeds // shares) * shares} (--num-seeds), or other devices",
+        f"{num_seeds} seed{'s' * (num_seeds > 1)} cannot be divided among {shares} devices",
+        f"use {counts}, {-(-num_seeds // shares) * shares} seeds, or shard='data'",
     )
-    return devices if devices.mesh.size > 1 else None
+    return devices
+
+
+def divisors(size: int, most: int) -> str:
+    """How many devices `size` things can be divided among, at most `most`, for errors."""
+    counts = [str(count) for count in range(1, most + 1) if size % count == 0][-3:]
+    return f"{' or '.join(counts)} device{'s' * (counts != ['1'])}"
+
+
+def host_device() -> Any:
+    """The CPU, for what may be too large for a device; the default device if JAX has no CPU."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return jax.local_devices()[0]
 
 
 def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
@@ -216,13 +231,13 @@ def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
         cure,
     )
     of_seeds = {"data": 1, "seeds": num_devices, "both": math.gcd(num_devices, num_seeds)}[shard]
-    return _make_mesh((of_seeds, num_devices // of_seeds), known[:num_devices])
-
-
-def _make_mesh(shape: tuple[int, int], devices: Sequence[Any]) -> Mesh:
-    # For several devices of a TPU, JAX finds the order in which neighbours are connected.
-    automatic = (jax.sharding.AxisType.Auto,) * 2
-    return jax.make_mesh(shape, (SEEDS, DATA), axis_types=automatic, devices=devices)
+    # Of the devices of a TPU, JAX finds the order in which neighbours are connected.
+    return jax.make_mesh(
+        (of_seeds, num_devices // of_seeds),
+        (SEEDS, DATA),
+        axis_types=(jax.sharding.AxisType.Auto,) * 2,
+        devices=known[:num_devices],
+    )
 
 
 def _checked(mesh: object) -> Mesh:

@@ -97,15 +97,14 @@ def _key_type(dtype: Any) -> tuple[jax.ShapeDtypeStruct, str]:
 def rebuild(array: np.ndarray, implementation: str | None, target: PyTree) -> PyTree:
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         return array  # a JAX array would lose half of the bits
-    value = jnp.array(array)
-    if implementation:
-        value = jax.random.wrap_key_data(value, impl=implementation)
     placed = (
         target.committed
         if isinstance(target, jax.Array)
         else getattr(target, "sharding", None) is not None
     )
-    return jax.device_put(value, target.sharding) if placed else value
+    # At once where it belongs: the whole may be too large for a single device.
+    value = jax.device_put(array, target.sharding) if placed else jnp.array(array)
+    return jax.random.wrap_key_data(value, impl=implementation) if implementation else value
 
 
 def leaf_name(index: int) -> str:

@@ -39,6 +39,7 @@ class CheckpointMetadata:
     environments: Annotated[int, Field(ge=0, le=ENVIRONMENTS_LIMIT)] | None = None
     """Bytes of the environments on the host; None: they are not saved, or part of the state."""
     devices_per_seed: int = 1  # that the state is of
+    seed_shares: int = 1  # in which devices trained the seeds
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

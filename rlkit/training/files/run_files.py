@@ -118,6 +118,17 @@ class RunFiles:
             )
             self.run_directory.write_text(file.name, dump_yaml(self.description | {"seed": seed}))
 
+    def record_devices(self) -> None:
+        """Records in `config.yaml` on which devices the run trains from now on."""
+        if self.run_directory is None:
+            return
+        file = self.run_directory.config_file
+        stored: Any = run_config.read_yaml(file)
+        own = {name: getattr(self._config, name) for name in ("devices", "shard")}
+        if any(stored["trainer"].get(name, value) != value for name, value in own.items()):
+            stored = stored | {"trainer": stored["trainer"] | own}
+            self.run_directory.write_text(file.name, dump_yaml(stored))
+
     def record_length(self, plan: Plan) -> None:
         """Records in `config.yaml` that the run trains to the end of `plan`.
 

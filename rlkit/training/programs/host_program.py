@@ -101,7 +101,7 @@ class HostProgram:
         batch = (env.num_envs,) if seeds == 1 else (seeds, env.num_envs)
         obs = spaces.abstract(env.observation_space, batch)
         keys = jax.eval_shape(self.functions.split.function, key)
-        shape = jax.eval_shape(self.functions.start.function, keys, obs)
+        shape = self.functions.start.shape(keys, obs)
         return shape.replace(local=shape.local.replace(obs=obs))
 
     def environments(self, ts: TrainState) -> np.ndarray:

@@ -78,7 +78,7 @@ class DeviceProgram:
         self._enter_function = enter
         state = shares_of_state() if isinstance(module, RLModule) else SAME
         stepping: dict[str, Any] = {"donate": True, "takes": state, "gives": (state, SAME)}
-        self._state_shape = compiler(lambda given: start(given)[0], gives=state).function
+        self._state_shape = compiler(lambda given: start(given)[0], gives=state)
         self._init = compiler.of_seeds(start, gives=(state, SAME))
         self._refill = compiler.of_seeds(refill, **stepping)
         self.outer = compiler.parallel_seeds(
@@ -116,7 +116,7 @@ class DeviceProgram:
 
     def state_shape(self, key: Key) -> PyTree:
         """See `Program`; computes nothing."""
-        return jax.eval_shape(self._state_shape, self._starts(key))
+        return self._state_shape.shape(self._starts(key))
 
     def environments(self, ts: PyTree) -> None:
         """See `Program`."""

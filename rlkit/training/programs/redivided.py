@@ -9,6 +9,7 @@ from jax import Array
 from rlkit.algorithms.replay_buffer import Divides, ReplayBuffer
 from rlkit.errors import CheckpointError
 from rlkit.ops.rows import redivide
+from rlkit.training.compile.devices import host_device
 from rlkit.types import LocalState, PyTree, TrainState
 
 OTHER_DEVICES = 0xDE71CE  # folded into the key of the first device, for those of other devices
@@ -38,7 +39,7 @@ def redivided(
         return _leaves(local.replace(memory=()), old, new, devices).replace(memory=memory)
 
     changed = jax.vmap(of_seed) if has_seeds else of_seed
-    return ts.replace(local=changed(jax.tree.map(jnp.asarray, ts.local)))
+    return ts.replace(local=changed(jax.device_put(ts.local, host_device())))
 
 
 def _shape_of_seed(local: LocalState, has_seeds: bool) -> LocalState:
@@ -60,6 +61,11 @@ def _leaves(local: PyTree, before: PyTree, after: PyTree, devices: tuple[int, in
             s.shape[1:] if count > 1 else s.shape for s, count in ((before, old), (after, new))
         )
         at = [axis for axis, sizes in enumerate(zip(own, wanted, strict=True)) if len({*sizes}) > 1]
+        if len(at) > 1:
+            raise CheckpointError(
+                f"a state of shape {list(own)} is of {list(wanted)} on {new} devices: more than one"
+                f" axis changes, so it cannot be divided; continue on {old}"
+            )
         if at:
             found = redivide(parts, new, axis=at[0])
         elif jnp.issubdtype(x.dtype, jax.dtypes.prng_key):

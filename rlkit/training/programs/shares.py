@@ -7,7 +7,7 @@ from rlkit.envs.jittable.vectorized import VectorizedEnv
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, RlkitError, require
 from rlkit.spaces import Space
-from rlkit.training.compile.devices import DATA, Devices
+from rlkit.training.compile.devices import DATA, Devices, divisors
 from rlkit.training.core.module import Module, RLModule
 from rlkit.types import Action, EnvState, Key, Obs, TimeStep
 
@@ -54,7 +54,7 @@ def share_of(module: Module, devices: Devices | None) -> Module:
     require(
         num_envs % count == 0,
         f"num_envs={num_envs} cannot be divided among {count} devices",
-        f"use num_envs={choices}, or another number of devices",
+        f"use {divisors(num_envs, count)}, or num_envs={choices} (--num-envs)",
     )
     share = _jittable(env, num_envs // count) if env.is_jittable else _on_host(env, count)
     module.algorithm.divided(count, DATA)  # whose errors speak of the whole

@@ -101,7 +101,12 @@ def train_jointly(
             save_replay=None if checkpoints is None else checkpoints.save_replay,
         ),
     )
-    trainer_config = on_devices(trainer_config)
+    trainer_config = with_equal_shares(trainer_config)
+    if trainer_config.devices < own.devices:
+        say(
+            f"{num_lanes} seeds can be divided equally among {trainer_config.devices} of"
+            f" {own.devices} devices: the others are idle"
+        )
     parts = dataclasses.replace(parts, plan=plan)
     pause = PauseAt(until)
     unused: Any = None  # `_parts` has them
@@ -172,7 +177,7 @@ def train_alone(config: RunConfig, directory: Path, until: int, *, watch: Watch)
     settings = dataclasses.replace(
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto", max_queued=1
     )
-    config = dataclasses.replace(config, trainer=on_devices(settings))
+    config = dataclasses.replace(config, trainer=with_equal_shares(settings))
     with build(config, callbacks=[PauseAt(until)]) as trainer:
         watch(trainer)
         trainer.run(config.seed)
@@ -191,7 +196,7 @@ def write_trial(
     settings = dataclasses.replace(
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto"
     )
-    config = dataclasses.replace(config, trainer=on_devices(settings))
+    config = dataclasses.replace(config, trainer=with_equal_shares(settings))
     logs = config.trainer.logger_config
     silent = logs and dataclasses.replace(logs, console=False)
     with build(config, logger=silent) as trainer:
@@ -206,7 +211,7 @@ def write_trial(
         trainer.conclude(None if is_whole else "the sweep kept others")
 
 
-def on_devices(config: TrainerConfig) -> TrainerConfig:
+def with_equal_shares(config: TrainerConfig) -> TrainerConfig:
     """The settings with as many devices as can have equal shares of the seeds, if they share them.
 
     How many seeds a program trains changes from rung to rung.
