@@ -23,7 +23,7 @@ NUM_DEVICES, NUM_ENVS, NUM_STEPS, NUM_ITERATIONS = 2, 2, 4, 3
     ("priority_exponent", "updates_per_step"),
     [
         pytest.param(None, 0.25, id="uniform", marks=pytest.mark.full),
-        pytest.param(0.6, 0.25, id="prioritised"),
+        pytest.param(0.6, 0.25, id="prioritised", marks=pytest.mark.full),
         pytest.param(None, 0.1, id="seldom", marks=pytest.mark.full),
     ],
 )

@@ -307,6 +307,7 @@ def test_shorter_sequences_make_more_minibatches():
     check_rollout(A2CConfig(), 3, has_memory=True)
 
 
+@pytest.mark.full
 def test_random_actions_are_remembered_too(key):
     """The prefill, from which observations are normalised, leaves the memory of what was seen."""
     env = vectorize(Recall(), 3)

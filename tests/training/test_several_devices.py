@@ -123,6 +123,7 @@ def test_a_deterministic_run_stays_on_its_devices(tmp_path, monkeypatch):
         trainer.run(0)
 
 
+@pytest.mark.full
 def test_a_deterministic_run_keeps_its_shares_of_the_seeds(tmp_path, monkeypatch):
     monkeypatch.setenv("NPROC", "1")
     run = {"run_dir": str(tmp_path / "run"), "deterministic": True, "num_seeds": 2}
@@ -134,7 +135,7 @@ def test_a_deterministic_run_keeps_its_shares_of_the_seeds(tmp_path, monkeypatch
         trainer.run(0)
 
 
-@pytest.mark.parametrize("devices", [2, 1])
+@pytest.mark.parametrize("devices", by_default([2], [2, 1]))
 def test_no_device_gets_the_whole_of_a_restored_state(devices, tmp_path):
     """It may be too large for one. From other devices, it comes by the memory of the host."""
     run = {"run_dir": str(tmp_path / "run")}

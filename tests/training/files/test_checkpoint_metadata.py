@@ -40,16 +40,20 @@ METADATA = CheckpointMetadata(
     replay=False,
     metrics={"train/loss": 0.5},
     environments=1200,
+    devices_per_seed=4,
+    seed_shares=2,
     health=Health(told=("endless_episodes",), in_a_row={"x": (1, 0)}, first_return=(1.5, 2.5)),
 )
 OPTIONAL = {
     "callbacks",
+    "devices_per_seed",
     "environments",
     "has_started",
     "health",
     "metrics",
     "replay",
     "seed_peaks",
+    "seed_shares",
     "skipped_updates",
     "non_finite_steps",
 }

@@ -95,7 +95,7 @@ def test_long_outer_iterations_are_refused_for_their_metrics(tiny):
 
 
 def test_a_trainer_refuses_before_anything_is_written(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("rlkit.training.run.device_memory", lambda: 1000)
+    monkeypatch.setattr("rlkit.training.run.device_memory", lambda devices: 1000)
     with pytest.raises(ConfigError, match="of memory, and here are 1 kB: "):
         tiny.trainer(share=False, run_dir=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
