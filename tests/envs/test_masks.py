@@ -52,6 +52,7 @@ def require_masks(seen, rows):
     assert (next_obs["observation"][done][:, 0] > 0).all()
 
 
+@pytest.mark.full
 def test_a_method_of_a_jax_environment_is_observed():
     env = vectorize(MaskedCounter(), NUM)
     require_masks(*steps(env))

@@ -36,6 +36,7 @@ def equal(one, other):
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.full
 def test_each_episode_steps_as_its_member_does():
     """The law of mixtures, for members of one kind and of two: they are played as they are."""
     for envs in ((SHORT, LONG_POLE), [*reversed(of_two_kinds()), LONG_POLE]):

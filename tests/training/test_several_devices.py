@@ -332,6 +332,7 @@ def test_eight_devices(name):
     assert (equal, shape, keys, env_steps) == (True, [8, 2, 4], 8, steps)
 
 
+@pytest.mark.full
 def test_from_the_command_line(tmp_path, capsys):
     run = str(tmp_path / "run")
     small = [

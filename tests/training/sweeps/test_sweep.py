@@ -341,6 +341,7 @@ def test_area_ranks_by_all_evaluations(sweeps):
         assert result.scores == pytest.approx(found[:, 1:].mean(1))
 
 
+@pytest.mark.full
 def test_a_directory_belongs_to_one_sweep(sweeps):
     sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}))
     with pytest.raises(RunDirectoryError, match="holds a sweep with other settings"):
