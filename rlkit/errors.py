@@ -66,6 +66,12 @@ def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = C
         raise error(f"{problem}; {fix}")
 
 
+def near_multiples(size: int, count: int) -> str:
+    """The multiples of `count` around `size`, as an error suggests them: "6 or 8"."""
+    lower = size - size % count
+    return " or ".join(str(x) for x in (lower, lower + count) if x > 0)
+
+
 def require_positive_integer(name: str, value: object, *, example: int, none: str = "") -> None:
     """Raises `ConfigError` unless `value` is a positive integer.
 

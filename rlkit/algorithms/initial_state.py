@@ -11,6 +11,7 @@ from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.over_devices import own_key
 from rlkit.ops.running_stats import init_stats
 from rlkit.types import (
     Carry,
@@ -43,11 +44,8 @@ class InitKeys(struct.PyTreeNode, kw_only=True):
 
     def on_device(self, axis_name: str | None) -> "InitKeys":
         """The keys of one device: all but that of the parameters are its own."""
-        if axis_name is None:
-            return self
-        device = jax.lax.axis_index(axis_name)
         reset, prefill, local = (
-            jax.random.fold_in(key, device) for key in (self.reset, self.prefill, self.local)
+            own_key(key, axis_name) for key in (self.reset, self.prefill, self.local)
         )
         return self.replace(reset=reset, prefill=prefill, local=local)
 

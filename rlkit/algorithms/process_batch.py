@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 
 from rlkit.errors import ConfigError, require
+from rlkit.ops.over_devices import own_key
 from rlkit.types import Key, PyTree
 
 ProcessBatch = Callable[[PyTree], PyTree] | Callable[[PyTree, Key], PyTree]
@@ -49,7 +50,5 @@ def process(
         return batch
     if not takes_key(process_batch):
         return process_batch(batch)  # pyright: ignore[reportCallIssue]
-    key = jax.random.fold_in(key, OWN_STREAM)
-    if axis_name is not None:
-        key = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+    key = own_key(jax.random.fold_in(key, OWN_STREAM), axis_name)
     return process_batch(batch, key)  # pyright: ignore[reportCallIssue]

@@ -9,7 +9,7 @@ from rlkit.algorithms.configs import BURN_IN, SEQUENCE_LENGTH
 from rlkit.algorithms.replay_storage import Ring, redivided_rings
 from rlkit.algorithms.replayed import Replayed, window
 from rlkit.algorithms.replayed_sequences import SequenceReader
-from rlkit.errors import require
+from rlkit.errors import near_multiples, require
 from rlkit.ops.random_bits import uniform_integers
 from rlkit.types import Key, Memory, Rollout, Transition
 
@@ -145,12 +145,10 @@ class ReplaySettings:
     def divided(self, num_devices: int, axis_name: str) -> Self:
         """See `Divides`. Raises `ConfigError` for a batch that cannot be divided equally."""
         size = self.batch_size
-        lower = size - size % num_devices
-        choices = " or ".join(str(x) for x in (lower, lower + num_devices) if x > 0)
         require(
             size % num_devices == 0,
             f"batch_size={size} cannot be divided among {num_devices} devices",
-            f"use {choices}, or another number of devices",
+            f"use {near_multiples(size, num_devices)}, or another number of devices",
         )
         capacity = -(-self.capacity // num_devices)
         return dataclasses.replace(

@@ -1,11 +1,17 @@
-"""Sums and means over a mapped axis of devices, of many arrays at once."""
+"""For a mapped axis of devices: keys of their own; sums and means of many arrays at once."""
 
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 Tree = TypeVar("Tree")
+
+
+def own_key(key: Array, axis_name: str | None) -> Array:
+    """A key for this device, from one that all of them have; the same if there is no such axis."""
+    return key if axis_name is None else jax.random.fold_in(key, jax.lax.axis_index(axis_name))
 
 
 def psum(tree: Tree, axis_name: str) -> Tree:

@@ -13,7 +13,7 @@ from rlkit.errors import CheckpointError, EnvStateError, RunDirectoryError, requ
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.devices import Devices, host_device
 from rlkit.training.config import Plan, TrainerConfig, make_plan
-from rlkit.training.core.module import RLModule
+from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
@@ -322,23 +322,29 @@ def _shape_of(run: Run, metadata: CheckpointMetadata) -> PyTree:
         "start from its policy: warm_start, or --warm-start RUN_DIR",
         CheckpointError,
     )
-    if metadata.devices_per_seed == run.devices_per_seed:
-        phase = phase_at(metadata.plan, metadata.progress.outer_iteration) if theirs else 0
-        return run.phases.program_at(phase, run.plan).state_shape(run.compiler.keys(0))
-    return _shape_on(run, metadata, metadata.devices_per_seed)
-
-
-def _shape_on(run: Run, metadata: CheckpointMetadata, per_seed: int) -> PyTree:
-    """The shapes of the state in a checkpoint, if so many devices train each seed."""
-    module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
-    devices = None if per_seed == 1 else Devices.imagined(per_seed)
-    compiler = Compiler(run.config.num_seeds, devices=devices)
+    there = metadata.devices_per_seed
+    if there == run.devices_per_seed:
+        return _shape_here(run, metadata)
+    devices = None if there == 1 else Devices.imagined(there)
+    compiler, module = Compiler(run.config.num_seeds, devices=devices), _module_of(run, metadata)
     program = make_program(module, compiler=compiler, num_iterations=1, overlap="none")
     with contextlib.closing(program):
         shape = program.state_shape(compiler.keys(0))
     # In the memory of the host, since the whole may be too large for a device.
     on_host = SingleDeviceSharding(host_device())
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=on_host), shape)
+
+
+def _shape_here(run: Run, metadata: CheckpointMetadata) -> PyTree:
+    """The shapes that the state in a checkpoint has on the devices of `run`."""
+    index = run.phases.index_at(metadata.plan, metadata.progress.outer_iteration)
+    return run.phases.program_at(index, run.plan).state_shape(run.compiler.keys(0))
+
+
+def _module_of(run: Run, metadata: CheckpointMetadata) -> Module:
+    """What trained the state in a checkpoint."""
+    index = run.phases.index_at(metadata.plan, metadata.progress.outer_iteration)
+    return run.phases.all[index].module
 
 
 def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> RestoredRun:
@@ -358,12 +364,11 @@ def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> Res
     )
     if metadata.devices_per_seed == here:
         return restored
-    module = run.phases.module_at(metadata.plan, metadata.progress.outer_iteration)
+    module = _module_of(run, metadata)
     assert isinstance(module, RLModule)
     state = redivided(
         restored.state,
-        before=_shape_on(run, metadata, metadata.devices_per_seed),
-        after=_shape_on(run, metadata, here),
+        shape=_shape_here(run, metadata),
         devices=(metadata.devices_per_seed, here),
         buffer=module.algorithm.replay_buffer,
         has_seeds=run.config.num_seeds > 1,

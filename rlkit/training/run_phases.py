@@ -79,9 +79,9 @@ class RunPhases:
             program.use(module.env)
         return program
 
-    def module_at(self, plan: Plan, iteration: int) -> Module:
-        """What trained last after `iteration` outer iterations."""
-        return self.all[phase_at(plan, iteration) if plan.phases else 0].module
+    def index_at(self, plan: Plan, iteration: int) -> int:
+        """The index of the phase that trained last after `iteration` outer iterations."""
+        return phase_at(plan, iteration) if plan.phases else 0
 
     def program_at(self, index: int, plan: Plan) -> Program:
         """The program of a phase, perhaps in other environments."""

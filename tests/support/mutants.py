@@ -703,8 +703,8 @@ MUTANTS = (
     Mutant(
         "all devices draw the same random numbers",
         "rlkit/algorithms/initial_state.py",
-        "jax.random.fold_in(key, device) for key in (self.reset",
-        "jax.random.fold_in(key, 0) for key in (self.reset",
+        "own_key(key, axis_name) for key in (self.reset",
+        "own_key(key, None) for key in (self.reset",
         ON_DEVICES,
     ),
     Mutant(

@@ -12,6 +12,7 @@ from rlkit import spaces
 from rlkit.algorithms import collectors
 from rlkit.algorithms.collectors import Explore, acting, acting_randomly
 from rlkit.algorithms.initial_state import InitKeys
+from rlkit.ops.over_devices import own_key
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.compile.devices import OWN, SAME, rows, shares_of_state
@@ -63,7 +64,7 @@ class SeedFunctions:
 
     def prefill_keys(self, key: Key) -> Key:
         """A key for each rollout of the prefill, [P]; the key is consumed."""
-        key = self._own(key)
+        key = own_key(key, self.module.algorithm.axis_name)
         return jax.random.split(key, self.module.algorithm.prefill_collects(self.module.env))
 
     def group_keys(self, key: Key) -> list[Key]:
@@ -183,11 +184,6 @@ class SeedFunctions:
         agent, env = self.module.agent, self.module.env
         entered = self.module.algorithm.enter(agent, env, local, (), ())
         return strong_types(entered)
-
-    def _own(self, key: Key) -> Key:
-        """A key for this device, from one that all devices have."""
-        axis_name = self.module.algorithm.axis_name
-        return key if axis_name is None else jax.random.fold_in(key, jax.lax.axis_index(axis_name))
 
     def _first(self, key: Key) -> Key:
         """The key of the first device, from its own one: environments are reset for all."""

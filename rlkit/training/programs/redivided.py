@@ -1,7 +1,5 @@
 """A train state of D devices as one of another number of them."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -18,15 +16,14 @@ OTHER_DEVICES = 0xDE71CE  # folded into the key of the first device, for those o
 def redivided(
     ts: TrainState,
     *,
-    before: TrainState,
-    after: TrainState,
+    shape: TrainState,
     devices: tuple[int, int],
     buffer: ReplayBuffer | None,
     has_seeds: bool,
 ) -> TrainState:
-    """A state of the shapes `before`, of D devices, in the shapes `after`, of D'.
+    """A state of D devices in the `shape` that it has on D'; `devices` are (D, D').
 
-    `devices` are (D, D'). The learner is the same. Environments go on in the middle of their
+    The learner is the same. Environments go on in the middle of their
     episodes, with their transitions in the replay memory. Only the random keys are new ones, made
     from that of the first device. `buffer` is that of the whole run; the memory may be missing.
 
@@ -35,31 +32,22 @@ def redivided(
 
     def of_seed(local: LocalState) -> LocalState:
         memory = _memory(local.memory, devices, buffer)
-        old, new = (_shape_of_seed(x.local, has_seeds) for x in (before, after))
-        return _leaves(local.replace(memory=()), old, new, devices).replace(memory=memory)
+        return _leaves(local.replace(memory=()), wanted, devices).replace(memory=memory)
 
+    skipped = 1 if has_seeds else 0
+    wanted = jax.tree.map(lambda x: x.shape[skipped:], shape.local.replace(memory=()))
     changed = jax.vmap(of_seed) if has_seeds else of_seed
     return ts.replace(local=changed(jax.device_put(ts.local, host_device())))
 
 
-def _shape_of_seed(local: LocalState, has_seeds: bool) -> LocalState:
-    """The shapes of one seed, without the memory."""
-    skipped = 1 if has_seeds else 0
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape[skipped:], x.dtype), local.replace(memory=())
-    )
-
-
-def _leaves(local: PyTree, before: PyTree, after: PyTree, devices: tuple[int, int]) -> PyTree:
+def _leaves(local: PyTree, shapes: PyTree, devices: tuple[int, int]) -> PyTree:
     old, new = devices
 
-    def leaf(x: Array, before: Any, after: Any) -> Array:
-        if before.shape == after.shape:  # in the order of the environments, as on the host
+    def leaf(x: Array, shape: tuple[int, ...]) -> Array:
+        if x.shape == shape:  # in the order of the environments, as on the host
             return x
         parts = x if old > 1 else x[None]
-        own, wanted = (
-            s.shape[1:] if count > 1 else s.shape for s, count in ((before, old), (after, new))
-        )
+        own, wanted = parts.shape[1:], shape[1:] if new > 1 else shape
         at = [axis for axis, sizes in enumerate(zip(own, wanted, strict=True)) if len({*sizes}) > 1]
         if len(at) > 1:
             raise CheckpointError(
@@ -75,7 +63,7 @@ def _leaves(local: PyTree, before: PyTree, after: PyTree, devices: tuple[int, in
             found = jnp.broadcast_to(parts[0], (new, *parts.shape[1:]))
         return found if new > 1 else found[0]
 
-    return jax.tree.map(leaf, local, before, after)
+    return jax.tree.map(leaf, local, shapes)
 
 
 def _memory(memory: PyTree, devices: tuple[int, int], buffer: ReplayBuffer | None) -> PyTree:

@@ -5,7 +5,7 @@ import dataclasses
 from rlkit.envs.base import EnvAdapter, EnvSpec
 from rlkit.envs.jittable.vectorized import VectorizedEnv
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, RlkitError, require
+from rlkit.errors import ConfigError, RlkitError, near_multiples, require
 from rlkit.spaces import Space
 from rlkit.training.compile.devices import DATA, Devices, divisors
 from rlkit.training.core.module import Module, RLModule
@@ -49,12 +49,11 @@ def share_of(module: Module, devices: Devices | None) -> Module:
             ' devices; use an RLModule, or give each device other seeds: shard="seeds"'
         )
     env, num_envs = module.env, module.env.num_envs
-    lower = num_envs - num_envs % count
-    choices = " or ".join(str(x) for x in (lower, lower + count) if x > 0)
     require(
         num_envs % count == 0,
         f"num_envs={num_envs} cannot be divided among {count} devices",
-        f"use {divisors(num_envs, count)}, or num_envs={choices} (--num-envs)",
+        f"use {divisors(num_envs, count)}, or num_envs={near_multiples(num_envs, count)}"
+        " (--num-envs)",
     )
     share = _jittable(env, num_envs // count) if env.is_jittable else _on_host(env, count)
     module.algorithm.divided(count, DATA)  # whose errors speak of the whole

@@ -167,8 +167,7 @@ def on_devices(module, count, num_seeds=1):
 def moved(module, ts, old, new, num_seeds=1):
     return redivided(
         ts,
-        before=on_devices(module, old, num_seeds),
-        after=on_devices(module, new, num_seeds),
+        shape=on_devices(module, new, num_seeds),
         devices=(old, new),
         buffer=module.algorithm.replay_buffer,
         has_seeds=num_seeds > 1,
@@ -223,12 +222,10 @@ def test_a_memory_of_one_s_own_says_that_it_cannot_move():
     module = module_of("dqn", priority_exponent=None)
     assert isinstance(module.algorithm.replay_buffer, UniformReplay)
     ts = program_of(module).init(jax.random.key(0))
-    before, after = (on_devices(module, count) for count in (1, 2))
     with pytest.raises(CheckpointError, match="Own cannot be divided"):
         redivided(
             TrainState(learner=ts.learner, local=ts.local),
-            before=before,
-            after=after,
+            shape=on_devices(module, 2),
             devices=(1, 2),
             buffer=Own(),
             has_seeds=False,
