@@ -1,15 +1,18 @@
 """Shared by all drivers: compile first, warm up, then one timed execution per request.
 
 A driver is a process that compiles, prints a `READY` line, executes the program once for each line
-`run` on its standard input (answering `WALL seconds`), and at the end of the input prints `RESULT`
-with everything as JSON. A long-lived process lets `throughput.py` alternate between contenders
-without recompiling. By hand:
+`run` on its standard input (answering `WALL seconds`) and under JAX's profiler for each line
+`profile` (answering `PROFILE` with what `kernels_of` says), and at the end of the input prints
+`RESULT` with everything as JSON. A long-lived process lets `throughput.py` alternate between
+contenders without recompiling. By hand:
 
     printf 'run\nrun\n' | PYTHONPATH=benchmarks python benchmarks/drivers/rlkit_fit.py
     cartpole-4x128
 """
 
 import argparse
+import collections
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
@@ -18,8 +21,10 @@ import os
 import platform
 import resource
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tasks import TASKS, Task
@@ -154,9 +159,14 @@ def serve(
     _say("READY", {})
 
     walls = []
-    for _ in filter(lambda line: line.strip() == "run", iter(sys.stdin.readline, "")):
+    for asked in map(str.strip, iter(sys.stdin.readline, "")):
         output = begun = None  # frees the buffers of the last run
         begun = prepared.begin(args.seed + 1 + len(walls))
+        if asked == "profile":
+            with kernels_of() as seen:
+                output = prepared.train(begun)
+            _say("PROFILE", seen)
+            continue
         start = time.perf_counter()
         output = prepared.train(begun)
         walls.append(time.perf_counter() - start)
@@ -173,6 +183,8 @@ def serve(
         "warmup_seconds": warmup_seconds,
         "wall_seconds": walls,
         "peak_rss_mb": peak_rss_mb(),
+        "peak_device_mb": peak_device_mb(),
+        "device": device_kind(),
         "mean_return": mean_return(task, output),
         "versions": versions(*packages),
     }
@@ -198,6 +210,65 @@ def peak_rss_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
             2**20 if sys.platform == "darwin" else 1024
         )
+
+
+def peak_device_mb() -> float | None:
+    """The most memory of the first device that arrays and programs have held, in MiB; None if the
+    device does not tell.
+    """
+    if "jax" not in sys.modules:
+        return None
+    told = sys.modules["jax"].local_devices()[0].memory_stats()
+    return None if told is None else told["peak_bytes_in_use"] / 2**20
+
+
+def device_kind() -> str | None:
+    """What JAX calls the first device; None for who has not imported JAX."""
+    return sys.modules["jax"].devices()[0].device_kind if "jax" in sys.modules else None
+
+
+@contextlib.contextmanager
+def kernels_of() -> Iterator[dict[str, Any]]:
+    """Records what the first device does in the block, and fills the dict that it gives.
+
+    `kernels` and `copies` are counts; `busy_seconds` is the time in which at least one of them ran,
+    of `span_seconds` between the first and the last; `longest` lists (name, count, seconds).
+    """
+    import jax
+
+    seen: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            yield seen
+        (file,) = Path(folder).rglob("*.xplane.pb")
+        data = jax.profiler.ProfileData.from_file(str(file))
+        planes = {plane.name: plane for plane in data.planes}
+        device = next((name for name in sorted(planes) if name.startswith("/device:GPU")), None)
+        if device is None:
+            return
+        events = [
+            (event.start_ns, event.end_ns, event.name)
+            for line in planes[device].lines
+            if line.name.startswith("Stream")
+            for event in line.events
+        ]
+    events.sort()
+    busy, until = 0.0, 0.0
+    totals: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0])
+    for start, end, name in events:
+        busy += max(0.0, end - max(start, until))
+        until = max(until, end)
+        totals[name][0] += 1
+        totals[name][1] += (end - start) / 1e9
+    copies = sum(int(n) for name, (n, _) in totals.items() if name.startswith(("Memcpy", "Memset")))
+    longest = sorted(totals.items(), key=lambda item: -item[1][1])[:12]
+    seen |= {
+        "kernels": len(events) - copies,
+        "copies": copies,
+        "busy_seconds": busy / 1e9,
+        "span_seconds": (until - events[0][0]) / 1e9 if events else 0.0,
+        "longest": [[name[:80], int(count), seconds] for name, (count, seconds) in longest],
+    }
 
 
 def _say(kind: str, value: Any) -> None:

@@ -134,7 +134,7 @@ def mean_return_of(return_sum, episodes):
 
 def _ppo(task):
     network = rlkit.ActorCriticConfig(
-        hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten"
+        hidden_sizes=task.hidden, activation=task.activation, image_encoder=task.image_encoder
     )
     return network, _named_alike(rlkit.PPOConfig, task, learning_rate_schedule="linear")
 

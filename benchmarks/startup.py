@@ -27,6 +27,7 @@ NUM_UPDATES = 10
 def start(contender: Contender, task: str, cache: str) -> dict[str, float]:
     """Seconds of one new process: imports, trace + compile, and ten updates."""
     driver = Driver(contender, task, ["--num-updates", str(NUM_UPDATES)], cache)
+    driver.ready()
     result = driver.finish()
     if result is None:
         raise SystemExit(f"{contender.name}: {driver.error}")

@@ -23,6 +23,8 @@ class OnPolicyTask:
     learning_rate: float
     activation: str = "tanh"
     hidden: tuple[int, ...] = (64, 64)
+    image_encoder: Literal["flatten", "cnn"] = "flatten"
+    """Images are flattened for the hidden layers, as PureJaxRL does, or go through a CNN first."""
     gamma: float = 0.99
     max_grad_norm: float = 0.5
     num_seeds: int = 1
@@ -30,8 +32,9 @@ class OnPolicyTask:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What a driver must support: algorithm, suite, and "seeds" if there are several."""
-        return (self.name, self.suite, "seeds") if self.num_seeds > 1 else (self.name, self.suite)
+        """What a driver must support: algorithm, suite, "seeds" if there are several, "cnn"."""
+        more = ["seeds"] * (self.num_seeds > 1) + ["cnn"] * (self.image_encoder == "cnn")
+        return (self.name, self.suite, *more)
 
     @property
     def env_steps(self) -> int:
@@ -247,3 +250,43 @@ TASKS: dict[str, Task] = {
         capacity=1_000_000,
     ),
 }
+
+SAC_PENDULUM = dataclasses.replace(
+    TASKS["sac-pendulum"], capacity=1_024_000, prefill_steps=1024, num_updates=2000
+)
+DQN_CARTPOLE = TASKS["dqn-cartpole"]
+
+# For GPUs: many environments, many seeds, and small tasks, where starting kernels takes the time.
+GPU_TASKS: dict[str, Task] = {
+    "gpu-cartpole-4x128": dataclasses.replace(CARTPOLE, num_updates=100),
+    "gpu-cartpole-512x128": dataclasses.replace(CARTPOLE, num_envs=512, num_updates=100),
+    "gpu-cartpole-4096x128": dataclasses.replace(CARTPOLE, num_envs=4096, num_updates=50),
+    "gpu-cartpole-65536x32": dataclasses.replace(
+        CARTPOLE, num_envs=65_536, num_steps=32, num_updates=20
+    ),
+    "gpu-cartpole-4x128-256-seeds": dataclasses.replace(CARTPOLE, num_seeds=256, num_updates=50),
+    "gpu-breakout-4096x128": dataclasses.replace(
+        TASKS["breakout-64x128"], num_envs=4096, num_updates=10
+    ),
+    "gpu-breakout-cnn-1024x128": dataclasses.replace(
+        TASKS["breakout-64x128"], num_envs=1024, num_updates=10, image_encoder="cnn"
+    ),
+    "gpu-sac-pendulum-1": SAC_PENDULUM,
+    "gpu-sac-pendulum-64": dataclasses.replace(SAC_PENDULUM, num_envs=64),
+    "gpu-sac-pendulum-4096": dataclasses.replace(
+        SAC_PENDULUM, num_envs=4096, prefill_steps=8192, num_updates=1000
+    ),
+    "gpu-dqn-cartpole-1": dataclasses.replace(DQN_CARTPOLE, num_envs=1, num_updates=5000),
+    "gpu-dqn-cartpole-64": dataclasses.replace(
+        DQN_CARTPOLE, num_envs=64, num_updates=5000, prefill_steps=12_800, capacity=64_000
+    ),
+    "gpu-dqn-cartpole-4096": dataclasses.replace(
+        DQN_CARTPOLE,
+        num_envs=4096,
+        num_updates=2000,
+        prefill_steps=16_384,
+        capacity=409_600,
+        target_period=40_960,
+    ),
+}
+TASKS |= GPU_TASKS

@@ -25,9 +25,10 @@ from typing import Any
 import psutil
 
 from records import HERE, add_output, add_rounds, in_turns, markdown, now, write
-from tasks import TASKS, OffPolicyTask
+from tasks import GPU_TASKS, TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
+PROFILED_UPDATES = (4, 200)  # on policy, off policy: enough to count kernels, and few events
 OURS = (
     "rlkit",
     "rlkit-before",
@@ -67,6 +68,7 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
     own = {
         ("ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
+        ("ppo", "gymnax", "cnn"): "rlkit_fit.py",
         ("recurrent_ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
         ("sac", "gymnax"): "rlkit_fit.py",
@@ -162,11 +164,18 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
 class Driver:
     """A contender's process on one task (see common.py). `error` holds why it stopped answering.
 
-    The directory `cache` keeps its compiled programs, if given.
+    It compiles in the background; `ready` waits for it. The directory `cache` keeps its compiled
+    programs, if given. On GPUs, processes that wait for their turns share the memory, so JAX takes
+    none in advance.
     """
 
     def __init__(
-        self, contender: Contender, task: str, arguments: list[str], cache: str | None = None
+        self,
+        contender: Contender,
+        task: str,
+        arguments: list[str],
+        cache: str | None = None,
+        platform: str = "cpu",
     ):
         self.name = contender.name
         self.error: str | None = None
@@ -176,7 +185,8 @@ class Driver:
             | {name: str(path) for name, path in contender.paths.items()}
             | contender.env
             | {
-                "JAX_PLATFORMS": "cpu",
+                "JAX_PLATFORMS": "cpu" if platform == "cpu" else f"{platform},cpu",
+                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
                 "JAX_ENABLE_COMPILATION_CACHE": "false" if cache is None else "true",
                 "JAX_COMPILATION_CACHE_DIR": cache or "",
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -198,7 +208,18 @@ class Driver:
             stderr=self._stderr,
             text=True,
         )
-        self._expect("READY")
+
+    def ready(self) -> None:
+        """Waits until it has compiled and warmed up."""
+        if not self.error:
+            self._expect("READY")
+
+    def profile(self) -> dict[str, Any] | None:
+        """What the device did in one execution (`common.kernels_of`)."""
+        if self.error:
+            return None
+        self._send("profile\n")
+        return self._expect("PROFILE")
 
     def run(self) -> dict[str, float] | None:
         """One timed execution, with the share of the machine's CPU time used by other processes."""
@@ -274,13 +295,23 @@ def _cpu_seconds(pid: int) -> tuple[float, float]:
 
 
 def measure(
-    task: str, runners: list[Contender], rounds: int, arguments: list[str]
+    task: str, runners: list[Contender], rounds: int, arguments: list[str], platform: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """Compiles all contenders, then alternates them, starting with another one each round."""
-    drivers = []
+    """Compiles all contenders, then alternates them, starting with another one each round.
+
+    For a GPU they compile at the same time, and each is profiled at the end in a short run.
+    """
+    drivers, short = [], []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
-        drivers.append(Driver(contender, task, arguments))
+        drivers.append(Driver(contender, task, arguments, platform=platform))
+        if platform == "cpu":
+            drivers[-1].ready()
+        else:
+            updates = str(PROFILED_UPDATES[isinstance(TASKS[task], OffPolicyTask)])
+            short.append(Driver(contender, task, ["--num-updates", updates], platform=platform))
+    for driver in [*drivers, *short]:
+        driver.ready()
     repeats: dict[str, list[dict[str, float]]] = {driver.name: [] for driver in drivers}
     for number, driver in in_turns(drivers, rounds):
         if repeat := driver.run():
@@ -289,10 +320,18 @@ def measure(
                 f"{task}: round {number}, {driver.name} {repeat['wall_seconds']:.3f} s",
                 file=sys.stderr,
             )
-    return [
+    records = [
         {"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error}
         for d in drivers
     ]
+    for record, driver in zip(records, short, strict=False):  # none on a CPU
+        profile = driver.profile()
+        result = driver.finish()
+        if profile and result:
+            updates = result["task"]["num_updates"]
+            per_update = result["task"].get("num_steps", 1)
+            record["profile"] = profile | {"vector_steps": updates * per_update}
+    return records
 
 
 def speeds(record: dict[str, Any], counted: str) -> list[float]:
@@ -321,13 +360,17 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
         *(["env steps/s"] if off_policy else []),
         "× best peer",
         "trace + compile s",
-        "peak RSS MB",
+        *(
+            ["kernels per step", "GPU busy", "peak GPU MB"]
+            if any("profile" in record for record in records)
+            else ["peak RSS MB"]
+        ),
         "return",
         "other load",
     ]
     rows = [
         (
-            _row(record, counted, best_peer)
+            _row(record, counted, best_peer, on_gpu="kernels per step" in heads)
             if record["contender"] in medians
             else [record["contender"], f"failed: {record['error']}", *[""] * (len(heads) - 2)]
         )
@@ -341,7 +384,19 @@ def _is_installed(task: str) -> bool:
     return importlib.util.find_spec(TASKS[task].suite) is not None
 
 
-def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[str]:
+def _on_gpu(record: dict[str, Any]) -> list[str]:
+    """Kernels for each step of all environments together, updates included; and the rest."""
+    profile, memory = record.get("profile"), record["result"]["peak_device_mb"]
+    if not profile:
+        return ["", "", ""]
+    return [
+        f"{profile['kernels'] / profile['vector_steps']:,.1f}",
+        f"{profile['busy_seconds'] / profile['span_seconds']:.0%}",
+        "" if memory is None else f"{memory:,.0f}",
+    ]
+
+
+def _row(record: dict[str, Any], counted: str, best_peer: float | None, on_gpu: bool) -> list[str]:
     result, load = record["result"], max(repeat["other_load"] for repeat in record["repeats"])
     rates = speeds(record, counted)
     median = statistics.median(rates)
@@ -360,7 +415,7 @@ def _row(record: dict[str, Any], counted: str, best_peer: float | None) -> list[
             for name in ("trace_seconds", "compile_seconds")
             if result[name] is not None
         ),
-        f"{result['peak_rss_mb']:,.0f}",
+        *(_on_gpu(record) if on_gpu else [f"{result['peak_rss_mb']:,.0f}"]),
         "" if result["mean_return"] is None else f"{result['mean_return']:.1f}",
         f"{load:.0%}",
     ]
@@ -372,7 +427,13 @@ def main() -> int:
         "tasks",
         nargs="*",
         metavar="TASK",
-        help=f"{', '.join(TASKS)}; default: all whose suite is installed",
+        help=f"{', '.join(TASKS)}; default: all of this platform whose suite is installed",
+    )
+    parser.add_argument(
+        "--platform",
+        default="cpu",
+        metavar="NAME",
+        help="what JAX computes on: cpu, or cuda, whose tasks are called gpu-...",
     )
     add_rounds(parser)
     names = "rlkit, rlkit-before, rlkit-trainer, rlkit-overlap, reference, or a peer"
@@ -385,7 +446,9 @@ def main() -> int:
     args = parser.parse_args()
     if unknown := set(args.tasks) - TASKS.keys():
         parser.error(f"unknown task {', '.join(sorted(unknown))}; choose one of {', '.join(TASKS)}")
-    absent = [task for task in args.tasks or TASKS if not _is_installed(task)]
+    default = [task for task in TASKS if (task in GPU_TASKS) == (args.platform != "cpu")]
+    tasks = args.tasks or default
+    absent = [task for task in tasks if not _is_installed(task)]
     for task in absent:
         cure = "run it with .venv-suites/bin/python, which `make .venv-suites/.installed` sets up"
         print(f"{task} skipped: needs {TASKS[task].suite}; {cure}", file=sys.stderr)
@@ -396,7 +459,7 @@ def main() -> int:
     ]
     able = {
         task: [contender for contender in chosen if TASKS[task].kind in contender.drivers]
-        for task in args.tasks or TASKS
+        for task in tasks
         if task not in absent
     }
     runners = {task: able[task] for task in able if able[task]}
@@ -409,7 +472,7 @@ def main() -> int:
     when = now()
     records = {}
     for task in runners:
-        records[task] = measure(task, runners[task], args.rounds, arguments)
+        records[task] = measure(task, runners[task], args.rounds, arguments, args.platform)
         print(table(task, records[task]), end="\n\n", flush=True)
     write("throughput", when, args.output, rounds=args.rounds, warmups=1, tasks=records)
     return 1 if any(item["error"] for items in records.values() for item in items) else 0

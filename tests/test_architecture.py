@@ -19,8 +19,8 @@ PACKAGE = Path(__file__).parents[1] / "rlkit"
 # Lowest first. A module may import its own unit and lower floors; only on floors 1 and 3 do units
 # import each other.
 FLOORS = (
-    {"errors", "validation", "lazy", "plugins"},
-    {"ops", "xla_cpu"},
+    {"errors", "validation", "lazy", "plugins", "tuning_switch"},
+    {"ops", "xla_cpu", "xla_gpu"},
     {"types", "spaces", "action_masks", "optimizers"},
     {"envs", "agents"},
     {"algorithms"},

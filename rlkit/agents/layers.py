@@ -12,6 +12,7 @@ from jax import Array
 from rlkit.agents.first_weights import described
 from rlkit.errors import require
 from rlkit.xla_cpu.matmul import matmul
+from rlkit.xla_gpu.fused_layers import are_fused, fused_layers
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -76,6 +77,7 @@ class MLP(nnx.Module):
         layer_norm: bool = False,
     ):
         sizes = [in_features, *hidden_sizes]
+        self.activation, self.layer_norm = activation, layer_norm
         self.layers = nnx.List(
             [Linear(a, b, scale=math.sqrt(2)) for a, b in itertools.pairwise(sizes)]
         )
@@ -84,9 +86,29 @@ class MLP(nnx.Module):
         )
 
     def __call__(self, x: Array) -> Array:
+        fused = self._fused(x, ())
+        return self._one_by_one(x) if fused is None else fused
+
+    def with_head(self, head: Linear, x: Array) -> Array:
+        """`head(self(x))`."""
+        fused = self._fused(x, (head,))
+        return head(self._one_by_one(x)) if fused is None else fused
+
+    def _one_by_one(self, x: Array) -> Array:
         for layer, activation in zip(self.layers, self.activations, strict=True):
             x = activation(layer(x))
         return x
+
+    def _fused(self, x: Array, last: tuple[Linear, ...]) -> Array | None:
+        """All layers and those that follow without activation, if one kernel does it."""
+        if self.layer_norm:
+            return None
+        layers = [*self.layers, *last]
+        weights = [layer.kernel[...] for layer in layers]
+        activations = (self.activation,) * len(self.layers) + (None,) * len(last)
+        if not are_fused(x, weights, activations):
+            return None
+        return fused_layers(x, weights, [layer.bias[...] for layer in layers], activations)
 
 
 class Conv(nnx.Module):

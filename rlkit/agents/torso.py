@@ -11,7 +11,7 @@ from jax import Array
 from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import Encoder, EncodingConfig
 from rlkit.agents.layers import CNN, MLP, Linear
-from rlkit.agents.memory import features_of
+from rlkit.agents.memory import features_of, seen
 from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
 from rlkit.spaces import Space, abstract, is_image, leaves
 from rlkit.types import Carry, Obs, Sequences
@@ -70,11 +70,19 @@ class Torso(nnx.Module):
         self.mlp = MLP(features, sizes, activation, layer_norm=layer_norm)
 
     def __call__(self, obs: Obs) -> Array:
+        return self.mlp(self._encoded(obs))
+
+    def with_head(self, head: Linear, obs: Obs) -> Array:
+        """`head(self(obs))`."""
+        return self.mlp.with_head(head, self._encoded(obs))
+
+    def _encoded(self, obs: Obs) -> Array:
+        """What the MLP takes [B, F]."""
         parts = []
         for encoder, cnn, x in zip(self.encoders, self.cnns, jax.tree.leaves(obs), strict=True):
             x = encoder(x)
             parts.append(cnn(x) if cnn else x.reshape(x.shape[0], -1))
-        return self.mlp(parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1))
+        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 def activation_of(space: Space, config: TorsoConfig) -> str:
@@ -134,6 +142,8 @@ class WithHead(nnx.Module):
 
     def remembering(self, obs: Obs | Sequences) -> tuple[Carry, Array]:
         """The same with the memory after the last step; see `features_of`."""
+        if isinstance(self.torso, Torso) and not self.keep_features:
+            return (), self.torso.with_head(self.head, seen(obs))
         carry, features = features_of(self.torso, obs)
         return carry, outputs(self.head, features, keep_features=self.keep_features)
 

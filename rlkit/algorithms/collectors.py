@@ -26,6 +26,7 @@ from rlkit.types import (
     RunningEpisode,
     Transition,
 )
+from rlkit.xla_gpu.rollouts import scan_rollout
 
 Explore = Callable[[Obs, Carry, Key], tuple[Action, Carry, dict[str, PyTree]]]
 
@@ -80,7 +81,9 @@ class Collector:
             )
             return local, (transition, finished)
 
-        local, (rollout, finished) = self._scan(step, local.replace(key=key), keys)
+        local, (rollout, finished) = scan_rollout(
+            step, local.replace(key=key), keys, self.num_steps
+        )
         return local, rollout, jax.tree.map(lambda x: x.sum(), finished)
 
     def count(
@@ -88,8 +91,11 @@ class Collector:
     ) -> tuple[LocalState, Rollout, EpisodeStats]:
         """What `collect` counts, in the same arithmetic, for a host rollout [T, N, ...]."""
         counts = (local.episodes, local.discounted_return)
-        counts, (finished, counted) = self._scan(
-            lambda c, x: self._count(c, *x), counts, (rollout.reward, rollout.done)
+        counts, (finished, counted) = scan_rollout(
+            lambda c, x: self._count(c, *x),
+            counts,
+            (rollout.reward, rollout.done),
+            self.num_steps,
         )
         local = local.replace(episodes=counts[0], discounted_return=counts[1])
         rollout = rollout.replace(extras={**rollout.extras, **counted})
@@ -102,15 +108,6 @@ class Collector:
         """
         keys = jax.random.split(key, 1 + 2 * self.num_steps)
         return keys[0], keys[1:].reshape(self.num_steps, 2)
-
-    def _scan(
-        self, step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], start: PyTree, rows: PyTree
-    ) -> tuple[PyTree, PyTree]:
-        """`step` over the rows of a rollout.
-
-        A single row needs no loop, which would copy its inputs and outputs.
-        """
-        return jax.lax.scan(step, start, rows, unroll=self.num_steps == 1)
 
     def _count(
         self, counts: tuple[RunningEpisode, Array], reward: Array, done: Array

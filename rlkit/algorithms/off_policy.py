@@ -127,8 +127,8 @@ def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
     each = config.num_steps * num_envs
     require(
         ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
-        f"updates_per_step={config.updates_per_step:g} is not a fraction with a denominator up to"
-        f" {MAX_DENOMINATOR}",
+        f"updates_per_step={config.updates_per_step:g} is neither 1/n nor a fraction with a"
+        f" denominator up to {MAX_DENOMINATOR}",
         f"use {float(ratio) or 1 / MAX_DENOMINATOR:.6g}, for instance",
     )
     require(

@@ -102,8 +102,10 @@ class ReplayBatchBuilder:
 
 
 def as_fraction(updates_per_step: float) -> Fraction:
-    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`.
+    """The nearest fraction with a denominator up to `MAX_DENOMINATOR`; for less, the nearest 1/n.
 
     Updates are counted exactly in such fractions.
     """
+    if 0 < updates_per_step < 1 / MAX_DENOMINATOR:
+        return Fraction(1, round(1 / updates_per_step))
     return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)

@@ -5,7 +5,8 @@ import gc
 import logging
 from typing import Literal
 
-from rlkit.xla_cpu.switch import has_backend, is_wanted
+from rlkit.tuning_switch import has_backend
+from rlkit.xla_cpu.switch import is_wanted
 
 # With Python's own, (700, 10, 10), the collector would scan five times the half million objects
 # that are created at the start and stay.

@@ -71,12 +71,13 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
     ("settings", "message"),
     [
         (
-            {"updates_per_step": 1e-5},
-            "updates_per_step=1e-05 is not a fraction with a denominator up to 1000; use 0.001",
+            {"updates_per_step": 6e-4},
+            "updates_per_step=0.0006 is neither 1/n nor a fraction with a denominator up to 1000;"
+            " use 0.00059988",
         ),
         (
             {"updates_per_step": 0.3333},
-            "is not a fraction with a denominator up to 1000; use 0.333333",
+            "is neither 1/n nor a fraction with a denominator up to 1000; use 0.333333",
         ),
         (
             {"n_step": 20},

@@ -34,7 +34,7 @@ def loops():
 before = look()
 import rlkit
 from rlkit.xla_cpu.process import start_run
-from rlkit.xla_cpu.switch import has_backend
+from rlkit.tuning_switch import has_backend
 
 def trainer(env_id):
     env = rlkit.make_env(env_id, 2)

@@ -18,6 +18,7 @@ from rlkit.ops.rows import non_finite_rows, where_rows
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import COMPOSITE, Space, clip, leaf_tree
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
+from rlkit.xla_gpu.resets import resets_all
 
 MIN_RESET_BLOCK = 16  # environments reset at once, at least; measured in benchmarks/notes.md
 
@@ -135,6 +136,14 @@ class VectorizedEnv:
         block = min(self.num_envs, max(MIN_RESET_BLOCK, self.num_envs // 8))
         tries = None if self._broken(obs) is None else jnp.zeros(self.num_envs, jnp.int32)
 
+        def reset(numbers: Array) -> tuple[PyTree, Obs]:
+            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(numbers)
+            fresh, fresh_obs = jax.vmap(env.reset)(keys)
+            return cast_like(envs, fresh), cast_obs(fresh_obs, self.observation_space)
+
+        if tries is None and resets_all(env.reset, key, self.num_envs):
+            return where_rows(done, reset(jnp.arange(self.num_envs)), (envs, obs))
+
         def reset_block(carry: Resetting) -> Resetting:
             pending, tries, envs, obs = carry
             if block == self.num_envs:  # avoids searching and scattering, two kernels per array
@@ -148,11 +157,8 @@ class VectorizedEnv:
                 )  # num_envs marks unused slots
                 put = functools.partial(_put, index)
             number = index if tries is None else index + tries[index] * self.num_envs
-            keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(number)
-            fresh, fresh_obs = jax.vmap(env.reset)(keys)
-            fresh_obs = cast_obs(fresh_obs, self.observation_space)
-            envs = put(cast_like(envs, fresh), envs)
-            obs = put(fresh_obs, obs)
+            fresh, fresh_obs = reset(number)
+            envs, obs = put(fresh, envs), put(fresh_obs, obs)
             left, broken = jnp.zeros(block, bool), self._broken(fresh_obs)
             if tries is not None and broken is not None:
                 left = broken & (tries[index] + 1 < TRIES)
