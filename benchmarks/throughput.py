@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -28,7 +29,6 @@ from records import HERE, add_output, add_rounds, in_turns, markdown, now, write
 from tasks import GPU_TASKS, TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
-PROFILED_UPDATES = (4, 200)  # on policy, off policy: enough to count kernels, and few events
 OURS = (
     "rlkit",
     "rlkit-before",
@@ -177,7 +177,7 @@ class Driver:
         cache: str | None = None,
         platform: str = "cpu",
     ):
-        self.name = contender.name
+        self.name, self.platform = contender.name, platform
         self.error: str | None = None
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by finish
         environment = (
@@ -294,24 +294,26 @@ def _cpu_seconds(pid: int) -> tuple[float, float]:
     )
 
 
-def measure(
-    task: str, runners: list[Contender], rounds: int, arguments: list[str], platform: str = "cpu"
-) -> list[dict[str, Any]]:
-    """Compiles all contenders, then alternates them, starting with another one each round.
-
-    For a GPU they compile at the same time, and each is profiled at the end in a short run.
-    """
-    drivers, short = [], []
+def begin(task: str, runners: list[Contender], arguments: list[str], platform: str) -> list[Driver]:
+    """The contenders' processes, which compile."""
+    drivers = []
     for contender in runners:
         print(f"{task}: compiling {contender.name}", file=sys.stderr)
         drivers.append(Driver(contender, task, arguments, platform=platform))
-        if platform == "cpu":
+        if platform == "cpu":  # one at a time: their compile times are reported
             drivers[-1].ready()
-        else:
-            updates = str(PROFILED_UPDATES[isinstance(TASKS[task], OffPolicyTask)])
-            short.append(Driver(contender, task, ["--num-updates", updates], platform=platform))
-    for driver in [*drivers, *short]:
-        driver.ready()
+    return drivers
+
+
+def measure(
+    task: str, runners: list[Contender], rounds: int, arguments: list[str]
+) -> list[dict[str, Any]]:
+    """Compiles all contenders, then alternates them, starting with another one each round."""
+    return alternate(task, begin(task, runners, arguments, "cpu"), rounds)
+
+
+def alternate(task: str, drivers: list[Driver], rounds: int) -> list[dict[str, Any]]:
+    """Rounds of all drivers in turns; on a GPU, an execution of each is profiled at the end."""
     repeats: dict[str, list[dict[str, float]]] = {driver.name: [] for driver in drivers}
     for number, driver in in_turns(drivers, rounds):
         if repeat := driver.run():
@@ -320,18 +322,17 @@ def measure(
                 f"{task}: round {number}, {driver.name} {repeat['wall_seconds']:.3f} s",
                 file=sys.stderr,
             )
-    records = [
-        {"contender": d.name, "result": d.finish(), "repeats": repeats[d.name], "error": d.error}
-        for d in drivers
+    profiles = {driver.name: driver.profile() for driver in drivers if driver.platform != "cpu"}
+    return [
+        {
+            "contender": driver.name,
+            "result": driver.finish(),
+            "repeats": repeats[driver.name],
+            "profile": profiles.get(driver.name),
+            "error": driver.error,
+        }
+        for driver in drivers
     ]
-    for record, driver in zip(records, short, strict=False):  # none on a CPU
-        profile = driver.profile()
-        result = driver.finish()
-        if profile and result:
-            updates = result["task"]["num_updates"]
-            per_update = result["task"].get("num_steps", 1)
-            record["profile"] = profile | {"vector_steps": updates * per_update}
-    return records
 
 
 def speeds(record: dict[str, Any], counted: str) -> list[float]:
@@ -362,7 +363,7 @@ def table(task: str, records: list[dict[str, Any]]) -> str:
         "trace + compile s",
         *(
             ["kernels per step", "GPU busy", "peak GPU MB"]
-            if any("profile" in record for record in records)
+            if any(record["profile"] for record in records)
             else ["peak RSS MB"]
         ),
         "return",
@@ -386,11 +387,13 @@ def _is_installed(task: str) -> bool:
 
 def _on_gpu(record: dict[str, Any]) -> list[str]:
     """Kernels for each step of all environments together, updates included; and the rest."""
-    profile, memory = record.get("profile"), record["result"]["peak_device_mb"]
+    result, profile = record["result"], record["profile"]
+    memory = result["peak_device_mb"]
     if not profile:
         return ["", "", ""]
+    steps = result["task"]["num_updates"] * result["task"].get("num_steps", 1)
     return [
-        f"{profile['kernels'] / profile['vector_steps']:,.1f}",
+        f"{profile['kernels'] / steps:,.1f}",
         f"{profile['busy_seconds'] / profile['span_seconds']:.0%}",
         "" if memory is None else f"{memory:,.0f}",
     ]
@@ -470,9 +473,15 @@ def main() -> int:
     arguments = ["--num-updates", str(args.num_updates)] if args.num_updates else []
 
     when = now()
+    begun = {}
+    if args.platform != "cpu":  # compiling takes a CPU long, and executing takes a GPU little
+        begun = {task: begin(task, runners[task], arguments, args.platform) for task in runners}
+        for driver in itertools.chain(*begun.values()):
+            driver.ready()
     records = {}
     for task in runners:
-        records[task] = measure(task, runners[task], args.rounds, arguments, args.platform)
+        drivers = begun.get(task) or begin(task, runners[task], arguments, args.platform)
+        records[task] = alternate(task, drivers, args.rounds)
         print(table(task, records[task]), end="\n\n", flush=True)
     write("throughput", when, args.output, rounds=args.rounds, warmups=1, tasks=records)
     return 1 if any(item["error"] for items in records.values() for item in items) else 0
