@@ -160,17 +160,19 @@ def serve(
 
     walls = []
     for asked in map(str.strip, iter(sys.stdin.readline, "")):
+        if asked not in ("run", "profile"):
+            continue
         output = begun = None  # frees the buffers of the last run
         begun = prepared.begin(args.seed + 1 + len(walls))
         if asked == "profile":
             with kernels_of() as seen:
                 output = prepared.train(begun)
             _say("PROFILE", seen)
-            continue
-        start = time.perf_counter()
-        output = prepared.train(begun)
-        walls.append(time.perf_counter() - start)
-        _say("WALL", walls[-1])
+        else:
+            start = time.perf_counter()
+            output = prepared.train(begun)
+            walls.append(time.perf_counter() - start)
+            _say("WALL", walls[-1])
 
     if gradient_steps is not None and (counted := gradient_steps(output)) != task.gradient_steps:
         raise SystemExit(f"{counted} gradient steps were taken instead of {task.gradient_steps}")
@@ -231,7 +233,8 @@ def device_kind() -> str | None:
 def kernels_of() -> Iterator[dict[str, Any]]:
     """Records what the first device does in the block, and fills the dict that it gives.
 
-    `kernels` and `copies` are counts; `busy_seconds` is the time in which at least one of them ran,
+    Nothing if there is none, or nothing was seen. `kernels` and `copies` are counts;
+    `busy_seconds` is the time in which at least one of them ran,
     of `span_seconds` between the first and the last; `longest` lists (name, count, seconds).
     """
     import jax
@@ -252,6 +255,8 @@ def kernels_of() -> Iterator[dict[str, Any]]:
             if line.name.startswith("Stream")
             for event in line.events
         ]
+    if not events:
+        return
     events.sort()
     busy, until = 0.0, 0.0
     totals: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0])
@@ -266,7 +271,7 @@ def kernels_of() -> Iterator[dict[str, Any]]:
         "kernels": len(events) - copies,
         "copies": copies,
         "busy_seconds": busy / 1e9,
-        "span_seconds": (until - events[0][0]) / 1e9 if events else 0.0,
+        "span_seconds": (until - events[0][0]) / 1e9,
         "longest": [[name[:80], int(count), seconds] for name, (count, seconds) in longest],
     }
 

@@ -26,6 +26,7 @@ PAGES = {
     "benchmarks/notes.md": "benchmarks/notes.md",
     "rlkit/presets/README.md": "presets.md",
     "rlkit/xla_cpu/README.md": "xla_cpu.md",
+    "rlkit/xla_gpu/README.md": "xla_gpu.md",
     **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in ROOT.glob("examples/*.py")},
 }
 """Where a file of the repository is on the site."""

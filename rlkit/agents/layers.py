@@ -12,7 +12,7 @@ from jax import Array
 from rlkit.agents.first_weights import described
 from rlkit.errors import require
 from rlkit.xla_cpu.matmul import matmul
-from rlkit.xla_gpu.fused_layers import are_fused, fused_layers
+from rlkit.xla_gpu.fused_layers import are_fused, fused_layers, may_fuse
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -77,7 +77,6 @@ class MLP(nnx.Module):
         layer_norm: bool = False,
     ):
         sizes = [in_features, *hidden_sizes]
-        self.activation, self.layer_norm = activation, layer_norm
         self.layers = nnx.List(
             [Linear(a, b, scale=math.sqrt(2)) for a, b in itertools.pairwise(sizes)]
         )
@@ -101,14 +100,14 @@ class MLP(nnx.Module):
 
     def _fused(self, x: Array, last: tuple[Linear, ...]) -> Array | None:
         """All layers and those that follow without activation, if one kernel does it."""
-        if self.layer_norm:
+        layers, activations = [*self.layers, *last], list(self.activations)
+        if not may_fuse() or not all(type(layer) is Linear for layer in layers):
             return None
-        layers = [*self.layers, *last]
-        weights = [layer.kernel[...] for layer in layers]
-        activations = (self.activation,) * len(self.layers) + (None,) * len(last)
-        if not are_fused(x, weights, activations):
+        if not all(type(a) is Activation and a.norm is None for a in activations):
             return None
-        return fused_layers(x, weights, [layer.bias[...] for layer in layers], activations)
+        names = [a.name for a in activations] + [None] * len(last)
+        parameters = [(layer.kernel[...], layer.bias[...]) for layer in layers]
+        return fused_layers(x, parameters, names) if are_fused(x, parameters, names) else None
 
 
 class Conv(nnx.Module):

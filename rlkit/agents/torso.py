@@ -142,8 +142,9 @@ class WithHead(nnx.Module):
 
     def remembering(self, obs: Obs | Sequences) -> tuple[Carry, Array]:
         """The same with the memory after the last step; see `features_of`."""
-        if isinstance(self.torso, Torso) and not self.keep_features:
-            return (), self.torso.with_head(self.head, seen(obs))
+        torso: Any = self.torso  # a subclass may compute something else
+        if type(torso) is Torso and type(torso.mlp) is MLP and not self.keep_features:
+            return (), torso.with_head(self.head, seen(obs))
         carry, features = features_of(self.torso, obs)
         return carry, outputs(self.head, features, keep_features=self.keep_features)
 

@@ -161,7 +161,9 @@ class OffPolicyConfig(OptimizerConfig):
     None: 10.
     """
     updates_per_step: Annotated[float, Gt(0)] = 1.0
-    """Gradient steps per environment step, over all environments; any ratio, exact over the run."""
+    """Gradient steps per environment step, over all environments; exact over the run: a fraction
+    with a denominator up to 1000, or 1/n with n up to 65,536.
+    """
     n_step: PositiveInt = 1
     """Number of rewards summed before bootstrapping; fewer where an episode ends."""
     priority_exponent: UnitInterval | None = None

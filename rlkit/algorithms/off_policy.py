@@ -22,7 +22,12 @@ from rlkit.algorithms.configs import (
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.overrides import Overrides
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
-from rlkit.algorithms.replay_batches import MAX_DENOMINATOR, ReplayBatchBuilder, as_fraction
+from rlkit.algorithms.replay_batches import (
+    MAX_DENOMINATOR,
+    MOST_STEPS,
+    ReplayBatchBuilder,
+    as_fraction,
+)
 from rlkit.algorithms.replay_buffer import UniformReplay
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.algorithms.updaters import Updater
@@ -126,10 +131,10 @@ def check_ratio(config: OffPolicyConfig, num_envs: int) -> None:
     ratio = as_fraction(config.updates_per_step)
     each = config.num_steps * num_envs
     require(
-        ratio > 0 and abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
-        f"updates_per_step={config.updates_per_step:g} is neither 1/n nor a fraction with a"
-        f" denominator up to {MAX_DENOMINATOR}",
-        f"use {float(ratio) or 1 / MAX_DENOMINATOR:.6g}, for instance",
+        abs(ratio - Fraction(config.updates_per_step)) < 1e-6 * ratio,
+        f"updates_per_step={config.updates_per_step:g} is neither 1/n, with n up to {MOST_STEPS:,},"
+        f" nor a fraction with a denominator up to {MAX_DENOMINATOR}",
+        f"use {float(ratio):.6g}, for instance",
     )
     require(
         ratio.numerator * (ratio.denominator + each) < 2**31,

@@ -24,6 +24,7 @@ from rlkit.types import (
 )
 
 MAX_DENOMINATOR = 1000
+MOST_STEPS = 2**16  # between two updates; `StepCounter.remainder` takes no larger divisor
 
 
 class ReplayDataset(struct.PyTreeNode, kw_only=True):
@@ -104,8 +105,8 @@ class ReplayBatchBuilder:
 def as_fraction(updates_per_step: float) -> Fraction:
     """The nearest fraction with a denominator up to `MAX_DENOMINATOR`; for less, the nearest 1/n.
 
-    Updates are counted exactly in such fractions.
+    n is at most `MOST_STEPS`. Updates are counted exactly in such fractions.
     """
-    if 0 < updates_per_step < 1 / MAX_DENOMINATOR:
-        return Fraction(1, round(1 / updates_per_step))
+    if updates_per_step < 1 / MAX_DENOMINATOR:
+        return Fraction(1, round(1 / max(updates_per_step, 1 / MOST_STEPS)))
     return Fraction(updates_per_step).limit_denominator(MAX_DENOMINATOR)

@@ -1,7 +1,7 @@
 """Tuning for XLA on CPUs, all in one folder; README.md says what each trick gains.
 
-May import only `errors`; everything above may use it, and works without it. Names are imported when
-first used; importing anything here changes nothing in the process.
+May import only `errors` and `tuning_switch`; everything above may use it, and works without it.
+Names are imported when first used; importing anything here changes nothing in the process.
 """
 
 import lazy_loader

@@ -16,11 +16,16 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-# Each activation, and its derivative at z as a function of h = activation(z).
-ACTIVATIONS: dict[str | None, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "tanh": (jnp.tanh, lambda h: 1.0 - h * h),
-    "relu": (lambda z: jnp.maximum(z, 0.0), lambda h: jnp.where(h > 0.0, 1.0, 0.0)),
-    None: (lambda z: z, jnp.ones_like),
+
+def _zero_unless_positive(z: Array) -> Array:
+    return jnp.where(z < 0.0, 0.0, z)  # NaN stays NaN, which `maximum` forgets on a GPU
+
+
+# Each activation, and from the gradient by h = activation(z), and h, the gradient by z.
+ACTIVATIONS: dict[str | None, tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]] = {
+    "tanh": (jnp.tanh, lambda d, h: d * (1.0 - h * h)),
+    "relu": (_zero_unless_positive, lambda d, h: jnp.where(h > 0.0, d, 0.0)),
+    None: (lambda z: z, lambda d, h: d),
 }
 NARROWEST = 16  # a product on the tensor cores has at least so many rows and columns
 
@@ -49,63 +54,91 @@ class Static:
     """What a kernel is compiled for."""
 
     activations: tuple[str | None, ...]
-    emulated: bool
-    forward: Plan = Plan()
-    backward: Plan = Plan()
+    plan: Plan = Plan()
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def layers(
-    x: Array, weights: tuple[Array, ...], biases: tuple[Array, ...], static: Static
-) -> Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def layers(x: Array, parameters: tuple[Layer, ...], static: Static) -> Array:
     """x [B, I] -> [B, O]; see `fused_layers`."""
-    rows, plan = len(x), static.forward
-    return pl.pallas_call(
-        functools.partial(_forward, static=static),
-        out_shape=jax.ShapeDtypeStruct((rows, weights[-1].shape[1]), x.dtype),
-        grid=(plan.blocks(rows),),
-        compiler_params=plan.options(),
-        interpret=static.emulated,
-    )(x, *itertools.chain(*zip(weights, biases, strict=True)))
+    return jax.lax.platform_dependent(
+        x,
+        parameters,
+        cuda=functools.partial(outputs, static=static),
+        default=functools.partial(one_by_one, activations=static.activations),
+    )
 
 
-def _layers_forward(
-    x: Array, weights: tuple[Array, ...], biases: tuple[Array, ...], static: Static
-) -> tuple[Array, Any]:
-    return layers(x, weights, biases, static), (x, weights, biases)
+def _layers_forward(x: Array, parameters: tuple[Layer, ...], static: Static) -> tuple[Array, Any]:
+    return layers(x, parameters, static), (x, parameters)
 
 
-def _layers_backward(static: Static, saved: Any, gradient: Array) -> tuple[Any, ...]:
-    x, weights, biases = saved
-    parameters = list(itertools.chain(*zip(weights, biases, strict=True)))
-    plan = static.backward
-    programs = min(plan.programs, plan.blocks(len(x)))
-    dx, sums = pl.pallas_call(
-        functools.partial(
-            _backward, static=static, turns=math.ceil(plan.blocks(len(x)) / programs)
-        ),
-        out_shape=(
-            jax.ShapeDtypeStruct(x.shape, x.dtype),
-            jax.ShapeDtypeStruct((programs, sum(p.size for p in parameters)), x.dtype),
-        ),
-        grid=(programs,),
-        compiler_params=plan.options(),
-        interpret=static.emulated,
-    )(x, gradient, *parameters)
-    total, start = sums.sum(0), 0
-    gradients: list[Array] = []
-    for like in parameters:
-        gradients.append(total[start : start + like.size].reshape(like.shape))
-        start += like.size
-    return dx, tuple(gradients[::2]), tuple(gradients[1::2])
+def _layers_backward(static: Static, saved: Any, gradient: Array) -> tuple[Array, Any]:
+    def default(x: Array, parameters: tuple[Layer, ...], gradient: Array) -> tuple[Array, Any]:
+        plain = functools.partial(one_by_one, activations=static.activations)
+        return jax.vjp(plain, x, parameters)[1](gradient)
+
+    return jax.lax.platform_dependent(
+        *saved, gradient, cuda=functools.partial(gradients, static=static), default=default
+    )
 
 
 layers.defvjp(_layers_forward, _layers_backward)
 
 
+def one_by_one(x: Array, parameters: Sequence[Layer], activations: Sequence[str | None]) -> Array:
+    """The same, as XLA computes it."""
+    for (weight, bias), name in zip(parameters, activations, strict=True):
+        x = ACTIVATIONS[name][0](x @ weight + bias)
+    return x
+
+
+def outputs(
+    x: Array, parameters: Sequence[Layer], *, static: Static, emulated: bool = False
+) -> Array:
+    """x [B, I] -> [B, O], by the kernel. If `emulated`, on any device, slowly."""
+    rows = x.shape[0]
+    return pl.pallas_call(
+        functools.partial(_forward, static=static),
+        out_shape=jax.ShapeDtypeStruct((rows, parameters[-1][0].shape[1]), x.dtype),
+        grid=(static.plan.blocks(rows),),
+        compiler_params=static.plan.options(),
+        interpret=emulated,
+    )(x, *itertools.chain(*parameters))
+
+
+def gradients(
+    x: Array,
+    parameters: Sequence[Layer],
+    gradient: Array,
+    *,
+    static: Static,
+    emulated: bool = False,
+) -> tuple[Array, tuple[Layer, ...]]:
+    """Those by x and the parameters, from the one by the outputs [B, O], by the kernel."""
+    arrays, plan = list(itertools.chain(*parameters)), static.plan
+    blocks = plan.blocks(x.shape[0])
+    programs = min(plan.programs, blocks)
+    dx, sums = pl.pallas_call(
+        functools.partial(_backward, static=static, turns=math.ceil(blocks / programs)),
+        out_shape=(
+            jax.ShapeDtypeStruct(x.shape, x.dtype),
+            jax.ShapeDtypeStruct((programs, sum(array.size for array in arrays)), x.dtype),
+        ),
+        grid=(programs,),
+        compiler_params=plan.options(),
+        interpret=emulated,
+    )(x, gradient, *arrays)
+    total, start = sums.sum(0), 0
+    found: list[Array] = []
+    for like in arrays:
+        found.append(total[start : start + like.size].reshape(like.shape))
+        start += like.size
+    return dx, tuple(zip(found[::2], found[1::2], strict=True))
+
+
 def _forward(x_ref: Any, *refs: Any, static: Static) -> None:
     *parameter_refs, out_ref = refs
-    block = static.forward.block
+    block = static.plan.block
     rows = pl.program_id(0) * block + jnp.arange(block)
     out = _outputs(_load(x_ref, rows), _padded_layers(parameter_refs), static)[-1]
     _store(out_ref, rows, out)
@@ -114,8 +147,8 @@ def _forward(x_ref: Any, *refs: Any, static: Static) -> None:
 def _backward(x_ref: Any, gradient_ref: Any, *refs: Any, static: Static, turns: int) -> None:
     """The gradient by x, and a row of those by the parameters: sums over this program's blocks."""
     *parameter_refs, dx_ref, sums_ref = refs
-    parameters, block = _padded_layers(parameter_refs), static.backward.block
-    slopes = [ACTIVATIONS[name][1] for name in static.activations]
+    parameters, block = _padded_layers(parameter_refs), static.plan.block
+    pulls = [ACTIVATIONS[name][1] for name in static.activations]
     row = pl.program_id(0)
     first = row * turns * block
 
@@ -126,7 +159,7 @@ def _backward(x_ref: Any, gradient_ref: Any, *refs: Any, static: Static, turns: 
         d = _load(gradient_ref, rows)  # by what a layer returns; zero for rows beyond the batch
         new: list[Layer] = []
         for i in reversed(range(len(parameters))):
-            d = d * slopes[i](found[i + 1])
+            d = pulls[i](d, found[i + 1])
             new.append((sums[i][0] + jnp.dot(found[i].T, d), sums[i][1] + d.sum(0)))
             d = jnp.dot(d, parameters[i][0].T)
         _store(dx_ref, rows, d)

@@ -6,6 +6,7 @@ from the observation to the last layer; the backward pass computes it again rath
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,42 +14,56 @@ from jax import Array
 
 from rlkit.xla_gpu.switch import is_on
 
-WIDEST = 64  # layer whose gradients fit into the registers
-FEWEST_ROWS = 1024  # fewer do not fill a GPU; this and the last: measured in benchmarks/notes.md
+FEWEST_ROWS = 1024  # fewer do not fill a GPU; 512 gained nothing (benchmarks/notes.md)
+# Sums of all gradients stay in registers; more was not tried.
+WIDEST = 64
+MOST_LAYERS = 4
+LEAST_CAPABILITY = 9.0  # an H100, on which the kernels were measured
 ACTIVATIONS = ("tanh", "relu", None)
 
 
-def are_fused(x: Array, weights: Sequence[Array], activations: Sequence[str | None]) -> bool:
-    """Whether `fused_layers` computes them: on a GPU, many rows [B, I], narrow, single precision.
+def may_fuse() -> bool:
+    """Whether programs may have fused layers at all: on a GPU that they were made for."""
+    return is_on("fused-layers") and _is_able() and _has_kernels()
 
-    `activations` has the name of each layer's, None for none.
+
+def are_fused(
+    x: Array, parameters: Sequence[tuple[Array, Array]], activations: Sequence[str | None]
+) -> bool:
+    """Whether `fused_layers` computes them: many rows [B, I], narrow, single precision.
+
+    `parameters` has the weight [I, O] and the bias [O] of each layer, `activations` the name of
+    its activation, None for none. Not where B is a symbol, as in exported programs.
     """
+    arrays = [x, *(array for pair in parameters for array in pair)]
     return (
-        is_on("fused-layers")
+        may_fuse()
         and x.ndim == 2
-        and len(x) >= FEWEST_ROWS
+        and isinstance(x.shape[0], int)
+        and x.shape[0] >= FEWEST_ROWS
+        and 0 < len(parameters) <= MOST_LAYERS
         and all(name in ACTIVATIONS for name in activations)
-        and all(a.dtype == jnp.float32 for a in (x, *weights))
-        and all(max(w.shape) <= WIDEST for w in weights)
-        and _has_kernels()
+        and all(array.dtype == jnp.float32 for array in arrays)
+        and all(max(weight.shape) <= WIDEST for weight, _ in parameters)
     )
 
 
 def fused_layers(
-    x: Array,
-    weights: Sequence[Array],
-    biases: Sequence[Array],
-    activations: Sequence[str | None],
+    x: Array, parameters: Sequence[tuple[Array, Array]], activations: Sequence[str | None]
 ) -> Array:
     """`activation(x @ weight + bias)` for each layer: x [B, I] -> [B, O].
 
-    Products are rounded as XLA's are on a GPU. Has derivatives in reverse mode, once. On other
-    devices Pallas emulates the kernels, slowly.
+    Products are rounded as XLA's are on a GPU. Has derivatives in reverse mode, once. A program
+    for another device than one of NVIDIA's computes layer by layer.
     """
     from rlkit.xla_gpu import fused_kernels
 
-    static = fused_kernels.Static(tuple(activations), emulated=jax.default_backend() != "gpu")
-    return fused_kernels.layers(x, tuple(weights), tuple(biases), static)
+    return fused_kernels.layers(x, tuple(parameters), fused_kernels.Static(tuple(activations)))
+
+
+def _is_able() -> bool:
+    device: Any = jax.devices()[0]
+    return float(getattr(device, "compute_capability", 0.0)) >= LEAST_CAPABILITY
 
 
 def _has_kernels() -> bool:

@@ -9,10 +9,10 @@ from jax import Array
 from rlkit.xla_gpu.switch import is_on
 from rlkit.xla_gpu.work import work_of
 
-# Measured in benchmarks/notes.md: a loop over those that ended asks the host at least once in each
-# step whether to go on, and costs as much as some dozens of kernels.
+# A loop over those that ended asks the host at least once in each step whether to go on, and costs
+# as much as some dozens of kernels (benchmarks/notes.md). These bounds are about as much, a choice.
 MOST_OPERATIONS = 1_500  # of one reset
-MOST_NUMBERS = 2**26  # of all resets together
+MOST_NUMBERS = 2**26  # of all resets together, mapped seeds not counted
 
 
 def resets_all(reset: Callable[[Array], Any], key: Array, num_envs: int) -> bool:

@@ -8,8 +8,8 @@ import jax
 from rlkit.xla_gpu.switch import is_on
 from rlkit.xla_gpu.work import work_of
 
-STEPS = 8  # in one turn; this and the next: measured in benchmarks/notes.md
-MOST_OPERATIONS = 1_000  # of a step; longer ones take longer to compile, and gain less
+STEPS = 8  # in one turn; measured in benchmarks/notes.md
+MOST_OPERATIONS = 1_000  # of a step; longer ones take longer to compile, and gain less: a choice
 
 
 def scan_rollout(
@@ -18,11 +18,12 @@ def scan_rollout(
     """`jax.lax.scan` of `step` over the `num_steps` rows of a rollout.
 
     A single row needs no loop, which would copy its inputs and outputs. On a GPU, short steps are
-    unrolled: XLA then writes the rows of several steps with one kernel, and copies no state.
+    unrolled: XLA then writes the rows of several steps with one kernel, and copies no state. `step`
+    is traced once more, to see whether it is short.
     """
     if num_steps == 1 or not is_on("unrolled-rollouts"):
         return jax.lax.scan(step, start, rows, unroll=num_steps == 1)
-    first = jax.tree.map(lambda x: x[0], rows)
+    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
     traced = jax.make_jaxpr(step)(start, first)
     short = work_of(traced).operations <= MOST_OPERATIONS
     return jax.lax.scan(step, start, rows, unroll=min(STEPS, num_steps) if short else 1)

@@ -33,7 +33,7 @@ def module_of(num_envs=4, agent=None, **settings):
     )
 
 
-RATIOS = [(0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)]
+RATIOS = [(1 / 4096, 1024), (0.1, 4), (0.3, 3), (1 / 3, 4), (0.7, 3), (0.25, 1)]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,14 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
     [
         (
             {"updates_per_step": 6e-4},
-            "updates_per_step=0.0006 is neither 1/n nor a fraction with a denominator up to 1000;"
-            " use 0.00059988",
+            "updates_per_step=0.0006 is neither 1/n, with n up to 65,536, nor a fraction with a"
+            " denominator up to 1000; use 0.00059988",
         ),
+        ({"updates_per_step": 1e-5}, "updates_per_step=1e-05 is neither .* use 1.52588e-05"),
+        ({"updates_per_step": 1e-30}, "neither 1/n, .* use 1.52588e-05"),
         (
             {"updates_per_step": 0.3333},
-            "is neither 1/n nor a fraction with a denominator up to 1000; use 0.333333",
+            "nor a fraction with a denominator up to 1000; use 0.333333",
         ),
         (
             {"n_step": 20},

@@ -361,6 +361,34 @@ MUTANTS = (
         "(13, 15, 26, 7)",
         ("tests/xla_cpu/test_threefry.py",),
     ),
+    Mutant(
+        "a fused network forgets NaN",
+        "rlkit/xla_gpu/fused_kernels.py",
+        "return jnp.where(z < 0.0, 0.0, z)",
+        "return jnp.where(z > 0.0, z, 0.0)",
+        ("tests/xla_gpu/test_fused_layers.py::test_what_is_not_finite_stays_so",),
+    ),
+    Mutant(
+        "a fused network's gradient counts the rows of one program alone",
+        "rlkit/xla_gpu/fused_kernels.py",
+        "total, start = sums.sum(0), 0",
+        "total, start = sums[0], 0",
+        ("tests/xla_gpu/test_fused_layers.py::test_kernels_compute_what_the_layers_do",),
+    ),
+    Mutant(
+        "whole resets begin the episodes that go on",
+        "rlkit/envs/jittable/vectorized.py",
+        "return where_rows(done, reset(jnp.arange(self.num_envs)), (envs, obs))",
+        "return where_rows(~done, reset(jnp.arange(self.num_envs)), (envs, obs))",
+        ("tests/xla_gpu/test_loops.py::test_whole_resets_equal_those_in_blocks",),
+    ),
+    Mutant(
+        "a network of the user's own is computed as the default one",
+        "rlkit/agents/torso.py",
+        "if type(torso) is Torso and type(torso.mlp)",
+        "if isinstance(torso, Torso) and type(torso.mlp)",
+        ("tests/xla_gpu/test_fused_layers.py::test_what_users_replace_is_used",),
+    ),
     # Environments and evaluation
     Mutant(
         "next_obs is the first observation of the next episode",

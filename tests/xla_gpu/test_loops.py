@@ -60,6 +60,7 @@ def test_whole_resets_equal_those_in_blocks(key, monkeypatch, env):
             return state, found
 
         state, _ = adapter.reset(key)
+        assert ("while" in str(jax.make_jaxpr(step)(state, key))) != whole
         return jax.jit(lambda s: jax.lax.scan(step, s, jax.random.split(key, 60)))(state)
 
     blocks, whole = run(False), run(True)

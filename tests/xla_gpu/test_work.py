@@ -48,3 +48,21 @@ def test_a_loop_of_unknown_length_is_endless():
         return jax.lax.while_loop(lambda y: y.sum() > 1, lambda y: y / 2, x)
 
     assert work(halved, ROW) == Work(math.inf, math.inf)
+
+
+def test_what_a_scatter_adds_with_is_no_work_of_its_own():
+    assert work(lambda x: jnp.zeros(9).at[0].add(x[0]), ROW).numbers >= 9
+
+
+def test_a_call_of_python_is_endless():
+    def called(x):
+        return jax.pure_callback(lambda x: x, ROW, x)
+
+    assert work(called, ROW) == Work(math.inf, math.inf)
+
+
+def test_an_empty_loop_is_endless_too():
+    def nothing(x):
+        return jax.lax.while_loop(lambda _: False, lambda y: y, x)
+
+    assert work(nothing, ROW) == Work(math.inf, math.inf)
