@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,7 +27,6 @@ from rlkit.validation import PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.training.sweeps.sweep import Sweep
-    from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit sweep"
 LISTS = ("--grid", "--random")
@@ -104,6 +102,8 @@ class SweepFlags:
     """Population-based training: after so many outer iterations, again and again, the worst quarter
     of trials continues from copies of the best, with other hyperparameters; None: never.
     """
+    group_size: PositiveInt | None = None
+    """Most trials that one program trains; None: as many as fit into memory."""
     wandb_sweep: str | None = None
     """Write a sweep for `wandb agent` to this YAML file, and train nothing."""
 
@@ -167,23 +167,13 @@ def _train(config: SweepConfig, directory: str) -> int:
     if config.run.trainer.deterministic:
         pin_threads()
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
-    from rlkit.training.sweeps.stages import Interrupted
     from rlkit.training.sweeps.sweep import run_sweep
 
     with StopSignals() as signals:
-
-        def watch(trainer: "Trainer") -> None:
-            if signals.received is not None:
-                raise Interrupted
-            signals.trainer = trainer
-
         enable_compilation_cache()
-        sweep = run_sweep(config, directory, watch=watch)
+        sweep = run_sweep(config, directory, watch=signals.watch)
     print(_report(sweep, directory))
-    if signals.received is None:
-        return 0
-    print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)
-    return 128 + signals.received
+    return signals.exit_code()
 
 
 def _report(sweep: "Sweep", directory: str) -> str:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import yaml
 from algorithm_rows import NAMES, config_of
+from sweep_files import files_of, stops_at
 
 from rlkit.errors import ConfigError, EnvFailedError, RlkitError, RunDirectoryError
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import reopen
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.run_config import load
-from rlkit.training.sweeps import running, shapes, stages
+from rlkit.training.sweeps import running, shapes
 from rlkit.training.sweeps.picture import plot_sweep
 from rlkit.training.sweeps.shapes import Group, group_trials
 
@@ -193,27 +194,6 @@ def test_a_group_that_fails_is_trained_one_by_one(sweeps, monkeypatch):
     last = sweep.results[-1]
     assert (last.trial, last.failure, last.score) == (1, "not finite", -np.inf)
     assert "failed: not finite" in sweep.table() and sweep.best.trial in (0, 2)
-
-
-def stops_at(iteration):
-    """A `watch` that stops each trainer after so many outer iterations."""
-
-    def watch(trainer):
-        trainer._callbacks.append(stages.PauseAt(iteration))
-
-    return watch
-
-
-def files_of(sweep):
-    """What a sweep left: its results, and the state and records of each trial."""
-    found = {"results": (sweep.directory / "results.jsonl").read_text()}
-    for result in sweep.results:
-        run = load_run(sweep.trial_directory(result.trial))
-        rows = [(row.kind, row.env_steps, row.seed, row.metrics) for row in run.records]
-        for row in rows:
-            row[-1].pop("train/steps_per_second", None)
-        found[result.trial] = run.summary["params_sha256"], [row for row in rows if row[-1]]
-    return found
 
 
 @pytest.mark.full
