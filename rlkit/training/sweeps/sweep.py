@@ -102,7 +102,8 @@ def run_sweep(
             num_rungs=num_rungs,
             is_finished=is_finished,
         )
-        files.write_text("results.csv", as_csv(sweep.results))
+        if sweep.results:
+            files.write_text("results.csv", as_csv(sweep.results))
         if is_finished:
             _conclude(files, sweep)
     return sweep
