@@ -26,7 +26,7 @@ EXAMPLES = f"""examples:
   {COMMAND} runs/mine --devices 8               on other devices
   {COMMAND} runs/mine --checkpoint best --into runs/branch
   {COMMAND} runs/my-sweep                      the trials that are left
-  {COMMAND} runs/my-sweep --launcher slurm     as Slurm jobs"""
+  {COMMAND} runs/my-sweep --launcher ray       on a Ray cluster"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -51,8 +51,8 @@ compiled program on jittable environments; what changes shapes takes turns.
                                 the logarithm, NAME=VALUE,VALUE one of the values
   --trials N                    how many trials (default: the grid once)
   --num-seeds N                 seeds of each trial
-  --launcher slurm              write the scripts of an array of Slurm jobs, one for
-                                each group of trials
+  --launcher ray                on all machines of a Ray cluster (--address auto), a
+                                group of trials on each; slurm: as Slurm jobs
   --group-size N                most trials of a group (default: what memory allows)
 
 All flags of `rlkit train` set what the trials share. The directory holds
@@ -62,7 +62,7 @@ run. `rlkit resume DIRECTORY` continues a sweep that was stopped.
 examples:
   {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.99 num_steps=32,128
   {COMMAND} ppo gymnax/CartPole-v1 --random gamma=0.9..0.99 --trials 16
-  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.95,0.99 --halving 3
+  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.99 --launcher ray
 
 `{COMMAND} ppo gymnax/CartPole-v1 --help` shows the first settings with their
 values, `--help-all` all of them.

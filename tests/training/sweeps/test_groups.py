@@ -32,6 +32,7 @@ def firsts(files, trial=0):
     return [group.first for group in plan_of(files, trial).groups]
 
 
+@pytest.mark.full
 def test_groups_of_processes_of_their_own_are_those_of_a_sweep(sweeps):
     """Whichever comes first; the sweep itself trains none of them again."""
     config = sweeps.config(grid=RATES, num_checkpoints=1, sweep=PAIRS)
@@ -50,7 +51,7 @@ def test_groups_of_processes_of_their_own_are_those_of_a_sweep(sweeps):
 def test_a_group_that_is_done_is_done(sweeps, monkeypatch):
     files = begun(sweeps, sweeps.config(grid=RATES, num_checkpoints=1, sweep=PAIRS))
     trained(sweeps, files, 0)
-    monkeypatch.setattr(running, "train_jointly", None)
+    monkeypatch.setattr(running, "train_jointly", lambda *_, **__: pytest.fail("trained again"))
     assert trained(sweeps, files, 1) == [True]
     assert sweeps.said[-1] == "the group of trial 000 is done"
     assert not (files.path / "results.jsonl").exists()  # which the sweep itself writes

@@ -1,6 +1,7 @@
 """`--launcher slurm`: the scripts, and what they do where something calls them as Slurm would."""
 
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -58,7 +59,8 @@ def test_jobs_wait_for_those_before(tmp_path):
 
 def test_scripts_are_written_and_nothing_is_trained(sweeps):
     """Bash reads them, also with odd characters in a name; Slurm fills in what begins with %."""
-    launcher = SlurmLauncher(options={"partition": "gpu", "requeue": None, "signal": "TERM@60"})
+    options = {"partition": "gpu", "requeue": None, "signal": "TERM@60"}
+    launcher = SlurmLauncher(options=options, env="mine:Env")
     config = sweeps.config(grid=RATES, sweep={"group_size": 2})
     sweep = sweeps.run(config, "50% of it's", launcher=launcher)
     assert not sweep.is_finished and sweep.results == ()
@@ -68,9 +70,14 @@ def test_scripts_are_written_and_nothing_is_trained(sweeps):
     groups = (folder / "groups.sbatch").read_text()
     assert "#SBATCH --array=0-2:2\n" in groups and "#SBATCH --partition=gpu\n" in groups
     assert "#SBATCH --signal=TERM@60\n" in groups and "USR1@" not in groups
+    assert "sweep-group --env mine:Env '" in groups
+    assert (folder / "end.sbatch").read_text().rstrip().endswith(" --env mine:Env")
     assert "50%% of it" in groups.partition("--output=")[2].partition("\n")[0]
     for name in ("groups.sbatch", "end.sbatch"):
         subprocess.run(["bash", "-n", folder / name], check=True)
+        rows = (folder / name).read_text().splitlines()
+        options = [row.removeprefix("#SBATCH ") for row in rows if row.startswith("#SBATCH ")]
+        assert all(len(shlex.split(option)) == 1 for option in options)  # as Slurm reads them
     assert sweeps.said[0] == "sweep: 4 trials x 1 seed: 2 programs of 2 trials"
     assert sweeps.said[1:] == [
         "Slurm: 2 groups, a job each; submit them with",
