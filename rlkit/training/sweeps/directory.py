@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rlkit.errors import RunDirectoryError, require
+from rlkit.errors import RlkitError, RunDirectoryError, require
 from rlkit.training.directories import (
     SWEEP,
     make_directory,
@@ -147,7 +147,8 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
     """The sweep in a directory, which is made if there is none; this process alone plans it.
 
     `config` is what it tries; None: what its file says. Raises `RunDirectoryError` if the directory
-    holds another sweep or anything else, or is in use, or if there is no sweep to continue.
+    holds another sweep or anything else, or is in use, or if there is no sweep to continue. A new
+    one in which an `RlkitError` comes before any training is removed.
     """
     found = _absolute(path)
     held = holds_sweep(found)
@@ -177,8 +178,21 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
             files.write_text(SWEEP, dump(config))
         (found / "trials").mkdir(exist_ok=True)
         yield files
+    except RlkitError:
+        if not held:
+            _forget_start(found)
+        raise
     finally:
         os.close(lock)
+
+
+def _forget_start(path: Path) -> None:
+    """Removes a sweep that ended before it trained anything, so that it can be started again."""
+    begun = [*path.glob("trials/*"), *path.glob("together/rung-*"), *path.glob("results*")]
+    if not begun:
+        (path / SWEEP).unlink(missing_ok=True)
+        for name in ("trials", "together"):
+            shutil.rmtree(path / name, ignore_errors=True)
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
