@@ -71,10 +71,12 @@ from .training import Module as Module
 from .training import Phase as Phase
 from .training import Policy as Policy
 from .training import Range as Range
+from .training import RayLauncher as RayLauncher
 from .training import RecordVideo as RecordVideo
 from .training import RLModule as RLModule
 from .training import RunConfig as RunConfig
 from .training import RunView as RunView
+from .training import SlurmLauncher as SlurmLauncher
 from .training import Sweep as Sweep
 from .training import SweepConfig as SweepConfig
 from .training import Trainer as Trainer

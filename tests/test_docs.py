@@ -18,6 +18,7 @@ from rlkit.cli.main import main
 from rlkit.cli.plot import PlotFlags
 from rlkit.cli.report import ReportFlags
 from rlkit.cli.resume import ResumeFlags
+from rlkit.cli.sweep_group import SweepGroupFlags
 from rlkit.cli.video import VideoFlags
 from rlkit.envs.ids import MIXTURE
 from rlkit.envs.suites.table import ADAPTED
@@ -34,6 +35,7 @@ PROSE = [
 COLUMNS = 100  # of a line of prose
 FLAGS = {
     "resume": ResumeFlags,
+    "sweep-group": SweepGroupFlags,
     "evaluate": EvaluateFlags,
     "video": VideoFlags,
     "export": ExportFlags,

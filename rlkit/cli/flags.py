@@ -105,6 +105,31 @@ def peek(arguments: Sequence[str], flag: str) -> str | None:
     return None
 
 
+def joined(arguments: Sequence[str], lists: Mapping[str, str]) -> list[str]:
+    """The arguments with all values of a repeated flag behind one of them.
+
+    `lists` are the flags that take several values, each with an example. Raises `ConfigError` for
+    one without any.
+    """
+    rest: list[str] = []
+    found: dict[str, list[str]] = {}
+    current = rest
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if argument.startswith("--"):
+            current = found.setdefault(name, []) if name in lists else rest
+            if name not in lists:
+                rest.append(argument)
+            elif equals:
+                current.append(value)
+        else:
+            current.append(argument)
+    for name, values in found.items():
+        require(bool(values), f"{name} names nothing", f"write {name} {lists[name]}")
+        rest += [name, *values]
+    return rest
+
+
 def json_object(flag: str, text: str) -> PlainData:
     """Parses the JSON object given for `flag`. Raises `ConfigError` for anything else."""
     try:

@@ -14,6 +14,7 @@ from rlkit.xla_cpu.process import raise_gc_thresholds
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "sweep": "train many trials with other hyperparameters, as few programs",
+    "sweep-group": "train one group of a sweep, for a launcher on several machines",
     "resume": "continue a run or sweep that was stopped, or extend a run",
     "evaluate": "evaluate a trained policy",
     "plot": "plot the learning curves of one or several runs",
@@ -30,7 +31,7 @@ Reinforcement learning in JAX: one training loop, compiled end to end where the
 environment allows it.
 
 commands:
-{chr(10).join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())}
+{chr(10).join(f"  {name:<11} {summary}" for name, summary in COMMANDS.items())}
 
 examples:
   rlkit train ppo gymnax/CartPole-v1             tuned settings, into runs/

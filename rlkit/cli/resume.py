@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from rlkit import validation
-from rlkit.cli import flags, own_env, sweep
+from rlkit.cli import flags, launcher_flags, own_env, sweep
+from rlkit.cli.launcher_flags import LauncherFlags
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
 from rlkit.training.config import Shard, TrainerConfig
@@ -24,7 +25,8 @@ EXAMPLES = f"""examples:
   {COMMAND} runs/mine --total-steps 2M         beyond its end
   {COMMAND} runs/mine --devices 8               on other devices
   {COMMAND} runs/mine --checkpoint best --into runs/branch
-  {COMMAND} runs/my-sweep                      the trials that are left"""
+  {COMMAND} runs/my-sweep                      the trials that are left
+  {COMMAND} runs/my-sweep --launcher ray       on a Ray cluster"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ class ResumeFlags:
     """
     accept_differences: bool = False
     """Continue although config.yaml was changed, or a deterministic run is on another machine."""
+    where: LauncherFlags = dataclasses.field(default_factory=LauncherFlags)
+    """Where a sweep is trained."""
     env: str | None = None
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
@@ -66,10 +70,16 @@ class ResumeFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
+    arguments = flags.joined(arguments, launcher_flags.LISTS)
     chosen = flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
     flags.validate(chosen, ResumeFlags)
     if holds_sweep(chosen.run_dir):
         return _resume_sweep(chosen)
+    require(
+        chosen.where == LauncherFlags(),
+        f"{chosen.run_dir} holds no sweep, and a run has no groups for a launcher",
+        "leave out its flags",
+    )
     settings = read_settings(chosen.run_dir)
     own_env.check_run(own_env.id_in(settings), typed=chosen.env, run_dir=chosen.run_dir)
     trainer = validation.from_dict(TrainerConfig, settings["trainer"])
@@ -91,13 +101,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _resume_sweep(chosen: ResumeFlags) -> int:
-    allowed = ResumeFlags(run_dir=chosen.run_dir, env=chosen.env)
+    allowed = ResumeFlags(run_dir=chosen.run_dir, where=chosen.where, env=chosen.env)
     require(
         chosen == allowed,
         f"{chosen.run_dir} holds a sweep, which continues with its own settings",
         f"leave out the other flags, or resume one of its trials ({chosen.run_dir}/trials/000)",
     )
-    return sweep.resume(chosen.run_dir, chosen.env)
+    return sweep.resume(chosen.run_dir, chosen.env, chosen.where)
 
 
 def _reopen(chosen: ResumeFlags) -> "Trainer":

@@ -13,6 +13,7 @@ from rlkit.errors import RunDirectoryError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files import run_directory
 from rlkit.training.logs.human_units import human_seconds
+from rlkit.training.sweeps.launchers.fleet import Fleet
 
 if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
@@ -72,22 +73,19 @@ def train_to_end(
             history = trainer.run(seed)
         is_stopped = signals.received is not None
         print(closing_words(history, run_dir, own_env.flag(env), is_stopped=is_stopped))
-    if signals.received is None:
-        return 0
-    print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)
-    return 128 + signals.received
+    return signals.exit_code()
 
 
 class StopSignals:
     """Lets the trainer finish its outer iteration and save on the first SIGTERM, SIGINT or SIGHUP.
 
-    The second signal ends the process immediately. So does the first if there is no trainer yet,
-    since there is nothing to save. Signals that the process ignores (as background jobs of a shell
-    do with SIGINT, and `nohup` with SIGHUP) stay ignored.
+    Or all trainers of a fleet. The second signal ends the process immediately. So does the first if
+    there is no trainer yet, since there is nothing to save. Signals that the process ignores (as
+    background jobs of a shell do with SIGINT, and `nohup` with SIGHUP) stay ignored.
     """
 
     def __init__(self) -> None:
-        self.trainer: Trainer | None = None
+        self.trainer: Trainer | Fleet | None = None
         self.received: signal.Signals | None = None
         self._previous: dict[int, Any] = {}
 
@@ -109,15 +107,38 @@ class StopSignals:
             return
         self.received = signal.Signals(number)
         self.trainer.request_stop(self.received.name)
-        count, seconds = self.trainer.max_in_progress, self.trainer.iteration_seconds
-        what = "this outer iteration" if count == 1 else f"up to {count} outer iterations"
-        size = f"{count * self.trainer.plan.steps_per_checkpoint:,} environment steps"
-        longest = 0.0 if seconds is None else count * seconds
-        lasts = f", up to {human_seconds(longest)}" if longest >= 1 else ""
+        what = _in_progress(self.trainer)
         message = (
-            f"\nrlkit: {self.received.name}: finishing {what} ({size}{lasts}) and saving; send it"
+            f"\nrlkit: {self.received.name}: finishing {what} and saving; send it"
             " again to quit at once, as of the last checkpoint\n"
         )
         os.write(
             2, message.encode()
         )  # print is not reentrant: the signal may interrupt another print
+
+    def watch(self, running: "Trainer | Fleet") -> None:
+        """Lets signals stop what is about to train; raises `Interrupted` after one."""
+        from rlkit.training.sweeps.stages import Interrupted
+
+        if self.received is not None:
+            raise Interrupted
+        self.trainer = running
+
+    def exit_code(self) -> int:
+        """The exit code of the command; says so if a signal stopped it."""
+        if self.received is None:
+            return 0
+        print(f"rlkit: stopped by {self.received.name}; everything is saved", file=sys.stderr)
+        return 128 + self.received
+
+
+def _in_progress(running: "Trainer | Fleet") -> str:
+    """What a stop waits for."""
+    if isinstance(running, Fleet):
+        return "the outer iterations of all groups"
+    count, seconds = running.max_in_progress, running.iteration_seconds
+    what = "this outer iteration" if count == 1 else f"up to {count} outer iterations"
+    size = f"{count * running.plan.steps_per_checkpoint:,} environment steps"
+    longest = 0.0 if seconds is None else count * seconds
+    lasts = f", up to {human_seconds(longest)}" if longest >= 1 else ""
+    return f"{what} ({size}{lasts})"

@@ -2,13 +2,13 @@
 
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge
 
-from rlkit.cli import flags, help, own_env, train_flags
+from rlkit.cli import flags, help, launcher_flags, own_env, train_flags
+from rlkit.cli.launcher_flags import LauncherFlags
 from rlkit.cli.run_settings import (
     RUNS,
     check_settings,
@@ -19,6 +19,7 @@ from rlkit.cli.run_settings import (
     typed_env,
 )
 from rlkit.cli.running import StopSignals, pin_threads
+from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
 from rlkit.training.directories import SWEEP
 from rlkit.training.sweeps.config import SweepConfig, check, load
@@ -28,10 +29,13 @@ from rlkit.validation import PositiveInt
 
 if TYPE_CHECKING:
     from rlkit.training.sweeps.sweep import Sweep
-    from rlkit.training.trainer import Trainer
 
 COMMAND = "rlkit sweep"
-LISTS = ("--grid", "--random")
+LISTS = {
+    "--grid": "learning_rate=1e-4,3e-4",
+    "--random": "gamma=0.9..0.99",
+    **launcher_flags.LISTS,
+}
 EXAMPLES = """examples:
   {command} --grid gamma=0.9,0.99 num_steps=32,128
   {command} --random gamma=0.9..0.99 --trials 8
@@ -47,6 +51,9 @@ compiled program on jittable environments; what changes shapes takes turns.
                                 the logarithm, NAME=VALUE,VALUE one of the values
   --trials N                    how many trials (default: the grid once)
   --num-seeds N                 seeds of each trial
+  --launcher ray                on all machines of a Ray cluster (--address auto), a
+                                group of trials on each; slurm: as Slurm jobs
+  --group-size N                most trials of a group (default: what memory allows)
 
 All flags of `rlkit train` set what the trials share. The directory holds
 results.csv, a picture, best.yaml for `rlkit train --config`, and each trial as a
@@ -55,7 +62,7 @@ run. `rlkit resume DIRECTORY` continues a sweep that was stopped.
 examples:
   {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.99 num_steps=32,128
   {COMMAND} ppo gymnax/CartPole-v1 --random gamma=0.9..0.99 --trials 16
-  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.95,0.99 --halving 3
+  {COMMAND} ppo gymnax/CartPole-v1 --grid gamma=0.9,0.99 --launcher ray
 
 `{COMMAND} ppo gymnax/CartPole-v1 --help` shows the first settings with their
 values, `--help-all` all of them.
@@ -70,6 +77,8 @@ FIRST = (
     "search",
     "exploit_every",
     "wandb_sweep",
+    "group_size",
+    "launcher",
     *(name for name in train_flags.FIRST if name not in ("learning_rate", "gamma")),
 )
 
@@ -104,6 +113,10 @@ class SweepFlags:
     """Population-based training: after so many outer iterations, again and again, the worst quarter
     of trials continues from copies of the best, with other hyperparameters; None: never.
     """
+    group_size: PositiveInt | None = None
+    """Most trials that one program trains, which is what a launcher places on a machine; None: as
+    many as fit into memory.
+    """
     wandb_sweep: str | None = None
     """Write a sweep for `wandb agent` to this YAML file, and train nothing."""
 
@@ -115,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         print(USAGE, end="")
         return 0
     names, base = read_base(arguments, command=COMMAND)
-    typed = _joined(arguments[len(names) :])
+    typed = flags.joined(arguments[len(names) :], LISTS)
     command = " ".join([COMMAND, *(names or ["--config", str(file)])])
     shared, chosen = train_flags.override(
         base.config,
@@ -125,8 +138,11 @@ def run(arguments: Sequence[str]) -> int:
         description="Trains {algorithm} with other settings in each trial.",
         epilogue=EXAMPLES,
         sweep=SweepFlags(),
+        where=LauncherFlags(),
     )
-    of_training = _without(typed, set(flags.flags(SweepFlags)))
+    own_flags = {*flags.flags(SweepFlags), *flags.flags(LauncherFlags)}
+    of_training = _without(typed, own_flags)
+    launcher_flags.check_launcher(chosen.where)
     check_settings(shared, of_training)
     check_sizes(shared)
     asked: SweepFlags = chosen.sweep
@@ -152,38 +168,31 @@ def run(arguments: Sequence[str]) -> int:
         f"continue it with `rlkit resume {directory}`, or choose another --run-dir",
     )
     own_env.register(typed_env(names))
-    return _train(config, directory)
+    return _train(config, directory, chosen.where, typed_env(names))
 
 
-def resume(directory: str, env: str | None) -> int:
+def resume(directory: str, env: str | None, where: LauncherFlags) -> int:
     """Continues a sweep and returns the exit code."""
+    launcher_flags.check_launcher(where)
     config = load(os.path.join(directory, SWEEP))
     own_env.check_run(config.run.env.id, typed=env, run_dir=directory)
     own_env.register(env)
-    return _train(config, directory)
+    return _train(config, directory, where, env)
 
 
-def _train(config: SweepConfig, directory: str) -> int:
+def _train(config: SweepConfig, directory: str, where: LauncherFlags, env: str | None) -> int:
     if config.run.trainer.deterministic:
         pin_threads()
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
-    from rlkit.training.sweeps.stages import Interrupted
     from rlkit.training.sweeps.sweep import run_sweep
 
+    launcher = launcher_flags.make_launcher(where, env if is_class_id(env) else None)
     with StopSignals() as signals:
-
-        def watch(trainer: "Trainer") -> None:
-            if signals.received is not None:
-                raise Interrupted
-            signals.trainer = trainer
-
         enable_compilation_cache()
-        sweep = run_sweep(config, directory, watch=watch)
-    print(_report(sweep, directory))
-    if signals.received is None:
-        return 0
-    print(f"rlkit: stopped by {signals.received.name}; everything is saved", file=sys.stderr)
-    return 128 + signals.received
+        sweep = run_sweep(config, directory, launcher=launcher, watch=signals.watch)
+    if sweep.is_finished or signals.received is not None:
+        print(_report(sweep, directory))
+    return signals.exit_code()
 
 
 def _report(sweep: "Sweep", directory: str) -> str:
@@ -201,27 +210,6 @@ def _report(sweep: "Sweep", directory: str) -> str:
         f"train it     rlkit train --config {directory}/best.yaml",
     ]
     return "\n".join(lines)
-
-
-def _joined(arguments: Sequence[str]) -> list[str]:
-    """The arguments with all values of a repeated `--grid` or `--random` behind one of them."""
-    rest: list[str] = []
-    lists: dict[str, list[str]] = {}
-    current = rest
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if argument.startswith("--"):
-            current = lists.setdefault(name, []) if name in LISTS else rest
-            if name not in LISTS:
-                rest.append(argument)
-            elif equals:
-                current.append(value)
-        else:
-            current.append(argument)
-    for name, values in lists.items():
-        require(bool(values), f"{name} names nothing", f"write {name} learning_rate=1e-4,3e-4")
-        rest += [name, *values]
-    return rest
 
 
 def _without(arguments: Sequence[str], names: set[str]) -> list[str]:

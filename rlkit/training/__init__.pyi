@@ -40,6 +40,8 @@ from .run_config import EnvConfig as EnvConfig
 from .run_config import RunConfig as RunConfig
 from .run_config import preset as preset
 from .sweeps.config import SweepConfig as SweepConfig
+from .sweeps.launchers.ray import RayLauncher as RayLauncher
+from .sweeps.launchers.slurm import SlurmLauncher as SlurmLauncher
 from .sweeps.results import TrialResult as TrialResult
 from .sweeps.space import Range as Range
 from .sweeps.sweep import Sweep as Sweep

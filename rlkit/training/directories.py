@@ -5,10 +5,23 @@ import os
 import tempfile
 from pathlib import Path
 
-from rlkit.errors import DiskError, RunDirectoryError, did_you_mean
+from rlkit.errors import DiskError, RunDirectoryError, did_you_mean, require
 
 MODE = 0o755
 SWEEP = "sweep.yaml"  # makes a directory that of a sweep
+
+
+def require_no_address(path: str | os.PathLike[str]) -> None:
+    """Raises `RunDirectoryError` for the address of an object store, such as gs://bucket/run.
+
+    Runs lock their directory, and replace files in it: a bucket knows neither.
+    """
+    require(
+        "://" not in os.fspath(path),
+        f"{os.fspath(path)} is an address, but runs are written to directories",
+        "name a directory, for several machines one that all of them see, and copy it afterwards",
+        RunDirectoryError,
+    )
 
 
 def make_directory(path: Path) -> None:

@@ -19,6 +19,7 @@ from rlkit.cli.main import COMMANDS, main
 from rlkit.cli.plot import PlotFlags
 from rlkit.cli.report import ReportFlags
 from rlkit.cli.resume import ResumeFlags
+from rlkit.cli.sweep_group import SweepGroupFlags
 from rlkit.cli.train_flags import FIRST
 from rlkit.cli.video import VideoFlags
 from rlkit.envs.registry import list_envs
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.fast
 KINDS = [TrainerConfig, LoggerConfig, CheckpointerConfig]
 FLAGS = {
     "resume": ResumeFlags,
+    "sweep-group": SweepGroupFlags,
     "evaluate": EvaluateFlags,
     "plot": PlotFlags,
     "report": ReportFlags,

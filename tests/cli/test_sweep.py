@@ -1,13 +1,14 @@
 """`rlkit sweep` as a user types it."""
 
-import json
 import os
 import signal
+import sys
 import time
 
 import pytest
 import yaml
 from sessions import RLKIT, session
+from sweep_files import results_of
 from tiny_command import TINY
 
 from rlkit.cli.main import main
@@ -36,6 +37,7 @@ def test_a_dry_run_lists_the_trials(capsys):
     assert said(capsys, *NAMES, *once, "--dry-run").splitlines() == lines
 
 
+GRID = ["--grid", "gamma=0.9,0.99"]
 MISTAKES = [
     (["--grid", "lr=1e-3,1e-4"], "cannot vary 'lr'"),
     (["--grid", "gamma=0.9,2"], "gamma: .*got 2 (in the trial gamma=2)"),
@@ -44,6 +46,12 @@ MISTAKES = [
     (["--random", "gamma=0.9..0.99"], "so the number of trials must be given; add --trials 4"),
     (["--grid", "num_minibatches=2,5"], "num_minibatches=5 does not divide"),
     (["--grid", "gamma=0.9,0.99", "--halving", "1"], "halving"),
+    (["--grid", "gamma=0.9,0.99", "--group-size", "0"], "group_size"),
+    ([*GRID, "--address", "auto"], "--address has no effect with --launcher local; leave it out"),
+    ([*GRID, "--sbatch", "gpus=1", "--launcher", "ray"], "--sbatch has no effect with --launcher"),
+    ([*GRID, "--tries", "2", "--launcher", "slurm"], "or use --launcher ray"),
+    ([*GRID, "--sbatch"], "--sbatch names nothing; write --sbatch partition=gpu"),
+    ([*GRID, "--launcher", "kubernetes"], "kubernetes"),
 ]
 
 
@@ -53,6 +61,32 @@ def test_mistakes_are_told_in_one_line(asked, wanted, capsys):
     found = said(capsys, *NAMES, "--total-steps", "64", *asked, code=2)
     assert found.startswith("rlkit: error: ") and found.count("\n") == 1
     assert all(part in found for part in wanted.split(".*"))
+
+
+@pytest.mark.fast
+def test_where_a_sweep_is_trained_is_no_setting_of_it(capsys, tmp_path):
+    file = tmp_path / "agents.yaml"
+    asked = [*GRID, "--launcher", "slurm", "--sbatch", "gpus=1", "--sbatch", "time=1:00"]
+    said(capsys, *NAMES, *asked, "--wandb-sweep", file, "--total-steps", "64")
+    command = yaml.safe_load(file.read_text())["command"]
+    assert "slurm" not in command and "gpus=1" not in command
+    assert command[-3:] == ["64", "--wandb", "${args}"]
+
+
+@pytest.mark.fast
+def test_a_group_is_that_of_a_trial_of_a_sweep(capsys, tmp_path):
+    missing = said(capsys, "sweep-group", tmp_path, "0", code=2)
+    assert f"{tmp_path} holds no sweep; name a directory with a sweep.yaml" in missing
+    (tmp_path / "sweep.yaml").touch()
+    for asked in ([], ["0", "--plan"]):
+        assert "use `rlkit sweep-group" in said(capsys, "sweep-group", tmp_path, *asked, code=2)
+
+
+@pytest.mark.fast
+def test_a_run_has_no_groups(capsys, tmp_path):
+    (tmp_path / "config.yaml").write_text("algorithm: ppo\n")
+    told = said(capsys, "resume", tmp_path, "--launcher", "ray", code=2)
+    assert "holds no sweep, and a run has no groups for a launcher; leave out its flags" in told
 
 
 @pytest.mark.fast
@@ -89,13 +123,6 @@ def test_a_sweep_reports_its_trials_and_how_to_go_on(capsys, tmp_path):
     assert "final evaluation" in said(capsys, *again)
 
 
-def results(directory):
-    try:
-        return (directory / "results.jsonl").read_text()
-    except FileNotFoundError:
-        return ""
-
-
 @pytest.mark.full
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -118,14 +145,27 @@ def test_a_sweep_that_was_ended_goes_on(number, tmp_path):
     resume = [*RLKIT, "resume", "part"]
     with session(resume, cwd=tmp_path, log=tmp_path / "log3") as rest:
         assert rest.wait(120).code == 0, (tmp_path / "log3").read_text()
-    assert results(tmp_path / "part") == results(tmp_path / "whole")
-    digests = [
-        [
-            json.loads((tmp_path / name / "trials" / f"{trial:03d}" / "summary.json").read_text())[
-                "params_sha256"
-            ]
-            for trial in range(6)
-        ]
-        for name in ("part", "whole")
-    ]
-    assert digests[0] == digests[1]
+    assert results_of(tmp_path / "part") == results_of(tmp_path / "whole")
+
+
+@pytest.mark.full
+@pytest.mark.process
+def test_the_process_of_a_group_ends_with_the_one_that_started_it(tmp_path):
+    """Which leaves it no message if it is killed."""
+    asked = [*GRID, "--total-steps", "640000", *LENGTH, "1000", "--launcher", "slurm"]
+    command = [*RLKIT, *NAMES, *asked, "--run-dir", "mine"]
+    with session(command, cwd=tmp_path, log=tmp_path / "log") as one:
+        assert one.wait(60).code == 0
+    command = [*RLKIT, "sweep-group", "mine", "0", "--with-parent"]
+    starts = f"subprocess.Popen({command}, stdin=subprocess.PIPE); time.sleep(600)"
+    starts = f"import subprocess, time; {starts}"
+    with session([sys.executable, "-c", starts], cwd=tmp_path, log=tmp_path / "log2") as parent:
+        checkpoints = tmp_path / "mine" / "together" / "rung-0-group-0" / "checkpoints"
+        for _ in range(1200):
+            if checkpoints.is_dir() and any(name.isdecimal() for name in os.listdir(checkpoints)):
+                break
+            time.sleep(0.05)
+        parent.process.kill()
+        ended = parent.wait(10, patience=20.0)
+    assert ended.orphans == []
+    assert "ended, since the process that started it has" in (tmp_path / "log2").read_text()

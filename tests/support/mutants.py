@@ -30,6 +30,7 @@ RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
 HOST_RESUME = ("tests/training/test_host_resume.py",)
 ON_DEVICES = ("tests/training/programs/test_devices.py",)
 ENV_STATE = ("tests/envs/host/test_env_state.py",)
+GROUPS = "tests/training/sweeps/test_groups.py"
 
 MUTANTS = (
     # Returns
@@ -748,5 +749,27 @@ MUTANTS = (
         "whole = jnp.moveaxis(x, 0, axis)",
         "whole = jnp.moveaxis(x, 0, axis + 1)",
         ON_DEVICES,
+    ),
+    # Sweeps on several machines
+    Mutant(
+        "each machine groups the trials of a sweep by its own memory",
+        "rlkit/training/sweeps/plan.py",
+        "if path.is_file():",
+        "if path.is_symlink():",
+        (f"{GROUPS}::test_the_plan_is_that_of_the_machine_that_made_it",),
+    ),
+    Mutant(
+        "two processes train one group",
+        "rlkit/training/sweeps/directory.py",
+        'descriptor = take_lock(lock, f"the group of trial {group} in {self.path}")',
+        "descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)",
+        (f"{GROUPS}::test_a_group_belongs_to_one_process",),
+    ),
+    Mutant(
+        "a group that is done is trained again",
+        "rlkit/training/sweeps/standing.py",
+        "return [trial for trial in members if (rung, trial) not in self._results]",
+        "return list(members)",
+        (f"{GROUPS}::test_a_group_that_is_done_is_done",),
     ),
 )

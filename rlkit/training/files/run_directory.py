@@ -11,7 +11,7 @@ from typing import Self
 import yaml
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import make_directory, write_atomically
+from rlkit.training.directories import make_directory, require_no_address, write_atomically
 from rlkit.training.logs.loaded_run import CONFIG, LOCK, METRICS, STATUS, SUMMARY
 from rlkit.training.plain_yaml import parse_yaml
 
@@ -138,6 +138,7 @@ def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
     """The absolute path; raises `RunDirectoryError` if its last part is not a usable name."""
     text = os.fspath(path)
     _require(text != "", "the run directory has no name", "name one, such as runs/mine")
+    require_no_address(text)
     _require("\0" not in text, f"{text!r} contains a NUL character", "choose another name")
     found = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
     cure = "use at most 128 letters, digits, '.', '_' and '-', starting with a letter or digit"
@@ -231,10 +232,11 @@ def _require_ours(path: pathlib.Path, foreign: list[str]) -> None:
     _require(not foreign, problem, "choose a new or empty directory")
 
 
-def take_lock(path: pathlib.Path) -> int:
+def take_lock(path: pathlib.Path, what: str | None = None) -> int:
     """The descriptor of the locked file, which holds our process id.
 
-    The lock ends when it is closed. Raises `RunDirectoryError` if somebody else has it.
+    The lock ends when it is closed. Raises `RunDirectoryError` if somebody else has it, about
+    `what` it locks (None: its directory).
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
@@ -243,7 +245,7 @@ def take_lock(path: pathlib.Path) -> int:
         owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         who = "this" if owner == str(os.getpid()) else "another"
-        problem = f"{path.parent} is in use by {who} process (pid {owner})"
+        problem = f"{what or path.parent} is in use by {who} process (pid {owner})"
         raise RunDirectoryError(
             f"{problem}; wait for it to end or choose another directory"
         ) from None

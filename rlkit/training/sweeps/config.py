@@ -46,6 +46,10 @@ class SweepConfig:
     """Outer iterations after which the worst quarter of trials continues from copies of the best,
     with other hyperparameters (population-based training), again and again; None: never.
     """
+    group_size: PositiveInt | None = None
+    """Most trials that one program trains, which is what a launcher places on a machine; None: as
+    many as fit into the memory of the one that plans.
+    """
 
     def __post_init__(self) -> None:
         for name in ("grid", "random"):

@@ -1,13 +1,17 @@
 """`Plan`: the trials of a sweep, which of them share a program, and when they are compared."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
-from rlkit.errors import require
+from rlkit.errors import RunDirectoryError, require
+from rlkit.training.directories import make_directory, write_atomically
 from rlkit.training.from_config import plan_run
 from rlkit.training.run_config import RunConfig
 from rlkit.training.sweeps.config import SweepConfig
+from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.population import check_population
 from rlkit.training.sweeps.shapes import Group, group_trials, require_seed
 from rlkit.validation import PlainData
@@ -23,6 +27,66 @@ class Plan:
     groups: list[Group]
     rungs: list[int]  # outer iterations at the end of each; the last is that of the run
 
+    @property
+    def first(self) -> int:
+        """The number of the first trial."""
+        return min(self.configs)
+
+
+def planned(files: SweepFiles, changes: Sequence[PlainData], first: int) -> Plan:
+    """The plan of a batch of trials, as it was written before, or made and written now.
+
+    Groups depend on the memory of the machine that plans: all that train them, and those that
+    continue the sweep, read them. Raises `ConfigError` if a trial cannot be trained.
+    """
+    path = files.plan(first)
+    if path.is_file():
+        return read_plan(files, path)
+    plan = plan_trials(files.config, changes, first=first, name=files.path.name)
+    plain = {
+        "first": first,
+        "changes": list(plan.changes.values()),
+        "groups": [dataclasses.asdict(group) for group in plan.groups],
+        "rungs": plan.rungs,
+    }
+    make_directory(files.together)
+    write_atomically(path, json.dumps(plain, indent=1) + "\n")
+    return plan
+
+
+def plan_of(files: SweepFiles, trial: int) -> Plan:
+    """The written plan of the batch that has a trial. Raises `RunDirectoryError` if none has."""
+    paths = sorted(files.together.glob("plan-*.json"), key=lambda path: int(path.stem[5:]))
+    plans = (read_plan(files, path) for path in reversed(paths))
+    found = next((plan for plan in plans if trial in plan.configs), None)
+    require(
+        found is not None,
+        f"no trial {trial} is planned in {files.path}, or the sweep is finished",
+        f"name one of its trials; `rlkit resume {files.path}` plans and trains what is left",
+        RunDirectoryError,
+    )
+    assert found is not None
+    return found
+
+
+def read_plan(files: SweepFiles, path: Path) -> Plan:
+    """The plan in a file that `planned` wrote."""
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    changes = dict(enumerate(plain["changes"], start=plain["first"]))
+    return Plan(
+        config=files.config,
+        changes=changes,
+        configs={
+            trial: trial_config(files.config, each, trial, files.path.name)
+            for trial, each in changes.items()
+        },
+        groups=[
+            Group(trials=tuple(group["trials"]), traced=tuple(group["traced"]))
+            for group in plain["groups"]
+        ],
+        rungs=plain["rungs"],
+    )
+
 
 def plan_trials(
     config: SweepConfig, changes: Sequence[PlainData], *, first: int = 0, name: str = "sweep"
@@ -32,8 +96,7 @@ def plan_trials(
     `name` is that of the sweep in Weights & Biases. Raises `ConfigError` if one cannot be trained.
     """
     configs = [
-        _named(config.trial(each), f"{name}-{first + index:03d}", name)
-        for index, each in enumerate(changes)
+        trial_config(config, each, first + index, name) for index, each in enumerate(changes)
     ]
     require_seed(configs[0])
     require(
@@ -42,7 +105,8 @@ def plan_trials(
         'use shard="seeds", which gives each device other trials, or "data"',
     )
     lengths = [plan_run(each).num_checkpoints for each in configs]
-    groups = group_trials(configs, changes, may_join=not config.run.trainer.deterministic)
+    may_join = not config.run.trainer.deterministic
+    groups = group_trials(configs, changes, may_join=may_join, most=config.group_size)
     rungs = _rungs(config, len(configs), lengths)
     if config.exploit_every is not None:
         check_population(config, groups, rungs[-1])
@@ -59,18 +123,22 @@ def plan_trials(
     )
 
 
-def _named(config: RunConfig, name: str, group: str) -> RunConfig:
-    """The run with names for Weights & Biases, unless it has its own."""
-    logs = config.trainer.logger_config
+def trial_config(config: SweepConfig, changes: PlainData, trial: int, name: str) -> RunConfig:
+    """The run of a trial, with names for Weights & Biases, unless it has its own.
+
+    `name` is that of the sweep.
+    """
+    found = config.trial(changes)
+    logs = found.trainer.logger_config
     if logs is None or logs.wandb is None:
-        return config
+        return found
     named = dataclasses.replace(
         logs,
-        wandb_name=name if logs.wandb_name is None else f"{logs.wandb_name}-{name[-3:]}",
-        wandb_group=logs.wandb_group or group,
+        wandb_name=f"{logs.wandb_name or name}-{trial:03d}",
+        wandb_group=logs.wandb_group or name,
     )
     return dataclasses.replace(
-        config, trainer=dataclasses.replace(config.trainer, logger_config=named)
+        found, trainer=dataclasses.replace(found.trainer, logger_config=named)
     )
 
 

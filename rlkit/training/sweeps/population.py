@@ -101,7 +101,8 @@ def check_population(config: SweepConfig, groups: Sequence[Group], length: int) 
         len(groups) == 1 and len(groups[0].trials) >= 4,
         "a population needs at least 4 trials in one program",
         "raise --trials, and vary numbers alone, on a jittable environment, without"
-        " --deterministic; if memory is short, lower num_envs or replay_buffer_capacity",
+        " --deterministic and --group-size; if memory is short, lower num_envs or"
+        " replay_buffer_capacity",
     )
     require(
         every < length,

@@ -67,13 +67,17 @@ def score_of(records: Sequence[Record], rank: Rank) -> tuple[float, ...]:
     return tuple((seeds[:, -1] if rank == "final" else seeds.mean(1)).tolist())
 
 
+Results = dict[tuple[int, int], TrialResult]
+"""What trials reached, by (rung, trial)."""
+
+
 class ResultFile:
-    """The results of a sweep, a row of JSON for each trial and rung; rows are only added."""
+    """Results of a sweep, a row of JSON for each trial and rung, which one process writes."""
 
     def __init__(self, path: Path):
         self._path = path
 
-    def read(self) -> dict[tuple[int, int], TrialResult]:
+    def read(self) -> Results:
         """All results, by (rung, trial); an unfinished last row is left out."""
         if not self._path.exists():
             return {}
@@ -86,17 +90,17 @@ class ResultFile:
         return found
 
     def add(self, results: Sequence[TrialResult]) -> None:
-        """Writes the rows of `results`."""
+        """Writes the rows of `results` behind those that are there."""
+        self.write([*self.read().values(), *results])
+
+    def write(self, results: Sequence[TrialResult]) -> None:
+        """Writes the rows of `results` alone."""
         rows = ""
         for result in results:
             values = dataclasses.asdict(result)
             values["scores"] = [x if math.isfinite(x) else None for x in result.scores]
             rows += json.dumps(values, allow_nan=False) + "\n"
-        write_atomically(self._path, self._whole_rows() + rows)
-
-    def _whole_rows(self) -> str:
-        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        return text[: text.rfind("\n") + 1]
+        write_atomically(self._path, rows)
 
 
 def ranked(results: Mapping[tuple[int, int], TrialResult]) -> list[TrialResult]:

@@ -1,23 +1,22 @@
-"""`Running`: trains the trials of a plan, rung by rung and group by group."""
+"""`Running`: trains groups of trials, in the process that it is in."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rlkit.errors import EnvFailedError, NonFiniteError
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import Record
 from rlkit.training.sweeps.config import with_changes
-from rlkit.training.sweeps.directory import SweepDirectory
+from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.joint_records import trial_records
+from rlkit.training.sweeps.launchers.protocol import Say, Watch
 from rlkit.training.sweeps.plan import Plan
 from rlkit.training.sweeps.population import Population, ranges_in
 from rlkit.training.sweeps.results import TrialResult, score_of
 from rlkit.training.sweeps.shapes import Group
 from rlkit.training.sweeps.stages import (
     Carried,
-    Interrupted,
     Trained,
-    Watch,
     lanes_of,
     lanes_subset,
     skipped_updates,
@@ -25,84 +24,57 @@ from rlkit.training.sweeps.stages import (
     train_jointly,
     write_trial,
 )
+from rlkit.training.sweeps.standing import Standing
 from rlkit.validation import PlainData
-
-Say = Callable[[str], None]
 
 
 class Running:
-    """The trials of a plan while they are trained.
+    """Trains a group of trials of a plan, in this process.
 
     `watch` and `say` are as in `run_sweep`.
     """
 
-    def __init__(self, files: SweepDirectory, plan: Plan, watch: Watch, say: Say):
+    def __init__(self, files: SweepFiles, plan: Plan, watch: Watch, say: Say):
         self._files, self._plan, self._watch, self._say = files, plan, watch, say
         self._num_seeds = plan.config.run.trainer.num_seeds
 
-    def train(self) -> bool:
-        """Trains what is left; returns whether all is done."""
-        plan, alive = self._plan, list(self._plan.configs)
-        self._announce()
-        for rung, until in enumerate(plan.rungs):
-            for group in plan.groups:
-                members = [trial for trial in group.trials if trial in alive]
-                if not members:
-                    continue
-                try:
-                    self._train(rung, until, group, members)
-                except Interrupted:
-                    return False
-            done = self._files.results.read()
-            at_rung = [done[rung, trial] for trial in alive]
-            is_last = rung + 1 == len(plan.rungs)
-            kept = [] if is_last else _kept(at_rung, self._plan.config.halving or 1)
-            if not is_last:
-                place = f"rung {rung + 1} of {len(plan.rungs)}"
-                self._say(f"{place}: {len(kept)} of {len(alive)} trials go on")
-            self._leave(rung, until, [trial for trial in alive if trial not in kept])
-            alive = kept
-        return True
+    def train(self, rung: int, group: Group) -> None:
+        """Does what is left for the group to be at a rung; all rungs before are done.
 
-    def _announce(self) -> None:
-        plan = self._plan
-        joint = [group for group in plan.groups if len(group.trials) > 1]
-        alone = len(plan.groups) - len(joint)
-        parts = [f"{len(group.trials)} trials in one program" for group in joint]
-        parts += [f"{alone} {'trial' if alone == 1 else 'trials'} one by one"] if alone else []
-        seeds = plan.config.run.trainer.num_seeds
-        seeds = self._num_seeds
-        self._say(
-            f"sweep: {len(plan.configs)} trials x {seeds} {'seed' if seeds == 1 else 'seeds'}:"
-            f" {', '.join(parts)}"
-        )
+        Whoever calls it holds the group's lock. Raises `Interrupted` if it was asked to stop.
+        """
+        standing = Standing(self._files, self._plan)
+        ended, _ = standing.unwritten(rung, group)
+        self._write_trained(rung - 1, group, ended)
+        if missing := standing.untrained(rung, group):
+            self._train(rung, group, standing.members(rung, group), missing)
+        _, ended = Standing(self._files, self._plan).unwritten(rung, group)
+        self._write_trained(rung, group, ended)
 
-    def _train(self, rung: int, until: int, group: Group, members: Sequence[int]) -> None:
-        """Trains the trials of a group that are left, unless they are at this rung already."""
-        done = self._files.results.read()
-        if all((rung, trial) in done for trial in members):
-            return
-        if group.traced and not self._files.is_split(group.trials[0]):
+    def _train(
+        self, rung: int, group: Group, members: Sequence[int], missing: Sequence[int]
+    ) -> None:
+        """Trains the trials of a group that are left, of which some are at this rung already."""
+        if group.traced and not self._files.is_split(group.first):
             try:
-                with self._joint(rung, until, group, members) as trained:
-                    self._files.results.add(self._results(rung, members, trained))
+                with self._joint(rung, group, members) as trained:
+                    self._files.add_results(group.first, self._results(rung, members, trained))
                     if len(self._plan.rungs) == 1:  # while the state is at hand
                         self._write(members, members, trained)
                 return
             except (NonFiniteError, EnvFailedError) as error:
-                self._files.split(group.trials[0])
+                self._files.split(group.first)
                 reason = str(error).partition(";")[0]
                 self._say(f"a trial failed ({reason}): its group is trained one by one")
-        for trial in members:
-            if (rung, trial) not in done:
-                self._files.results.add([self._alone(rung, until, trial)])
+        for trial in missing:
+            self._files.add_results(group.first, [self._alone(rung, trial)])
 
-    def _alone(self, rung: int, until: int, trial: int) -> TrialResult:
+    def _alone(self, rung: int, trial: int) -> TrialResult:
         config, directory = self._plan.configs[trial], self._files.trial(trial)
         self._say(f"trial {trial:03d}: {_told(self._plan.changes[trial])}")
         failure = None
         try:
-            train_alone(config, directory, until, watch=self._watch)
+            train_alone(config, directory, self._plan.rungs[rung], watch=self._watch)
         except (NonFiniteError, EnvFailedError) as error:
             failure = str(error).partition(";")[0]
             self._say(f"trial {trial:03d} failed: {failure}")
@@ -110,18 +82,15 @@ class Running:
         return self._result(rung, trial, records, failure, self._plan.changes[trial])
 
     @contextmanager
-    def _joint(
-        self, rung: int, until: int, group: Group, members: Sequence[int]
-    ) -> Iterator[Trained]:
+    def _joint(self, rung: int, group: Group, members: Sequence[int]) -> Iterator[Trained]:
         """The trials of a group at the end of a rung, which is trained if it was not."""
         configs = [self._plan.configs[trial] for trial in members]
-        directory = self._files.joint(rung, group.trials[0])
         with train_jointly(
             configs,
             members,
             group.traced,
-            directory,
-            until,
+            self._files.joint(rung, group.first),
+            self._plan.rungs[rung],
             carried=None if rung == 0 else lambda: self._carried(rung - 1, group, members),
             population=self._population(group),
             watch=self._watch,
@@ -135,24 +104,21 @@ class Running:
         lanes = [
             lane for trial in members for lane in lanes_of(before.index(trial), self._num_seeds)
         ]
-        with self._joint(rung, self._plan.rungs[rung], group, before) as trained:
+        with self._joint(rung, group, before) as trained:
             return lanes_subset(trained, lanes)
 
     def _at(self, rung: int, group: Group) -> list[int]:
         """The trials of a group that were trained up to `rung`."""
-        done = self._files.results.read()
+        done = self._files.results()
         return [trial for trial in group.trials if (rung, trial) in done]
 
-    def _leave(self, rung: int, until: int, leaving: Sequence[int]) -> None:
-        """Writes the run directories of trials that are trained no further."""
-        for group in self._plan.groups:
-            own = [trial for trial in leaving if trial in group.trials]
-            missing = [trial for trial in own if not self._files.has_trial(trial)]
-            if not missing or not group.traced or self._files.is_split(group.trials[0]):
-                continue
-            members = self._at(rung, group)
-            with self._joint(rung, until, group, members) as trained:
-                self._write(missing, members, trained)
+    def _write_trained(self, rung: int, group: Group, trials: Sequence[int]) -> None:
+        """Writes the run directories of trials that a program trained up to a rung."""
+        if not trials:
+            return
+        members = self._at(rung, group)
+        with self._joint(rung, group, members) as trained:
+            self._write(trials, members, trained)
 
     def _write(self, trials: Sequence[int], members: Sequence[int], trained: Trained) -> None:
         """Writes the run directories of some of the `members` that one program trained."""
@@ -173,7 +139,7 @@ class Running:
             members = self._at(rung, group)
             if trial not in members:
                 break
-            joint = load_run(self._files.joint(rung, group.trials[0])).records
+            joint = load_run(self._files.joint(rung, group.first)).records
             lanes = lanes_of(members.index(trial), self._num_seeds)
             found += trial_records(joint, lanes, len(members) * self._num_seeds)
         return found
@@ -225,14 +191,6 @@ class Running:
             skipped_updates=skipped_updates(records),
             failure=failure,
         )
-
-
-def _kept(results: Sequence[TrialResult], factor: int) -> list[int]:
-    """The best trials, one in `factor`, in the order of their numbers."""
-    count = max(len(results) // factor, 1)
-    sound = [found for found in results if found.failure is None]
-    best = sorted(sound, key=lambda found: (-found.score, found.trial))[:count]
-    return sorted(found.trial for found in best)
 
 
 def _told(changes: Mapping) -> str:

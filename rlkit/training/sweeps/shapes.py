@@ -33,15 +33,24 @@ class Group:
     traced: tuple[str, ...] = ()
     """Hyperparameters in which they differ; () for a trial of its own."""
 
+    @property
+    def first(self) -> int:
+        """Its first trial, by whose number it is called."""
+        return self.trials[0]
+
 
 def group_trials(
-    configs: Sequence[RunConfig], changes: Sequence[PlainData], *, may_join: bool = True
+    configs: Sequence[RunConfig],
+    changes: Sequence[PlainData],
+    *,
+    may_join: bool = True,
+    most: int | None = None,
 ) -> list[Group]:
     """The groups of trials in which nothing but traced hyperparameters differs.
 
     Only trials on jittable environments are grouped, and unless they `may_join` none are. A group
-    that does not fit into memory at once is split into several of about the same size. Raises
-    `ConfigError` for a trial whose parts do not fit together.
+    that does not fit into memory at once, or has more trials than `most`, is split into several of
+    about the same size. Raises `ConfigError` for a trial whose parts do not fit together.
     """
     order: dict[str, list[int]] = {}
     traced = traceable(configs, changes) if may_join else ()
@@ -52,8 +61,8 @@ def group_trials(
         if not traced or len(members) == 1 or not _is_jittable(configs[members[0]]):
             groups += [Group(trials=(index,)) for index in members]
             continue
-        most = _most_at_once([configs[index] for index in members], traced)
-        parts = np.array_split(members, -(-len(members) // most))
+        fit = _most_at_once([configs[index] for index in members], traced)
+        parts = np.array_split(members, -(-len(members) // min(fit, most or fit)))
         groups += [Group(trials=tuple(part.tolist()), traced=traced) for part in parts]
     return groups
 

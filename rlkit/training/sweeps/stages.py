@@ -21,14 +21,12 @@ from rlkit.training.logs.human_units import human_count, human_seconds
 from rlkit.training.logs.records import Record, read_records
 from rlkit.training.run_config import RunConfig
 from rlkit.training.run_progress import RunProgress
+from rlkit.training.sweeps.launchers.protocol import Say, Watch
 from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.shapes import joint_parts, require_seed
 from rlkit.training.trainer import Trainer
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
-
-Watch = Callable[[Trainer], None]
-"""Called with the trainer that is about to train, which a signal may ask to stop."""
 
 
 class Interrupted(Exception):
@@ -73,7 +71,7 @@ def train_jointly(
     carried: Callable[[], Carried] | None,
     population: Population | None,
     watch: Watch,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Iterator[Trained]:
     """Trains the seeds of all these trials by one program, for `until` outer iterations in all.
 
@@ -325,7 +323,7 @@ class PauseAt(Callback):
 class Report(Callback):
     """Prints a line for each evaluation of several trials: the best one, and the median."""
 
-    def __init__(self, names: Sequence[int], say: Callable[[str], None]):
+    def __init__(self, names: Sequence[int], say: Say):
         self._names, self._say, self._start = names, say, time.monotonic()
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:

@@ -1,5 +1,6 @@
 """`run_sweep`: trains the trials of a sweep, and says what they reached."""
 
+import collections
 import dataclasses
 import math
 import os
@@ -11,12 +12,13 @@ from tqdm import tqdm
 from rlkit.errors import RlkitError, require
 from rlkit.training import run_config
 from rlkit.training.sweeps.config import SweepConfig, check, with_changes
-from rlkit.training.sweeps.directory import SweepDirectory
-from rlkit.training.sweeps.plan import plan_trials
+from rlkit.training.sweeps.directory import SweepFiles, locked_sweep
+from rlkit.training.sweeps.launchers.local import LocalLauncher
+from rlkit.training.sweeps.launchers.protocol import Launcher, Say, Session, Watch
+from rlkit.training.sweeps.plan import Plan
 from rlkit.training.sweeps.results import TrialResult, as_csv, ranked, table
-from rlkit.training.sweeps.running import Running, Say
 from rlkit.training.sweeps.search import batches_of
-from rlkit.training.sweeps.stages import Watch
+from rlkit.training.sweeps.standing import Standing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,8 @@ def run_sweep(
     config: SweepConfig | None,
     directory: str | os.PathLike[str],
     *,
-    watch: Watch = lambda trainer: None,
+    launcher: Launcher | None = None,
+    watch: Watch = lambda running: None,
     say: Say = tqdm.write,
 ) -> Sweep:
     """Trains all trials of a sweep in `directory`; continues one that was stopped or killed.
@@ -71,36 +74,76 @@ def run_sweep(
     Args:
         config: what is tried; None: that of the sweep in `directory`.
         directory: a new directory, or that of a sweep with the same config.
-        watch: called with each trainer before it trains, to stop it by `request_stop`, for
-            instance. The sweep then ends, and can be continued.
+        launcher: where groups of trials are trained, such as `RayLauncher()`; None: in this
+            process, one after the other. A sweep may be continued by another one.
+        watch: called with each trainer before it trains, or once with the groups that a launcher
+            trains elsewhere, to stop them by `request_stop`, for instance. The sweep then ends, and
+            can be continued.
         say: prints a sentence.
 
     Raises `RlkitError` before anything compiles if a trial cannot be trained, or if the directory
-    holds anything else.
+    holds anything else; and when all others are trained, about groups that a launcher gave up.
     """
-    with SweepDirectory(directory, config) as files:
+    launcher = launcher or LocalLauncher()
+    with locked_sweep(directory, config) as files:
         config = check(files.config)
-        found, first, num_rungs, is_finished = files.results.read, 0, 1, True
-        for changes in batches_of(config, found):
-            plan = plan_trials(config, changes, first=first, name=files.path.name)
-            first, num_rungs = first + len(changes), len(plan.rungs)
-            is_finished = Running(files, plan, watch, say).train()
-            if not is_finished:
-                break
+        first, num_rungs, is_finished = 0, 1, True
+        with launcher.open(files, watch, say) as session:
+            for changes in batches_of(config, files.results):
+                plan = session.plan(changes, first)
+                is_finished = plan is not None and _train(files, plan, session, say)
+                if plan is None or not is_finished:
+                    break
+                first, num_rungs = first + len(changes), len(plan.rungs)
         sweep = Sweep(
             directory=files.path,
             config=config,
-            results=tuple(ranked(found())),
+            results=tuple(ranked(files.results())),
             num_rungs=num_rungs,
             is_finished=is_finished,
         )
-        files.write_text("results.csv", as_csv(sweep.results))
+        if sweep.results:
+            files.write_text("results.csv", as_csv(sweep.results))
         if is_finished:
             _conclude(files, sweep)
     return sweep
 
 
-def _conclude(files: SweepDirectory, sweep: Sweep) -> None:
+def _train(files: SweepFiles, plan: Plan, session: Session, say: Say) -> bool:
+    """Trains what is left of a plan, rung by rung; returns whether all is done."""
+    _announce(plan, say)
+    files.collect()  # what was done without this process
+    count = len(plan.rungs)
+    for rung in range(count):
+        left = Standing(files, plan).left(rung)
+        if left and not session.train(plan, rung, left):
+            return False
+        if rung + 1 < count:
+            standing = Standing(files, plan)
+            before, after = len(standing.alive(rung)), len(standing.alive(rung + 1))
+            say(f"rung {rung + 1} of {count}: {after} of {before} trials go on")
+    return True
+
+
+def _announce(plan: Plan, say: Say) -> None:
+    joint = [group for group in plan.groups if len(group.trials) > 1]
+    alone = len(plan.groups) - len(joint)
+    sizes = collections.Counter(len(group.trials) for group in joint)
+    parts = [_told(number, size) for size, number in sizes.items()]
+    parts += [f"{alone} {'trial' if alone == 1 else 'trials'} one by one"] if alone else []
+    seeds = plan.config.run.trainer.num_seeds
+    say(
+        f"sweep: {len(plan.configs)} trials x {seeds} {'seed' if seeds == 1 else 'seeds'}:"
+        f" {', '.join(parts)}"
+    )
+
+
+def _told(number: int, size: int) -> str:
+    """So many programs with so many trials each."""
+    return f"{size} trials in one program" if number == 1 else f"{number} programs of {size} trials"
+
+
+def _conclude(files: SweepFiles, sweep: Sweep) -> None:
     """Writes what is only known at the end: the best settings and the picture."""
     from rlkit.training.sweeps.picture import plot_sweep
 

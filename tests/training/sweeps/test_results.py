@@ -14,7 +14,7 @@ from rlkit.training.sweeps.results import (
     score_of,
     table,
 )
-from rlkit.training.sweeps.running import _kept
+from rlkit.training.sweeps.standing import kept
 
 pytestmark = pytest.mark.fast
 
@@ -110,10 +110,10 @@ def test_later_rungs_come_first_then_the_best():
 
 def test_failures_are_never_kept():
     results = [result(0, 1.0), result(1, failure="not finite"), result(2, 3.0), result(3, 2.0)]
-    assert _kept(results, 2) == [2, 3]
-    assert _kept(results[:2], 2) == [0]
-    assert _kept([results[1]], 2) == []
-    assert _kept(results, 9) == [2]
+    assert kept(results, 2) == [2, 3]
+    assert kept(results[:2], 2) == [0]
+    assert kept([results[1]], 2) == []
+    assert kept(results, 9) == [2]
 
 
 def test_results_are_kept_row_by_row(tmp_path):

@@ -1,0 +1,1 @@
+"""Launchers: where the groups of trials of a sweep are trained, and by which processes."""
