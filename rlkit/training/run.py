@@ -28,6 +28,7 @@ from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.phase_plan import plan_of_phases
+from rlkit.training.processes.group import ALONE, Processes
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.programs.shares import share_of
@@ -54,13 +55,24 @@ class Run:
     process may compute on more threads than a deterministic run allows.
     """
 
-    def __init__(self, parts: RunParts, config: TrainerConfig, mesh: Mesh | None = None):
+    def __init__(
+        self,
+        parts: RunParts,
+        config: TrainerConfig,
+        mesh: Mesh | None = None,
+        processes: Processes = ALONE,
+    ):
         start_run(on_host=not parts.is_compiled)
         _require_pinned_threads(config)
         self.phases = RunPhases(parts, self._make_program)
-        self.config, self.plan = config, parts.plan
+        self.config, self.plan, self.processes = config, parts.plan, processes
         self.devices = devices_of_run(
             config.devices, config.shard, num_seeds=config.num_seeds, mesh=mesh
+        )
+        require(
+            processes.count == 1 or all(phase.is_compiled for phase in self.phases.all),
+            f"environments on the host cannot be trained in {processes.count} processes",
+            "use a jittable environment, or one process (leave out --coordinator, --distributed)",
         )
         for phase in self.phases.all:
             share_of(phase.module, self.devices)  # which raises what cannot be divided

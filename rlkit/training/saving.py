@@ -50,6 +50,7 @@ def save(
         num_seeds=run.config.num_seeds,
         devices_per_seed=run.devices_per_seed,
         seed_shares=run.seed_shares,
+        processes=run.processes.count,
         normalize_observations=learner is not None and learner.obs_stats is not None,
         logger=files.logger.state(),
         description=description,
@@ -64,7 +65,7 @@ def save(
     )
     checkpointer.save(
         iteration,
-        to_items(state, environments),
+        run.processes.gathered(to_items(state, environments)),
         score=score,
         seed_scores=seed_scores,
         metadata=metadata.to_metadata(),

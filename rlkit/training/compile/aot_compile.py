@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
+from rlkit.training.compile import placing
 from rlkit.training.compile.devices import SAME, Axes, Devices, Shares
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
 from rlkit.types import Key, PyTree
@@ -240,12 +241,14 @@ class Compiled(Generic[P, Result]):
         self.function = function
         self._compiler = compiler
         self._shardings = shardings or {}
+        # Of several processes, none can give the devices of another what they lack.
+        self._always_places = bool(self._shardings) and jax.process_count() > 1
         self._donate = donate
         self._shared = compiler.shared if is_shared else None
         self.executable: Any = None
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
-        if self._shardings and self.executable is None:
+        if self._always_places or (self._shardings and self.executable is None):
             arguments = self._placed(arguments)  # pyright: ignore[reportAssignmentType]
         self.compile(*arguments, **named)
         executable: Any = self.executable
@@ -272,6 +275,8 @@ class Compiled(Generic[P, Result]):
         return jax.tree.map(placed, self._shardings["out_shardings"], shape)
 
     def _placed(self, arguments: Any) -> Any:
+        if self._always_places:
+            return placing.placed(arguments, self._shardings["in_shardings"])
         return jax.device_put(arguments, self._shardings["in_shardings"])
 
     def compile(self, *arguments: P.args, **named: P.kwargs) -> None:

@@ -89,9 +89,18 @@ class Devices:
         return list(self.mesh.devices.flat)
 
     @property
+    def num_processes(self) -> int:
+        """How many processes these devices belong to."""
+        if not isinstance(self.mesh, Mesh):
+            return 1
+        return len({device.process_index for device in self.mesh.devices.flat})
+
+    @property
     def for_evaluation(self) -> "Devices":
-        """One device for each share of the seeds."""
+        """One device for each share of the seeds; of several processes, each has one of its own."""
         assert isinstance(self.mesh, Mesh)
+        if self.num_processes > 1:
+            return Devices(Mesh(np.array(self.mesh.local_devices[:1]), (DATA,)))
         names, chosen = self.mesh.axis_names, self.mesh.devices
         if DATA in names:
             chosen = np.take(chosen, [0], axis=names.index(DATA))
@@ -217,6 +226,8 @@ def host_device() -> Any:
 
 
 def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
+    if jax.process_count() > 1:
+        return _mesh_of_processes(num_devices, shard)
     known = jax.devices()
     platform = known[0].platform
     cure = f"use --devices {len(known)}" if len(known) > 1 else "leave devices out"
@@ -238,6 +249,26 @@ def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
         axis_types=(jax.sharding.AxisType.Auto,) * 2,
         devices=known[:num_devices],
     )
+
+
+def _mesh_of_processes(num_devices: int, shard: Shard) -> Mesh:
+    """A mesh with as many devices of each process, one process after the other."""
+    processes, each = jax.process_count(), num_devices // jax.process_count()
+    of_process = [jax.local_devices(process_index=index) for index in range(processes)]
+    most = min(map(len, of_process))
+    fitting = " or ".join(str(count * processes) for count in sorted({1, most}))
+    require(
+        shard == "data",
+        f"shard={shard!r} in {processes} processes, which share the environments of each seed",
+        "use shard='data', or train other seeds as runs of their own (--seed)",
+    )
+    require(
+        num_devices % processes == 0 and each <= most,
+        f"devices={num_devices} in {processes} processes, which have at least {most} each",
+        f"use --devices {fitting}, or leave devices out: all of them",
+    )
+    chosen = [device for devices in of_process for device in devices[:each]]
+    return Mesh(np.array(chosen)[None], (SEEDS, DATA))
 
 
 def _checked(mesh: object) -> Mesh:

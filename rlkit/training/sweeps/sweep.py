@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from rlkit.errors import RlkitError, require
 from rlkit.training import run_config
+from rlkit.training.processes.group import current
 from rlkit.training.sweeps.config import SweepConfig, check, with_changes
 from rlkit.training.sweeps.directory import SweepDirectory
 from rlkit.training.sweeps.plan import plan_trials
@@ -78,6 +79,11 @@ def run_sweep(
     Raises `RlkitError` before anything compiles if a trial cannot be trained, or if the directory
     holds anything else.
     """
+    require(
+        current().count == 1,
+        f"a sweep cannot be trained in {current().count} processes",
+        "start a sweep with other values of the grid in each machine",
+    )
     with SweepDirectory(directory, config) as files:
         config = check(files.config)
         found, first, num_rungs, is_finished = files.results.read, 0, 1, True
