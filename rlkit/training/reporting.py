@@ -280,7 +280,7 @@ class Reporter:
 
     def _seen_by(self, eval_fn: EvalFn, state: PyTree) -> str | dict[str, float] | None:
         """What the user's function says of a state, which it gets whole: in process 0 alone."""
-        whole = self.run.processes.gathered(state)
+        whole = self.run.gathered(state)
         return eval_fn(whole) if self.run.processes.is_main else None
 
     def _moment_of(self, finished: Finished) -> Moment:

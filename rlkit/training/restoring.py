@@ -255,16 +255,23 @@ def _with_environments(run: Run, restored: RestoredRun, *, may_restart: bool) ->
     if saved is None:
         why = "" if run.parts.is_compiled else "the checkpoint does not hold their states"
         return run.program.restart(state), why
+    if restored.metadata.processes != run.processes.count:
+        return run.program.restart(state), "they were divided among other processes"
+    resumed, why = None, ""
     try:
-        return run.program.resume(state, saved), ""
+        resumed = run.program.resume(state, run.processes.own_part(saved))
     except EnvStateError as error:
-        require(
-            may_restart,
-            f"checkpoint {restored.step} holds environments that cannot be restored here: {error}",
-            f"use the environment that it was saved with, or {ACCEPT}: they start new episodes",
-            CheckpointError,
-        )
-        return run.program.restart(state), str(error)
+        why = str(error)
+    why = next(filter(None, run.processes.agree(why)), "")
+    if not why:
+        return resumed, ""
+    require(
+        may_restart,
+        f"checkpoint {restored.step} holds environments that cannot be restored here: {why}",
+        f"use the environment that it was saved with, or {ACCEPT}: they start new episodes",
+        CheckpointError,
+    )
+    return run.program.restart(state), why
 
 
 def _which_to_restore(

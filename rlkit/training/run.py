@@ -69,11 +69,6 @@ class Run:
         self.devices = devices_of_run(
             config.devices, config.shard, num_seeds=config.num_seeds, mesh=mesh
         )
-        require(
-            processes.count == 1 or all(phase.is_compiled for phase in self.phases.all),
-            f"environments on the host cannot be trained in {processes.count} processes",
-            "use a jittable environment, or one process (leave out --coordinator, --distributed)",
-        )
         for phase in self.phases.all:
             share_of(phase.module, self.devices)  # which raises what cannot be divided
         self.memory = device_memory(self.devices)  # bytes; None: unknown
@@ -290,10 +285,21 @@ class Run:
         """
         if not self.has_replay(state):
             return None, ""
+        found, why = None, ""
         try:
-            return self.program.environments(state), ""
+            found = self.program.environments(state)
         except EnvStateError as error:
-            return None, str(error)
+            why = str(error)
+        if self.parts.is_compiled:
+            return None, ""
+        why = next(filter(None, self.processes.agree(why)), "")
+        return (None, why) if why or found is None else (self.processes.collected(found), "")
+
+    def gathered(self, state: PyTree) -> PyTree:
+        """A state whole and on the host, in process 0; in other processes anything."""
+        if self.processes.count == 1:
+            return state
+        return self.processes.gathered(self.program.whole(state))
 
     def require_state(
         self,
@@ -352,6 +358,9 @@ class Run:
         """Raises `EnvFailedError` or `NonFiniteError` if the warm-up met NaN or infinity."""
         metrics = jax.device_get(self.program.warm_up_metrics)
         check_metrics(where, metrics, self.last_saved)
+        if not self.parts.is_compiled:  # each process counts those of its own environments
+            count = int(np.sum(metrics.get(NON_FINITE, 0)))
+            metrics = {NON_FINITE: np.asarray(sum(self.processes.agree(count)))}
         self.count_resets(metrics)
 
     def count_resets(self, metrics: HostMetrics) -> None:

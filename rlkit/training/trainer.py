@@ -877,6 +877,11 @@ class Trainer:
     @contextlib.contextmanager
     def _saved(self) -> Iterator[Checkpointer | None]:
         """The run's checkpoints, also before and after it has its files open; None: it has none."""
+        require(
+            self._processes.is_main,
+            f"process {self._processes.index} of {self._processes.count} has no checkpoints",
+            "ask process 0 for them: if jax.process_index() == 0",
+        )
         if self._files is not None:
             yield self._files.checkpointer
             return

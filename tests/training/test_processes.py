@@ -49,6 +49,30 @@ def test_two_processes_are_two_devices(name, tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "dqn", "ppo.gru"])
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_two_processes_are_two_devices_on_the_host(name, num_seeds, tmp_path):
+    """Each process steps its own half of the environments, with the seeds of that half."""
+    host = {"name": name, "host": "CartPole-v1"}
+    both = in_run(tmp_path, num_seeds=num_seeds)
+    two = work(host | {"settings": both}, 2, cwd=tmp_path)
+    one = in_run(tmp_path, "one", num_seeds=num_seeds, devices=2)
+    alone = work(host | {"settings": one}, 1, cwd=tmp_path, devices=2)
+    assert two[0] == two[1] == alone[0]
+    found, expected = arrays(tmp_path / "run"), arrays(tmp_path / "one")
+    assert found.pop("environments") != expected.pop("environments")  # by processes
+    assert found == expected
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("overlap", ["acting", "update"])
+def test_overlaps_on_the_host(overlap, tmp_path):
+    wanted = {"name": "ppo", "host": "CartPole-v1", "settings": {"overlap": overlap}}
+    each = work(wanted, 2, cwd=tmp_path)
+    assert each[0] == each[1] and each[0]["iterations"] == 3
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(("count", "devices"), [(4, 1), (2, 2)])
 def test_replicas_of_more_processes_agree(count, devices, tmp_path):
     """Reductions of four add up in another order than those of one process; replicas do not."""
@@ -57,27 +81,35 @@ def test_replicas_of_more_processes_agree(count, devices, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["ppo", "dqn", "sac"])
-@pytest.mark.parametrize("num_seeds", [1, 2])
-def test_resumed_ends_as_uninterrupted(name, num_seeds, tmp_path):
-    seeds = {"num_seeds": num_seeds}
-    whole = work({"name": name, "settings": in_run(tmp_path, "whole", **seeds)}, 2, cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "num_seeds", "host"),
+    [
+        ("ppo", 1, None),
+        ("dqn", 1, None),
+        ("sac", 2, None),
+        ("ppo", 2, "CartPole-v1"),
+        ("dqn", 1, "CartPole-v1"),
+    ],
+)
+def test_resumed_ends_as_uninterrupted(name, num_seeds, host, tmp_path):
+    run, seeds = {"name": name, "host": host}, {"num_seeds": num_seeds}
+    whole = work(run | {"settings": in_run(tmp_path, "whole", **seeds)}, 2, cwd=tmp_path)
     part = in_run(tmp_path, "part", **seeds)
-    stopped = work({"name": name, "settings": part, "stop_at": 1}, 2, cwd=tmp_path)
+    stopped = work(run | {"settings": part, "stop_at": 1}, 2, cwd=tmp_path)
     assert {each["stop_reason"] for each in stopped} == {"asked to"}
-    again = {"name": name, "settings": part | {"restore_checkpoint": "auto"}}
-    resumed = work(again, 2, cwd=tmp_path)
+    resumed = work(run | {"settings": part | {"restore_checkpoint": "auto"}}, 2, cwd=tmp_path)
     assert [x["learner"] for x in resumed] == [x["learner"] for x in whole]
     assert arrays(tmp_path / "part") == arrays(tmp_path / "whole")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_a_run_goes_on_in_other_processes(name, tmp_path):
+@pytest.mark.parametrize(("name", "host"), [("ppo", None), ("dqn", None), ("dqn", "CartPole-v1")])
+def test_a_run_goes_on_in_other_processes(name, host, tmp_path):
     """2 x 1, then 1 x 1, then 4 x 1, then 2 x 2: each with the learner that the last one saved."""
     last, settings = None, in_run(tmp_path)
     for number, (count, devices) in enumerate([(2, 1), (1, 1), (4, 1), (2, 2)]):
-        wanted = {"name": name, "settings": settings | {"num_checkpoints": number + 1}}
+        wanted = {"name": name, "host": host}
+        wanted["settings"] = settings | {"num_checkpoints": number + 1}
         wanted["settings"] |= {"restore_checkpoint": "auto"}
         each = work(wanted, count, cwd=tmp_path, devices=devices)
         assert all(one == each[0] for one in each) and each[0]["iterations"] == number + 1

@@ -55,6 +55,7 @@ class _Place:
 
     spec: PartitionSpec
     own_axis: int | None  # of length D, which no device sees
+    is_on_host: bool  # with the environments, of which each process has its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,11 @@ class Devices:
             return 1
         return len({device.process_index for device in self.mesh.devices.flat})
 
+    def sharding_of_rows(self, *, has_seeds: bool) -> NamedSharding:
+        """Where the devices have the `rows` of an array [(S,) N, ...]."""
+        place = self._place(rows(), 0 if has_seeds else None)
+        return NamedSharding(self.mesh, place.spec)
+
     @property
     def for_evaluation(self) -> "Devices":
         """One device for each share of the seeds; of several processes, each has one of its own."""
@@ -114,11 +120,12 @@ class Devices:
         gives: Shares,
         axes: Axes,
         out_axes: Axes,
-    ) -> tuple[Callable[..., PyTree], dict[str, Any]]:
+    ) -> tuple[Callable[..., PyTree], dict[str, Any], tuple[PyTree, PyTree]]:
         """`function`, which each device computes of its shares, as one of whole arrays.
 
         `takes` and `gives` are the shares of the arguments and of the results, `axes` and
-        `out_axes` say where S is. Also returns what `jax.jit` needs to know.
+        `out_axes` say where S is. Also returns what `jax.jit` needs to know, and which arguments
+        and results are `rows`.
         """
         arguments, results = self._places(takes, axes), self._places(gives, out_axes)
 
@@ -137,7 +144,8 @@ class Devices:
             "in_shardings": self._shardings(arguments),
             "out_shardings": self._shardings(results),
         }
-        return function if self.mesh.size == 1 else sharded, shardings
+        are_rows = _are_rows(arguments), _are_rows(results)
+        return function if self.mesh.size == 1 else sharded, shardings, are_rows
 
     def _shardings(self, places: PyTree) -> PyTree:
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), _specs(places))
@@ -158,7 +166,8 @@ class Devices:
             at = share.axis + is_before
             names[at], own_axis = DATA, at if share.is_own else None
         dims = [names.get(axis) for axis in range(max(names, default=-1) + 1)]
-        return _Place(spec=PartitionSpec(*dims), own_axis=own_axis)
+        is_on_host = share.axis is not None and not share.is_own
+        return _Place(spec=PartitionSpec(*dims), own_axis=own_axis, is_on_host=is_on_host)
 
 
 def _is_share(x: object) -> bool:
@@ -171,6 +180,10 @@ def _is_place(x: object) -> bool:
 
 def _specs(places: PyTree) -> PyTree:
     return jax.tree.map(lambda place: place.spec, places, is_leaf=_is_place)
+
+
+def _are_rows(places: PyTree) -> PyTree:
+    return jax.tree.map(lambda place: place.is_on_host, places, is_leaf=_is_place)
 
 
 def _each(places: PyTree, trees: PyTree, change: Callable[..., Any]) -> PyTree:

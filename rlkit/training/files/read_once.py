@@ -44,11 +44,10 @@ def read(
     told: Any = processes.on_main(reading)
     items = target(told["metadata"])
     leaves, structure = jax.tree.flatten(items)
-    own = jax.tree.leaves(found[0].items) if found else leaves
     kinds = [_key_kind(leaf) for leaf in leaves]
-    like = [_data_of(leaf) for leaf in leaves]
-    mine = [jax.random.key_data(x) if kind else x for x, kind in zip(own, kinds, strict=True)]
-    arrays = processes.from_main(mine if processes.is_main else None, like)
+    own = zip(jax.tree.leaves(found[0].items), kinds, strict=True) if found else ()
+    mine = [jax.random.key_data(x) if kind else x for x, kind in own]
+    arrays = processes.from_main(mine, [_data_of(leaf) for leaf in leaves])
     placed = [_placed(*each) for each in zip(arrays, kinds, leaves, strict=True)]
     return Restored(
         step=told["step"],

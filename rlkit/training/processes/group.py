@@ -104,7 +104,10 @@ class Processes:
             raise error
         if "error" in found:
             name, text = found["error"]
-            raise getattr(errors, name, ProcessError)(text)
+            kind = getattr(errors, name, None)
+            if not (isinstance(kind, type) and issubclass(kind, RlkitError)):
+                kind = ProcessError
+            raise kind(text)
         return found["value"]
 
     def require_same(self, values: Mapping[str, object]) -> None:
@@ -196,6 +199,22 @@ class Processes:
             found.append(sent[:size].copy().view(shape.dtype).reshape(shape.shape))
             sent = sent[size:]
         return jax.tree.unflatten(structure, found)
+
+    def collected(self, mine: np.ndarray) -> np.ndarray:
+        """The bytes [B] uint8 of all processes as one array; see `own_part`."""
+        if self.count == 1:
+            return mine
+        parts = self._exchange(mine)
+        sizes = np.array([self.count, *(len(part) for part in parts)], np.uint64)
+        return np.concatenate([sizes.view(np.uint8), *parts])
+
+    def own_part(self, collected: np.ndarray) -> np.ndarray:
+        """The bytes that this process gave to `collected`, where there are as many processes."""
+        if self.count == 1:
+            return collected
+        sizes = collected[8 : 8 * (self.count + 1)].view(np.uint64).astype(int)
+        start = 8 * (self.count + 1) + sizes[: self.index].sum()
+        return collected[start : start + sizes[self.index]]
 
     def _exchange(self, mine: np.ndarray) -> list[np.ndarray]:
         return exchanged(mine, self.agree(len(mine)))

@@ -16,7 +16,7 @@ import jax
 from rlkit.training.processes.channel import Channel
 
 GRACE = 10.0  # seconds for processes that hear of an error to end by themselves
-_LOST = 5.0  # the same if a process was lost: there is nothing to agree on
+LOST = 5.0  # seconds for the main thread to end if a process was lost: there is nothing to agree on
 _WIND_DOWN = 60.0  # seconds that they may take to end their logs
 
 State = Literal["runs", "failed", "ended"]
@@ -70,6 +70,11 @@ class Watch:
         told = (f"process {i} failed: {peer.text}" for i, peer in self._peers.items() if peer.text)
         return next(told, None)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether this process said that it failed."""
+        return bool(self._text)
+
     def has_ended(self, index: int) -> bool:
         """Whether another process said that it will not answer again."""
         return self._peers[index].state == "ended"
@@ -89,7 +94,7 @@ class Watch:
         failed.
         """
         self.is_known = True
-        has_failed = bool(self._text)
+        has_failed = self.has_failed
         self.say("ended")
         deadline = time.monotonic() + (GRACE if has_failed else patience)
         is_first = self._index == 0  # without whose service the others cannot speak
@@ -134,7 +139,7 @@ class Watch:
             before = now
             trouble = self._trouble(now)
             since = None if trouble is None else since or now
-            grace = _WIND_DOWN if self.is_known else _LOST if self.lost else GRACE
+            grace = _WIND_DOWN if self.is_known else LOST if self.lost else GRACE
             if since is not None and now - since > grace:
                 self._end(f"{trouble}")
 
@@ -173,7 +178,7 @@ def _explain_aborts(watch: Watch) -> None:
 
     def handle(number: int) -> None:
         del number
-        if watch.is_known:  # it is ending, with an error that it told
+        if watch.is_known and watch.has_failed:  # it is ending, with an error that it told
             os._exit(watch.exit_code)
         text = "JAX ended this process, see above: most likely process 0 died or failed"
         os.write(2, f"\nrlkit: error: {text}{watch.hint()}\n".encode())
