@@ -699,9 +699,10 @@ class Trainer:
 
     def _must_stop(self) -> bool:
         """Whether the run ends here; several processes end together, for the first one's reason."""
-        reasons = self._processes.agree(self.stop_reason)
-        self.stop_reason = next(filter(None, reasons), None)
-        return self.stop_reason is not None
+        reason = next(filter(None, self._processes.agree(self.stop_reason)), None)
+        if reason is not None:  # else one that came meanwhile is told the next time
+            self.stop_reason = reason
+        return reason is not None
 
     def _enter_next_phase(self) -> None:
         """Goes on to the next phase of the curriculum, if the one before is over."""

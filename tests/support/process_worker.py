@@ -18,7 +18,7 @@ import rlkit
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.registry import make_env
 from rlkit.training.compile.placing import own_part
-from rlkit.training.config import LoggerConfig, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.types import TrainState
 
@@ -54,6 +54,7 @@ def main(wanted: dict[str, Any], port: str, count: int, index: int) -> None:
         "max_evaluation_steps": 16,
         "debug": False,
         "logger_config": LoggerConfig(console=False),
+        "checkpointer_config": CheckpointerConfig(save_replay=wanted.get("save_replay")),
     }
     env: Any = make_env(algorithm_rows.training_env(name), NUM_ENVS)
     if wanted.get("host"):

@@ -9,6 +9,7 @@ from several_processes import (
     HARD_LIMIT,
     arrays,
     commands_of,
+    found,
     run,
     together,
     work,
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.process
 TIMEOUT = 5  # seconds of silence after which a process is lost, in these tests
 SMALL = ["--num-envs", 8, "--hidden-sizes", 8, "--evaluation-episodes", 2, "--no-debug"]
 SMALL += ["--max-evaluation-steps", 20, "--process-timeout", TIMEOUT]
-LONG = ["--total-steps", "2M", "--num-checkpoints", 200]  # until somebody ends it
+LONG = ["--total-steps", "200k", "--num-checkpoints", 200]  # until somebody ends it
 CARTPOLE = ["train", "ppo", "gymnax/CartPole-v1", *SMALL]
 
 
@@ -137,6 +138,22 @@ def test_a_signal_to_one_ends_all_with_a_saved_state(victim, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("victim", [0, 1])
+def test_ctrl_c_in_one_script_ends_all_with_a_saved_state(victim, tmp_path):
+    """It comes while processes wait for each other, most of the time."""
+    settings = in_run(tmp_path, num_checkpoints=5000)
+    with together(workers_of({"name": "ppo", "settings": settings}, 2), cwd=tmp_path) as sessions:
+        await_checkpoint(tmp_path / "run", sessions)
+        sessions[victim].process.send_signal(signal.SIGINT)
+        ended = [each.wait(HARD_LIMIT) for each in sessions]
+    assert "KeyboardInterrupt" in ended[victim].err and ended[victim].code != 0
+    assert ended[1 - victim].code in (0, 1)  # it has ended well, but learns at exit of the other
+    assert found(ended[1 - victim])["stop_reason"] == "interrupted"
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert status == {"status": "stopped", "reason": "interrupted"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hangs"])
 def test_a_lost_process_ends_the_others_in_time(victim, number, tmp_path):
     with together(commands_of([*CARTPOLE, *LONG, "--run-dir", "run"], 2), cwd=tmp_path) as sessions:
@@ -147,7 +164,7 @@ def test_a_lost_process_ends_the_others_in_time(victim, number, tmp_path):
     assert ended.code == 1 and ended.at - sent < TIMEOUT + 8
     assert f"process {victim}" in ended.err and "rlkit resume" in ended.err
     saved = max(steps_in(tmp_path / "run" / "checkpoints"))
-    run(["resume", "run", "--total-steps", "2.1M", "--process-timeout", TIMEOUT], 2, cwd=tmp_path)
+    run(["resume", "run", "--total-steps", "201k", "--process-timeout", TIMEOUT], 2, cwd=tmp_path)
     rows = read_records(tmp_path / "run" / "metrics.jsonl")
     steps = [row.env_steps for row in rows if row.kind == "train"]
     assert steps == sorted(set(steps)) and len(steps) > saved

@@ -284,10 +284,25 @@ def _mesh_of_processes(num_devices: int, shard: Shard) -> Mesh:
     return Mesh(np.array(chosen)[None], (SEEDS, DATA))
 
 
+def _require_of_all_processes(mesh: Mesh) -> None:
+    """Raises `ConfigError` for a mesh on which several processes could not train."""
+    count = jax.process_count()
+    owners = [device.process_index for device in mesh.devices.flat]
+    whole = [index for index in range(count) for _ in range(len(owners) // count)]
+    require(
+        count == 1 or (owners == whole and mesh.shape.get(SEEDS, 1) == 1),
+        f"the mesh does not divide the environments among {count} processes: its devices are of"
+        f" the processes {', '.join(map(str, owners))}",
+        'use an axis "data" with as many devices of each process, one process after the other, as'
+        " in jax.devices()",
+    )
+
+
 def _checked(mesh: object) -> Mesh:
     cure = 'pass jax.make_mesh((4,), ("data",)), or axes "seeds" and "data"'
     if not isinstance(mesh, Mesh):
         raise ConfigError(f"mesh must be a jax.sharding.Mesh, got {type(mesh).__name__}; {cure}")
     unknown = sorted(set(map(str, mesh.axis_names)) - {SEEDS, DATA})
     require(not unknown, f"the mesh has an axis {unknown[0] if unknown else ''!r}", cure)
+    _require_of_all_processes(mesh)
     return Mesh(mesh.devices, mesh.axis_names)  # with axes that JAX may divide by itself

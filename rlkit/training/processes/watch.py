@@ -19,7 +19,7 @@ GRACE = 10.0  # seconds for processes that hear of an error to end by themselves
 LOST = 5.0  # seconds for the main thread to end if a process was lost: there is nothing to agree on
 _WIND_DOWN = 60.0  # seconds that they may take to end their logs
 
-State = Literal["runs", "failed", "ended"]
+State = Literal["runs", "failed", "ended", "gone"]  # the last: without waiting for others
 
 
 @dataclasses.dataclass
@@ -77,7 +77,7 @@ class Watch:
 
     def has_ended(self, index: int) -> bool:
         """Whether another process said that it will not answer again."""
-        return self._peers[index].state == "ended"
+        return self._peers[index].state in ("ended", "gone")
 
     def say(self, state: State, text: str = "") -> None:
         """Tells the others how this process is; `text` is its error."""
@@ -90,24 +90,23 @@ class Watch:
         self.say("runs")
 
     def leave(self, patience: float) -> None:
-        """Ends the watch when all processes have ended or one is lost; the process too, if it
-        failed.
+        """Ends the watch when all processes have ended; the process, if they do not.
+
+        JAX then lets them go together. One that is gone it would wait for, and then abort.
         """
         self.is_known = True
-        has_failed = self.has_failed
         self.say("ended")
-        deadline = time.monotonic() + (GRACE if has_failed else patience)
-        is_first = self._index == 0  # without whose service the others cannot speak
-        while is_first or not has_failed:
-            is_over = self.lost is not None or time.monotonic() > deadline
-            if is_over or all(self.has_ended(index) for index in self._peers):
+        deadline = time.monotonic() + (GRACE + 1.0 if self.has_failed else patience)
+        while not all(self.has_ended(index) for index in self._peers):
+            if self.lost is not None or time.monotonic() > deadline:
                 break
             time.sleep(0.02)
             self._read()
-        if is_first and has_failed:
-            time.sleep(0.5)  # the others are ending
         self._stopped.set()
-        if has_failed or self.lost is not None:
+        if any(peer.state != "ended" for peer in self._peers.values()):
+            self.say("gone")
+            if self._index == 0:
+                time.sleep(0.5)  # for the others to hear it: the service ends with this process
             self._exit(self.exit_code)
 
     def _talk(self) -> None:
@@ -125,7 +124,7 @@ class Watch:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             for name, said in self._channel.all("alive").items():
                 peer = self._peers.get(int(name))
-                if peer is not None and said["beat"] != peer.beat:
+                if peer is not None and said["beat"] > peer.beat:  # two threads read
                     peer.seen, peer.beat = time.monotonic(), said["beat"]
                     peer.state, peer.text = said["state"], said["text"]
 
@@ -145,7 +144,7 @@ class Watch:
 
     def _trouble(self, now: float) -> str | None:
         for index, peer in self._peers.items():
-            if peer.state != "ended" and now - peer.seen > self.timeout:
+            if not self.has_ended(index) and now - peer.seen > self.timeout:
                 self.lost = (
                     f"process {index} gave no sign of life for {self.timeout:g} s: it died, hangs"
                     " or cannot be reached"
@@ -155,7 +154,7 @@ class Watch:
     def _end(self, why: str) -> None:
         os.write(2, f"\nrlkit: error: {why}{self.hint()}\n".encode())
         self._text = self._text or why
-        threading.Thread(target=self.say, args=("ended",), daemon=True).start()
+        threading.Thread(target=self.say, args=("gone",), daemon=True).start()
         time.sleep(0.2)  # nobody may be there to hear it
         self._exit(1)
 

@@ -169,12 +169,16 @@ def test_the_watch_ends_what_waits_for_ever(make, table, exits, monkeypatch, cap
     assert "rlkit: error: process 1 gave no sign of life for 1 s" in capfd.readouterr().err
 
 
-def test_one_that_has_ended_is_not_waited_for(make, exits):
+def test_one_that_has_ended_is_not_waited_for(make, exits, monkeypatch):
+    monkeypatch.setattr(watch, "GRACE", 0.1)
     main, other = make(2)
-    other.leave("no more paper", 2)
-    assert exits == [2]
+    main._watch.is_known = True  # it ends the run
+    leaving = threading.Thread(target=other.leave, args=("no more paper", 2))
+    leaving.start()
     (error,) = each([main], lambda one: one.agree(0))
     assert str(error) == "process 1 failed: no more paper"
+    leaving.join(5.0)
+    assert exits == [2]  # since the main one did not leave
 
 
 def test_all_leave_together(make, exits):
