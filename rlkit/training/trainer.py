@@ -108,6 +108,9 @@ class Trainer:
     Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
 
+    Processes: after `start_processes`, every process makes the same Trainer and the same calls.
+    Process 0 alone has files, and calls callbacks and `eval_fn`, which gets the whole state.
+
     Seeds: with `config.num_seeds` > 1, states and results have a leading axis S. Results are plain
     NumPy. Where D devices train each seed, leaves of the local state have an axis D, before N.
     """

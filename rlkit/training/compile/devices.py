@@ -243,7 +243,7 @@ def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
         return _mesh_of_processes(num_devices, shard)
     known = jax.devices()
     platform = known[0].platform
-    cure = f"use --devices {len(known)}" if len(known) > 1 else "leave devices out"
+    cure = f"use --devices {len(known)}"
     if platform == "cpu":
         cure += (
             f"; to try several devices on a CPU, set JAX_NUM_CPU_DEVICES={num_devices} in the"

@@ -157,7 +157,7 @@ class Processes:
     def leave(self, error: str = "", exit_code: int = 1) -> None:
         """Ends what this process shares with others, when they do too; at exit at the latest.
 
-        After an error, ends the process.
+        They hear of an `error`. If some do not come, this process ends, with `exit_code`.
         """
         watch, self._watch = self._watch, None
         if watch is None:
@@ -177,7 +177,7 @@ class Processes:
         leaves, kinds, structure = without_keys(tree)
         divided = [x for x in leaves if is_divided(x)]
         mine = joined([own_pieces(x) for x in divided])
-        parts = self._exchange(mine)
+        parts = self._exchange(mine, is_heard=self.is_main)
         if not self.is_main:
             return tree
         found = [whole_of(x, parts) if is_divided(x) else own_copy(x) for x in leaves]
@@ -216,8 +216,8 @@ class Processes:
         start = 8 * (self.count + 1) + sizes[: self.index].sum()
         return collected[start : start + sizes[self.index]]
 
-    def _exchange(self, mine: np.ndarray) -> list[np.ndarray]:
-        return exchanged(mine, self.agree(len(mine)))
+    def _exchange(self, mine: np.ndarray, *, is_heard: bool = True) -> list[np.ndarray]:
+        return exchanged(mine, self.agree(len(mine)), is_heard=is_heard)
 
     # Rounds
 

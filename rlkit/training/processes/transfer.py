@@ -15,8 +15,11 @@ CHUNK = 2**22  # bytes of each process at once, so that devices need memory for 
 _AXIS = "processes"
 
 
-def exchanged(mine: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
-    """The bytes of all processes, [P] arrays of `sizes`; all call it, with [B] uint8."""
+def exchanged(mine: np.ndarray, sizes: Sequence[int], *, is_heard: bool = True) -> list[np.ndarray]:
+    """The bytes of all processes, [P] arrays of `sizes`; all call it, with [B] uint8.
+
+    Where it is not heard, nothing is kept, and the arrays are empty.
+    """
     longest = max(sizes)
     chunk = min(CHUNK, 1 << max(longest - 1, 1).bit_length())  # few sizes are few programs
     parts: list[list[np.ndarray]] = [[] for _ in sizes]
@@ -25,12 +28,15 @@ def exchanged(mine: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
         own = mine[start : start + chunk]
         block[: len(own)] = own
         rows = _all_blocks(block)
-        for part, row, size in zip(parts, rows, sizes, strict=True):
+        if not is_heard:
+            rows.block_until_ready()
+            continue
+        for part, row, size in zip(parts, np.asarray(rows), sizes, strict=True):
             part.append(row[: max(min(size - start, chunk), 0)])
     return [np.concatenate(part) if part else np.zeros(0, np.uint8) for part in parts]
 
 
-def _all_blocks(block: np.ndarray) -> np.ndarray:
+def _all_blocks(block: np.ndarray) -> jax.Array:
     mesh, replicate = _program()
     own = next(d for d in mesh.devices.flat if d.process_index == jax.process_index())
     whole = jax.make_array_from_single_device_arrays(
@@ -38,7 +44,7 @@ def _all_blocks(block: np.ndarray) -> np.ndarray:
         NamedSharding(mesh, PartitionSpec(_AXIS)),
         [jax.device_put(block[None], own)],
     )
-    return np.asarray(replicate(whole))
+    return replicate(whole)
 
 
 @functools.cache
