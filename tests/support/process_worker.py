@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import algorithm_rows
+import gymnasium
 import numpy as np
 from stopping import StopAt
 
@@ -36,6 +37,21 @@ class Fails(rlkit.Callback):
             raise OSError("no more paper")
 
 
+class Breaks(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole, of which the environments of one process break after some steps."""
+
+    steps_left = 10**9
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+
+    def step(self, action: Any) -> Any:
+        Breaks.steps_left -= 1
+        if Breaks.steps_left < 0:
+            raise OSError("broken joint")
+        return super().step(action)
+
+
 def digest(state: TrainState) -> str:
     """That of this process's replica of the learner, whatever the length of the run."""
     return tree_digest(own_part(state.learner.replace(total_steps=None)))
@@ -59,6 +75,9 @@ def main(wanted: dict[str, Any], port: str, count: int, index: int) -> None:
     env: Any = make_env(algorithm_rows.training_env(name), NUM_ENVS)
     if wanted.get("host"):
         env = GymnasiumAdapter(wanted["host"], NUM_ENVS)
+    if "breaks_in" in wanted:
+        env = GymnasiumAdapter(Breaks, NUM_ENVS)
+        Breaks.steps_left = 700 if index == wanted["breaks_in"] else Breaks.steps_left
     table = {"priority_exponent": 0.6, "capacity": 120} | wanted.get("table", {})
     known = algorithm_rows.known(algorithm_rows.entry(name).config, table)
     callbacks: list[rlkit.Callback] = [StopAt(wanted["stop_at"])] if "stop_at" in wanted else []
@@ -78,7 +97,7 @@ def main(wanted: dict[str, Any], port: str, count: int, index: int) -> None:
         found = {
             "learner": digest(trainer.state),
             "restored": restored,
-            "returns": [np.asarray(each["return"]).tolist() for each in history],
+            "returns": [np.asarray(each.get("return", 0.0)).tolist() for each in history],
             "iterations": trainer.outer_iteration,
             "env_steps": trainer.env_steps,
             "stop_reason": trainer.stop_reason,

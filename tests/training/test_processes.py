@@ -184,6 +184,21 @@ def test_an_error_in_a_callback_ends_all_with_a_saved_state(tmp_path):
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_environment_that_breaks_in_one_process_ends_all(index, tmp_path):
+    """Within a rollout: the others wait for a gradient that never comes."""
+    settings = in_run(tmp_path, num_checkpoints=60, enable_evaluation=False)
+    wanted = {"name": "ppo", "breaks_in": index, "settings": settings}
+    with together(workers_of(wanted, 2), cwd=tmp_path) as sessions:
+        ended = [each.wait(HARD_LIMIT) for each in sessions]
+    assert [each.code for each in ended] == [1, 1]
+    assert "EnvFailedError: environment" in ended[index].err
+    assert f"process {index} failed: EnvFailedError: environment" in ended[1 - index].err
+    assert "rlkit resume" in ended[1 - index].err
+    assert abs(ended[0].at - ended[1].at) < 15
+
+
+@pytest.mark.full
 def test_processes_with_other_settings_are_told(tmp_path):
     wanted = {"name": "ppo", "settings_of": {"1": {"evaluation_episodes": 4}}}
     with together(workers_of(wanted, 2), cwd=tmp_path) as sessions:
@@ -191,6 +206,20 @@ def test_processes_with_other_settings_are_told(tmp_path):
     for each in ended:
         assert each.code == 1 and "start all processes with the same command" in each.err
         assert "process 1 has trainer=" in each.err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--devices", 3], "devices=3 in 2 processes, which have at least 1 each; use --devices 2"),
+        (["--shard", "seeds", "--num-seeds", 2], "use shard='data', or train other seeds as runs"),
+        (["--num-envs", 3], "num_envs=3 cannot be divided among 2 devices"),
+    ],
+)
+def test_what_processes_cannot_do_is_told_by_all(flags, message, tmp_path):
+    for each in run([*CARTPOLE, *LONG, *flags], 2, cwd=tmp_path, code=2):
+        assert message in each.err
 
 
 @pytest.mark.full

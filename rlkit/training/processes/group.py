@@ -79,7 +79,9 @@ class Processes:
         """
         if self.count == 1:
             return [value]
-        said = self._round({"value": value}, self._patience)
+        # Process 0 gives up first, and says for whom.
+        patience = self._patience if self.is_main else self._patience + GRACE
+        said = self._round({"value": value}, patience)
         failed = [f"process {i} failed: {x['failed']}" for i, x in enumerate(said) if "failed" in x]
         if failed:
             self._is_told = True
@@ -130,8 +132,11 @@ class Processes:
         if not self._is_told:
             text = _told(error)
             watch.say("failed", text)
+            # Others that cannot come end in GRACE seconds; this one tells its error before. Unless
+            # they are why it failed, which shows after the timeout.
+            patience = watch.timeout + 1 if _is_cut_off(error) else GRACE / 2
             try:
-                self._round({"failed": text}, max(GRACE, watch.timeout + 1))
+                self._round({"failed": text}, patience)
             except ProcessError:
                 return False
             self._is_told = True
@@ -144,9 +149,7 @@ class Processes:
             return error
         if watch.lost is not None:
             return ProcessError(f"{watch.lost}{watch.hint()}")
-        # A result that never came is an error of JAX's.
-        is_cut_off = isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
-        return ProcessError(watch.failed) if is_cut_off and watch.failed else error
+        return ProcessError(watch.failed) if _is_cut_off(error) and watch.failed else error
 
     def settle(self) -> None:
         """After an error at which all were at the same point: they can go on together."""
@@ -236,7 +239,7 @@ class Processes:
     def _tell_and_hear(self, number: int, said: PlainData, deadline: float) -> PlainData:
         if not self.is_main:
             self._channel.put(f"said/{number}/{self.index}", said)
-            return self._await(f"all/{number}", 0, deadline + GRACE)
+            return self._await(f"all/{number}", 0, deadline)
         others = range(1, self.count)
         try:
             each = [self._await(f"said/{number}/{i}", i, deadline) for i in others]
@@ -269,6 +272,11 @@ class Processes:
 
     def _hint(self) -> str:
         return "" if self._watch is None else self._watch.hint()
+
+
+def _is_cut_off(error: BaseException) -> bool:
+    """Whether it may be that of a result which never came from another process."""
+    return isinstance(error, jax.errors.JaxRuntimeError) or "Gloo" in str(error)
 
 
 def _told(error: BaseException | None) -> str:
