@@ -758,8 +758,8 @@ class Trainer:
                 self._report_next(checkpointer)
             has_more = run.state is not None and self.outer_iteration > run.saved_iteration
             saves = not is_lost and not self._pending and has_more and run.has_started
-            is_agreed = self._processes.agree([saves, self.outer_iteration])
-            if checkpointer is not None and saves and all(x == is_agreed[0] for x in is_agreed):
+            said = self._processes.agree([saves, self.outer_iteration])
+            if checkpointer is not None and saves and all(x == said[0] for x in said):
                 self._save(checkpointer, self.outer_iteration, run.state)
         except BaseException as failure:
             error.add_note(f"and saving on the way out failed: {failure}")

@@ -132,6 +132,8 @@ class Processes:
         if not self._is_told:
             text = _told(error)
             watch.say("failed", text)
+            if watch.lost is not None:
+                return False
             # Others that cannot come end in GRACE seconds; this one tells its error before. Unless
             # they are why it failed, which shows after the timeout.
             patience = watch.timeout + 1 if _is_cut_off(error) else GRACE / 2

@@ -39,7 +39,7 @@ def start_processes(
         num_processes: P, how many there are.
         process_id: which one this is, from 0 to P - 1.
         start_timeout: seconds in which all must have started.
-        timeout: seconds of silence after which a process counts as lost. The others end six
+        timeout: seconds of silence after which a process counts as lost. The others end seven
             seconds later at most, see docs/scaling.md.
         patience: seconds that processes which have come to a point where all must agree wait for
             the others.

@@ -17,7 +17,7 @@ from rlkit.training.processes.channel import Channel
 
 GRACE = 10.0  # seconds for processes that hear of an error to end by themselves
 LOST = 5.0  # seconds for the main thread to end if a process was lost: there is nothing to agree on
-_WIND_DOWN = 60.0  # seconds that they may take to end their logs
+_WIND_DOWN = 60.0  # seconds that process 0 may take to end its logs
 
 State = Literal["runs", "failed", "ended", "gone"]  # the last: without waiting for others
 
@@ -51,8 +51,8 @@ class Watch:
         self._peers = {i: _Peer(seen=now) for i in range(count) if i != index}
         self._state: State = "runs"
         self._text, self._beats = "", 0
-        self._stopped = threading.Event()
-        self._writing = threading.Lock()
+        self._said, self._written = 0, 0  # how often something was to be told, and was
+        self._stopped, self._wakes = threading.Event(), threading.Event()
         self.lost: str | None = None
         """Which process was lost, and how."""
         self.is_known = False
@@ -79,10 +79,22 @@ class Watch:
         """Whether another process said that it will not answer again."""
         return self._peers[index].state in ("ended", "gone")
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its main thread has told what there was to tell."""
+        return self._state in ("ended", "gone")
+
     def say(self, state: State, text: str = "") -> None:
-        """Tells the others how this process is; `text` is its error."""
+        """Tells the others how this process is; `text` is its error.
+
+        Waits a second at most: nobody may be there to hear it.
+        """
         self._state, self._text = state, text or self._text
-        self._write()
+        self._said += 1
+        said, deadline = self._said, time.monotonic() + 1.0
+        while self._written < said and time.monotonic() < deadline:
+            self._wakes.set()
+            time.sleep(0.005)
 
     def settle(self) -> None:
         """After an error that all processes outlive: from now on, this one runs again."""
@@ -100,31 +112,36 @@ class Watch:
         while not all(self.has_ended(index) for index in self._peers):
             if self.lost is not None or time.monotonic() > deadline:
                 break
-            time.sleep(0.02)
-            self._read()
-        self._stopped.set()
-        if any(peer.state != "ended" for peer in self._peers.values()):
+            self._wakes.set()
+            time.sleep(0.05)
+        is_left_alone = any(peer.state != "ended" for peer in self._peers.values())
+        if is_left_alone:
             self.say("gone")
+        self._stopped.set()
+        if is_left_alone:
             if self._index == 0:
                 time.sleep(0.5)  # for the others to hear it: the service ends with this process
             self._exit(self.exit_code)
 
     def _talk(self) -> None:
-        while not self._stopped.wait(self._tick):
+        while not self._stopped.is_set():
             self._write()
             self._read()
+            self._wakes.wait(self._tick)
+            self._wakes.clear()
 
     def _write(self) -> None:
-        with self._writing, contextlib.suppress(jax.errors.JaxRuntimeError):
-            self._beats += 1
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            said, self._beats = self._said, self._beats + 1
             beat = {"beat": self._beats, "state": self._state, "text": self._text}
             self._channel.put(f"alive/{self._index}", beat)
+            self._written = said
 
     def _read(self) -> None:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             for name, said in self._channel.all("alive").items():
                 peer = self._peers.get(int(name))
-                if peer is not None and said["beat"] > peer.beat:  # two threads read
+                if peer is not None and said["beat"] != peer.beat:
                     peer.seen, peer.beat = time.monotonic(), said["beat"]
                     peer.state, peer.text = said["state"], said["text"]
 
@@ -138,7 +155,9 @@ class Watch:
             before = now
             trouble = self._trouble(now)
             since = None if trouble is None else since or now
-            grace = _WIND_DOWN if self.is_known else LOST if self.lost else GRACE
+            grace = LOST if self.lost else GRACE
+            if self.is_known and self._index == 0:  # it has logs to end
+                grace = _WIND_DOWN
             if since is not None and now - since > grace:
                 self._end(f"{trouble}")
 
@@ -154,8 +173,7 @@ class Watch:
     def _end(self, why: str) -> None:
         os.write(2, f"\nrlkit: error: {why}{self.hint()}\n".encode())
         self._text = self._text or why
-        threading.Thread(target=self.say, args=("gone",), daemon=True).start()
-        time.sleep(0.2)  # nobody may be there to hear it
+        self.say("gone")
         self._exit(1)
 
     def _exit(self, code: int) -> None:
@@ -177,7 +195,7 @@ def _explain_aborts(watch: Watch) -> None:
 
     def handle(number: int) -> None:
         del number
-        if watch.is_known and watch.has_failed:  # it is ending, with an error that it told
+        if watch.is_leaving and watch.has_failed:  # with an error that it told
             os._exit(watch.exit_code)
         text = "JAX ended this process, see above: most likely process 0 died or failed"
         os.write(2, f"\nrlkit: error: {text}{watch.hint()}\n".encode())
