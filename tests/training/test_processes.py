@@ -5,11 +5,13 @@ import signal
 import time
 
 import pytest
+from sessions import RLKIT
 from several_processes import (
     HARD_LIMIT,
     arrays,
     commands_of,
     found,
+    free_port,
     run,
     together,
     work,
@@ -119,6 +121,24 @@ def test_a_run_goes_on_in_other_processes(name, host, tmp_path):
     texts = [row.text for row in read_records(tmp_path / "run" / "metrics.jsonl") if row.text]
     told = "\n".join(texts)
     assert "trained on 2 devices in 2 processes and continues on 1" in told
+
+
+@pytest.mark.full
+def test_slurm_says_where_the_others_are(tmp_path):
+    """As JAX reads what `srun` sets; without it, the flag is an error."""
+    flags = [*CARTPOLE, "--total-steps", "4k", "--distributed", "auto", "--run-dir", "run"]
+    job = ["SLURM_STEP_NODELIST=localhost", "SLURM_NTASKS=2", f"SLURM_JOB_ID={free_port() % 4096}"]
+    commands = [
+        ["env", *job, f"SLURM_PROCID={index}", f"SLURM_LOCALID={index}", *RLKIT, *flags]
+        for index in range(2)
+    ]
+    with together(commands, cwd=tmp_path) as sessions:
+        ended = [each.wait(HARD_LIMIT) for each in sessions]
+    assert [each.code for each in ended] == [0, 0]
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["processes"] == 2
+    with together([[*RLKIT, *flags]], cwd=tmp_path) as (alone,):
+        ended = alone.wait(HARD_LIMIT)
+    assert ended.code == 2 and "JAX found no cluster here" in ended.err
 
 
 @pytest.mark.full
