@@ -93,6 +93,7 @@ from .training import plot_runs as plot_runs
 from .training import preset as preset
 from .training import reopen as reopen
 from .training import run_sweep as run_sweep
+from .training import start_processes as start_processes
 from .training import write_report as write_report
 from .xla_cpu import compiler_options as compiler_options
 

@@ -56,6 +56,10 @@ class NonFiniteError(RlkitError):
     """Training produced NaN or infinity: losses, gradients, parameters or actions."""
 
 
+class ProcessError(RlkitError):
+    """A process of several that train one run died, hangs, failed, or does not fit the others."""
+
+
 def require(condition: bool, problem: str, fix: str, error: type[RlkitError] = ConfigError) -> None:
     """Raises `error` with the message "`problem`; `fix`" unless `condition` holds.
 

@@ -39,7 +39,7 @@ ROOMS = {
         {"checking"},
     ),
     "training": (
-        {"config", "compile", "curriculum", "directories", "interrupts", "plain_yaml"},
+        {"config", "compile", "curriculum", "directories", "interrupts", "plain_yaml", "processes"},
         {
             "core",
             "fingerprint",
@@ -73,6 +73,7 @@ UNSAFE_YAML = {
     "UnsafeLoader",
     "FullLoader",
 }
+EXPLICIT = ("training/compile/compilation_cache.py", "training/processes/start.py")
 NO_JAX = (
     "rlkit",
     "rlkit.training.config",
@@ -231,12 +232,12 @@ def jit_violations(package: Path) -> list[str]:
 
 
 def process_violations(package: Path) -> list[str]:
-    """Settings of the whole process are those of `xla_cpu`, and the compilation cache."""
+    """Settings of the whole process are those of `xla_cpu`, and what a user asks for by a call."""
     setters = ("jax.config.update", "register_lowering", "set_threshold")
     return [
         f"{name}:{node.lineno}: {ast.unparse(node.func)}"
         for name, tree in sources(package)
-        if not name.startswith("xla_cpu/") and name != "training/compile/compilation_cache.py"
+        if not name.startswith(("xla_cpu/", *EXPLICIT))
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(setters)
     ]

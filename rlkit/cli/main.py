@@ -8,7 +8,14 @@ from importlib import import_module
 from rlkit import __version__
 from rlkit.cli.spelling import OTHER_COMMANDS
 from rlkit.envs.host.watchdog import end_hanging_process
-from rlkit.errors import DiskError, EnvFailedError, NonFiniteError, RlkitError, did_you_mean
+from rlkit.errors import (
+    DiskError,
+    EnvFailedError,
+    NonFiniteError,
+    ProcessError,
+    RlkitError,
+    did_you_mean,
+)
 from rlkit.xla_cpu.process import raise_gc_thresholds
 
 COMMANDS = {
@@ -57,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command in `argv` (`None`: `sys.argv`) and returns its exit code.
 
     0: success. 1: training diverged, an environment failed (printed with its traceback), the disk
-    is full or broken, or a bug. 2: invalid input; errors are reported in one line. 128 + n: stopped
-    by signal n.
+    is full or broken, another process was lost, or a bug. 2: invalid input; errors are reported in
+    one line. 128 + n: stopped by signal n.
     """
     try:
         if argv is None:  # this process belongs to the command
@@ -69,7 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RlkitError as error:
         lines = isinstance(error, EnvFailedError)  # printed with the environment's traceback
         print("rlkit: error:", error if lines else " ".join(str(error).split()), file=sys.stderr)
-        return 1 if isinstance(error, (DiskError, EnvFailedError, NonFiniteError)) else 2
+        failures = (DiskError, EnvFailedError, NonFiniteError, ProcessError)
+        code = 1 if isinstance(error, failures) else 2
+        _leave_other_processes(str(error), code)
+        return code
     except KeyboardInterrupt:
         print("rlkit: interrupted", file=sys.stderr)
         return 130
@@ -82,6 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return done.code or 0
         print(done.code, file=sys.stderr)
         return 1
+
+
+def _leave_other_processes(error: str, code: int) -> None:
+    """Tells them of an error, if there are any; ends this process then, with that exit code."""
+    group = sys.modules.get("rlkit.training.processes.group")
+    if group is not None:
+        group.current().leave(error, code)
 
 
 def _dispatch(arguments: list[str]) -> int:

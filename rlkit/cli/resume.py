@@ -9,6 +9,7 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.cli import flags, launcher_flags, own_env, sweep
 from rlkit.cli.launcher_flags import LauncherFlags
+from rlkit.cli.process_flags import ProcessFlags, join_processes
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
 from rlkit.training.config import Shard, TrainerConfig
@@ -66,6 +67,8 @@ class ResumeFlags:
     """The run's environment again, if it is your own class (module:Class):
     rlkit never imports code that is named in a file.
     """
+    processes: ProcessFlags = dataclasses.field(default_factory=ProcessFlags)
+    """Processes to go on with."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -90,14 +93,20 @@ def run(arguments: Sequence[str]) -> int:
         f"a run continues from its latest checkpoint only, not from {chosen.checkpoint}",
         "add --into with the directory of a new run",
     )
-    if chosen.into is not None:
+    is_main = _join(chosen, deterministic=trainer.deterministic)
+    if chosen.into is not None and is_main:
         new = dataclasses.replace(trainer, run_dir=chosen.into, restore_checkpoint=None)
         check_run_dir(new, "--into")
-    if trainer.deterministic:
-        pin_threads()
     own_env.register(chosen.env)
     run_dir = chosen.into or chosen.run_dir
     return train_to_end(lambda: _reopen(chosen), run_dir=run_dir, env=chosen.env)
+
+
+def _join(chosen: ResumeFlags, *, deterministic: bool) -> bool:
+    """Joins the other processes, if there are any; whether this is the main one."""
+    if deterministic:
+        pin_threads()
+    return join_processes(chosen.processes)
 
 
 def _resume_sweep(chosen: ResumeFlags) -> int:

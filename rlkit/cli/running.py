@@ -65,15 +65,23 @@ def train_to_end(
     `env` is the environment id that the user typed, if any. `seed=None` continues a run.
     """
     from rlkit.training.compile.compilation_cache import enable_compilation_cache
+    from rlkit.training.processes.group import current
 
     with StopSignals() as signals:
         enable_compilation_cache()
         with make_trainer() as trainer:
             signals.trainer = trainer
             history = trainer.run(seed)
-        is_stopped = signals.received is not None
-        print(closing_words(history, run_dir, own_env.flag(env), is_stopped=is_stopped))
+        signals.received = signals.received or signal_in(trainer.stop_reason)
+        if current().is_main:
+            own, is_stopped = own_env.flag(env), signals.received is not None
+            print(closing_words(history, run_dir, own, is_stopped=is_stopped))
     return signals.exit_code()
+
+
+def signal_in(stop_reason: str | None) -> signal.Signals | None:
+    """The signal that stopped a run, also if another process got it; None: none did."""
+    return signal.Signals.__members__.get(stop_reason or "")
 
 
 class StopSignals:

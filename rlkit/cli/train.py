@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rlkit.algorithms.registry import list_algorithms
 from rlkit.cli import flags, help, own_env, train_flags
 from rlkit.cli.dry_run import dump, origins
+from rlkit.cli.process_flags import ProcessFlags, join_processes
 from rlkit.cli.run_settings import (
     RUNS,
     check_settings,
@@ -75,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     names, base = read_base(arguments, command=COMMAND)
     typed = arguments[len(names) :]
     command = " ".join([COMMAND, *(names or ["--config", str(file)])])
-    config, chosen = train_flags.override(base.config, typed, command=command)
+    config, chosen = train_flags.override(
+        base.config, typed, command=command, processes=ProcessFlags()
+    )
     check_settings(config, typed)
     _check_warm_start(config.trainer)
     if chosen.run.dry_run:
@@ -95,10 +98,11 @@ def run(arguments: Sequence[str]) -> int:
     config = dataclasses.replace(
         config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
     )
-    check_run_dir(config.trainer)
-    check_sizes(config)
     if config.trainer.deterministic:
         pin_threads()
+    if join_processes(chosen.processes):
+        check_run_dir(config.trainer)
+    check_sizes(config)
     own_env.register(typed_env(names))
     return train_to_end(
         lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed

@@ -34,6 +34,7 @@ from .logs.records import Record as Record
 from .logs.records import read_records as read_records
 from .policy import Policy as Policy
 from .policy import load_policy as load_policy
+from .processes.start import start_processes as start_processes
 from .record_video import RecordVideo as RecordVideo
 from .report.write_report import write_report as write_report
 from .run_config import EnvConfig as EnvConfig

@@ -119,6 +119,8 @@ class Callback:
     A callback that counts something returns it from `state`, which checkpoints hold, and takes it
     back in `restore`. Then a resumed run continues as if it had not been stopped.
 
+    Of several processes (`start_processes`), process 0 alone calls them.
+
     To end training early, call `trainer.request_stop("reason")`. It takes effect at most one outer
     iteration late (in general `max_queued - 1`), because the next one is already running when
     results arrive.

@@ -109,7 +109,8 @@ class TrainerConfig:
     num_seeds: PositiveInt = 1
     """Number of parallel seeds; with several, results have a leading seed axis."""
     devices: PositiveInt = 1
-    """Devices to train on, each with an equal share; all settings count the whole.
+    """Devices to train on, each with an equal share; all settings count the whole. With 1, several
+    processes train on all that they have.
     The environment variable JAX_NUM_CPU_DEVICES divides a CPU into several, to try it.
     """
     shard: Shard = "data"

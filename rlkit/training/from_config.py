@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from rlkit import validation
 from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
@@ -27,6 +29,7 @@ from rlkit.training.files.checkpointer import Which
 from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.phases import parts_of_curriculum
+from rlkit.training.processes.group import current
 from rlkit.training.restoring import continued_with, require_continuable
 from rlkit.training.run_parts import RunParts, parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
@@ -149,13 +152,18 @@ def reopen(
     the best or the latest. The old run stays as it is, and the new one records where it came from.
     Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
     whether checkpoints hold the replay memory from now on, `devices` and `shard` how many devices
-    train and what they share; None: as before. All other settings stay as they were: if config.yaml
-    was changed since the checkpoint was saved, that is an error unless you `accept_differences`; so
-    is another machine or version for a deterministic run. Files that config.yaml names outside of
-    the run directory are only used if they are listed in `outside`: the directory may be somebody
-    else's. Raises `RlkitError` if there is nothing to resume.
+    train and what they share; None: as before, but all devices of several processes. All other
+    settings stay as they were: if config.yaml was changed since the checkpoint was saved, that is
+    an error unless you `accept_differences`; so is another machine or version for a deterministic
+    run. Files that config.yaml names outside of the run directory are only used if they are listed
+    in `outside`: the directory may be somebody else's. Raises `RlkitError` if there is nothing to
+    resume.
     """
-    config, changed = read_config(run_dir), []
+    processes, changed = current(), []
+    # Process 0 alone, since it will soon write the file.
+    config = run_config.from_dict(
+        processes.on_main(lambda: run_config.to_dict(read_config(run_dir)))
+    )
     origin = config.trainer.checkpoint_directory(run_dir)
     if into is None:
         _require_inside(run_dir, config.trainer, outside)
@@ -172,11 +180,18 @@ def reopen(
             deterministic=config.trainer.deterministic,
             accepted=accept_differences,
         )
+        require(
+            processes.count == 1,
+            f"a new run branches off in one process, not in {processes.count}",
+            "branch off with rlkit resume RUN_DIR --into NEW_DIR first, then resume the new one",
+        )
         settings = run_config.for_branch(config, os.fspath(into)).trainer
     if save_replay is not None:
         checkpoints = settings.checkpointer_config or CheckpointerConfig()
         checkpoints = dataclasses.replace(checkpoints, save_replay=save_replay)
         settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
+    if devices is None and processes.count > 1:
+        devices = jax.device_count()  # of all of them, however many there were
     changes = {"devices": devices, "shard": shard}
     given = {name: value for name, value in changes.items() if value is not None}
     settings = dataclasses.replace(settings, **given)

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 
@@ -37,6 +37,34 @@ def deferred_interrupts() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if deferring.has_received:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def stopping_interrupts(stop: Callable[[], None]) -> Iterator[None]:
+    """Lets a Ctrl-C in the block call `stop`, and raise `KeyboardInterrupt` at its end; a second
+    one at once. Where `deferred_interrupts` would defer it.
+
+    For several processes, which must stop at the same point.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if received:
+            signal.default_int_handler(number, frame)
+        received.append(number)
+        stop()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if received:
         raise KeyboardInterrupt
 
 

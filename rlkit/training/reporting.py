@@ -262,7 +262,7 @@ class Reporter:
         is_trained = pending.iteration > 0
         progress = _with_returns(self.run.progress, evaluation, num_seeds)
         self.run.progress = _with_peaks(progress) if is_trained else progress
-        extra = None if self.eval_fn is None else self.eval_fn(pending.state)
+        extra = None if self.eval_fn is None else self._seen_by(self.eval_fn, pending.state)
         records = eval_records(evaluation, moment, num_seeds=num_seeds)
         broken = int(np.sum(evaluation.get("non_finite_episodes", 0)))
         if broken > 0 and EVALUATION not in self.run.health.told:
@@ -277,6 +277,11 @@ class Reporter:
             self._log_text("text", extra, moment)
         if evaluation:
             self.call("on_evaluation", pending.iteration, _at(moment, evaluation))
+
+    def _seen_by(self, eval_fn: EvalFn, state: PyTree) -> str | dict[str, float] | None:
+        """What the user's function says of a state, which it gets whole: in process 0 alone."""
+        whole = self.run.gathered(state)
+        return eval_fn(whole) if self.run.processes.is_main else None
 
     def _moment_of(self, finished: Finished) -> Moment:
         """When the outer iteration ended, by the module's own exact counters if it has any."""
@@ -352,7 +357,8 @@ def device_announcements(run: Run) -> list[str]:
         num_envs = module.env.num_envs
         shares.append(f"{num_envs // devices.per_seed} of the {num_envs} environments")
     kind, count = devices.all[0].device_kind, len(devices.all)
-    return [f"{count} devices ({kind}): each trains {', in '.join(shares)}"]
+    where = "" if devices.num_processes == 1 else f" of {devices.num_processes} processes"
+    return [f"{count} devices{where} ({kind}): each trains {', in '.join(shares)}"]
 
 
 def encoding_announcements(run: Run) -> list[str]:
@@ -424,6 +430,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
         "outer_iterations": progress.outer_iteration,
         "num_seeds": num_seeds,
         "devices": 1 if run.devices is None else len(run.devices.all),
+        "processes": run.processes.count,
         "wall_seconds": round(run.wall_seconds, 3),
         "compile_seconds": round(run.compiler.seconds, 3),
         "env_steps_per_second": round(speed, 1),

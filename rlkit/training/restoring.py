@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,10 +18,12 @@ from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpoint_items import from_items, to_items, without_replay
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.read_once import read
 from rlkit.training.files.run_description import ACCEPT, listed, require_as_recorded
 from rlkit.training.files.run_files import RunFiles
 from rlkit.training.fingerprint import fingerprint_differences
 from rlkit.training.phase_plan import extended, phase_at
+from rlkit.training.processes.group import Processes
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.redivided import redivided
 from rlkit.training.run import Run, RunStart
@@ -71,13 +74,7 @@ def begin_or_restore(
     checkpoint with other settings or, for a deterministic run, from another machine, unless
     `accept_differences`.
     """
-    which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
-    require(
-        which is not None or files.checkpointer is None or not files.has_trained,
-        "this run has trained before, but its checkpoints are gone",
-        "put them back, or start a new run in another directory",
-        CheckpointError,
-    )
+    which: Any = run.processes.on_main(lambda: _which(run, files, start, needs_key=needs_key))
     if files.checkpointer is not None and which is not None:
         counts_on = run.config.restore_checkpoint != "auto"
         check = partial(
@@ -113,6 +110,18 @@ def begin_or_restore(
     return None
 
 
+def _which(run: Run, files: RunFiles, start: RunStart, *, needs_key: bool) -> Which | None:
+    """The checkpoint that a run starts from; None for a fresh start, if it may have one."""
+    which = _which_to_restore(run, files.checkpointer, start, needs_key=needs_key)
+    require(
+        which is not None or files.checkpointer is None or not files.has_trained,
+        "this run has trained before, but its checkpoints are gone",
+        "put them back, or start a new run in another directory",
+        CheckpointError,
+    )
+    return which
+
+
 def restore(
     run: Run,
     checkpointer: Checkpointer,
@@ -133,11 +142,12 @@ def restore(
 
     Raises `RlkitError`, before any file is changed, if it must not.
     """
-    restored = _read_run(checkpointer, which, partial(_shape_of, run), check)
+    restored = _read_run(run.processes, checkpointer, which, partial(_shape_of, run), check)
     restored = _on_these_devices(run, restored, accepted=may_restart)
     before, progress = restored.metadata.plan, restored.branch
     if start is not None:
-        _require_same_run(restored, checkpointer, start.progress.keys)
+        keys = start.progress.keys
+        run.processes.on_main(lambda: _require_same_run(restored, checkpointer, keys))
         progress = restored.progress
         if start.keys is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
@@ -189,11 +199,16 @@ def caveats(run: Run, restored: RestoredRun, stop_reason: str | None = None) -> 
             "environments on the host cannot be restored: they start new episodes"
             f" ({restored.why_new_episodes})"
         )
-    there = restored.metadata.devices_per_seed
-    if there != run.devices_per_seed:
+    metadata, here = restored.metadata, run.devices_per_seed
+    there = _place(metadata.devices_per_seed, metadata.processes)
+    now = f"{here}{_in_processes(run.processes.count)}"
+    if metadata.devices_per_seed != here:
         texts.append(
-            f"each seed was trained on {there} device{'s' * (there > 1)} and continues on"
-            f" {run.devices_per_seed}, with new random numbers"
+            f"each seed was trained on {there} and continues on {now}, with new random numbers"
+        )
+    elif metadata.processes != run.processes.count:
+        texts.append(
+            f"each seed was trained on {there} and continues on {now}: results agree up to rounding"
         )
     elsewhere = fingerprint_differences(restored.metadata.fingerprint)
     if elsewhere:
@@ -240,16 +255,23 @@ def _with_environments(run: Run, restored: RestoredRun, *, may_restart: bool) ->
     if saved is None:
         why = "" if run.parts.is_compiled else "the checkpoint does not hold their states"
         return run.program.restart(state), why
+    if restored.metadata.processes != run.processes.count:
+        return run.program.restart(state), "they were divided among other processes"
+    resumed, why = None, ""
     try:
-        return run.program.resume(state, saved), ""
+        resumed = run.program.resume(state, run.processes.own_part(saved))
     except EnvStateError as error:
-        require(
-            may_restart,
-            f"checkpoint {restored.step} holds environments that cannot be restored here: {error}",
-            f"use the environment that it was saved with, or {ACCEPT}: they start new episodes",
-            CheckpointError,
-        )
-        return run.program.restart(state), str(error)
+        why = str(error)
+    why = next(filter(None, run.processes.agree(why)), "")
+    if not why:
+        return resumed, ""
+    require(
+        may_restart,
+        f"checkpoint {restored.step} holds environments that cannot be restored here: {why}",
+        f"use the environment that it was saved with, or {ACCEPT}: they start new episodes",
+        CheckpointError,
+    )
+    return run.program.restart(state), why
 
 
 def _which_to_restore(
@@ -276,13 +298,15 @@ def _which_to_restore(
 
 
 def _read_run(
+    processes: Processes,
     checkpointer: Checkpointer,
     which: Which,
     shape_of: Callable[[CheckpointMetadata], PyTree],
     check: Callable[[CheckpointMetadata], list[str]],
 ) -> RestoredRun:
     """Reads a checkpoint of a state of that shape; without a replay memory if it was left out."""
-    directory, changed = str(checkpointer.directory), []
+    changed: list[str] = []
+    directory = processes.on_main(lambda: str(checkpointer.directory))
 
     def items(metadata: PlainData) -> dict[str, PyTree]:
         found = CheckpointMetadata.from_metadata(metadata, directory)
@@ -292,7 +316,7 @@ def _read_run(
         saved = to_items(shape if found.replay else without_replay(shape), environments)
         return {name: item for name, item in saved.items() if name != "policy"}  # part of `learner`
 
-    restored = checkpointer.restore(which, items)
+    restored = read(processes, checkpointer, which, items)
     environments = restored.items.get("environments")
     metadata = CheckpointMetadata.from_metadata(restored.metadata, directory)
     return RestoredRun(
@@ -353,13 +377,15 @@ def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> Res
     Raises `CheckpointError` for a deterministic run on other devices, unless that is `accepted`.
     """
     metadata, here = restored.metadata, run.devices_per_seed
-    is_same = (metadata.devices_per_seed, metadata.seed_shares) == (here, run.seed_shares)
+    then = (metadata.devices_per_seed, metadata.seed_shares, metadata.processes)
+    is_same = then == (here, run.seed_shares, run.processes.count)
+    there = _place(metadata.devices_per_seed * metadata.seed_shares, metadata.processes)
+    now = f"{here * run.seed_shares}{_in_processes(run.processes.count)}"
     require(
         accepted or is_same or not run.config.deterministic,
         "this run is deterministic, but would not be bit for bit the same here: it was trained on"
-        f" {metadata.devices_per_seed * metadata.seed_shares} devices, here it is on"
-        f" {here * run.seed_shares}",
-        f"use the same devices and shard, or {ACCEPT}",
+        f" {there}, here it is on {now}",
+        f"use the same devices, processes and shard, or {ACCEPT}",
         CheckpointError,
     )
     if metadata.devices_per_seed == here:
@@ -374,6 +400,14 @@ def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> Res
         has_seeds=run.config.num_seeds > 1,
     )
     return dataclasses.replace(restored, state=state)
+
+
+def _place(devices: int, processes: int) -> str:
+    return f"{devices} device{'s' * (devices > 1)}{_in_processes(processes)}"
+
+
+def _in_processes(count: int) -> str:
+    return f" in {count} processes" if count > 1 else ""
 
 
 def _phases_to_go_on(config: TrainerConfig, before: Plan, phase: int, *, same_run: bool) -> Plan:

@@ -28,6 +28,7 @@ from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts
 from rlkit.training.logs.metrics import HostMetrics, Moment, exact_counts
 from rlkit.training.phase_plan import plan_of_phases
+from rlkit.training.processes.group import ALONE, Processes
 from rlkit.training.programs.factory import make_program
 from rlkit.training.programs.protocol import Program, Results
 from rlkit.training.programs.shares import share_of
@@ -54,11 +55,17 @@ class Run:
     process may compute on more threads than a deterministic run allows.
     """
 
-    def __init__(self, parts: RunParts, config: TrainerConfig, mesh: Mesh | None = None):
+    def __init__(
+        self,
+        parts: RunParts,
+        config: TrainerConfig,
+        mesh: Mesh | None = None,
+        processes: Processes = ALONE,
+    ):
         start_run(on_host=not parts.is_compiled)
         _require_pinned_threads(config)
         self.phases = RunPhases(parts, self._make_program)
-        self.config, self.plan = config, parts.plan
+        self.config, self.plan, self.processes = config, parts.plan, processes
         self.devices = devices_of_run(
             config.devices, config.shard, num_seeds=config.num_seeds, mesh=mesh
         )
@@ -278,10 +285,21 @@ class Run:
         """
         if not self.has_replay(state):
             return None, ""
+        found, why = None, ""
         try:
-            return self.program.environments(state), ""
+            found = self.program.environments(state)
         except EnvStateError as error:
-            return None, str(error)
+            why = str(error)
+        if self.parts.is_compiled:
+            return None, ""
+        why = next(filter(None, self.processes.agree(why)), "")
+        return (None, why) if why or found is None else (self.processes.collected(found), "")
+
+    def gathered(self, state: PyTree) -> PyTree:
+        """A state whole and on the host, in process 0; in other processes anything."""
+        if self.processes.count == 1:
+            return state
+        return self.processes.gathered(self.program.whole(state))
 
     def require_state(
         self,
@@ -340,6 +358,9 @@ class Run:
         """Raises `EnvFailedError` or `NonFiniteError` if the warm-up met NaN or infinity."""
         metrics = jax.device_get(self.program.warm_up_metrics)
         check_metrics(where, metrics, self.last_saved)
+        if not self.parts.is_compiled:  # each process counts those of its own environments
+            count = int(np.sum(metrics.get(NON_FINITE, 0)))
+            metrics = {NON_FINITE: np.asarray(sum(self.processes.agree(count)))}
         self.count_resets(metrics)
 
     def count_resets(self, metrics: HostMetrics) -> None:

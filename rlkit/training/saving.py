@@ -36,6 +36,7 @@ def save(
     require_finite(state, iteration, run.last_saved)
     state = without_replay(state) if run.leaves_out_replay(checkpointer) else state
     environments, why_not = run.environments(state)
+    whole = run.gathered(state)
     learner = state.learner if isinstance(state, TrainState) else None
     progress = dataclasses.replace(
         run.progress,
@@ -50,6 +51,7 @@ def save(
         num_seeds=run.config.num_seeds,
         devices_per_seed=run.devices_per_seed,
         seed_shares=run.seed_shares,
+        processes=run.processes.count,
         normalize_observations=learner is not None and learner.obs_stats is not None,
         logger=files.logger.state(),
         description=description,
@@ -64,7 +66,7 @@ def save(
     )
     checkpointer.save(
         iteration,
-        to_items(state, environments),
+        to_items(whole, environments),
         score=score,
         seed_scores=seed_scores,
         metadata=metadata.to_metadata(),

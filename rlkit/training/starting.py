@@ -11,6 +11,7 @@ from rlkit.envs.observations import check_bounds
 from rlkit.errors import CheckpointError, require
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space, leaves
+from rlkit.training.compile.placing import own_part
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.run_description import ACCEPT
@@ -91,7 +92,7 @@ def begin_from(run: Run, source: Source, start: RunStart) -> None:
     run.init(start.keys)
     module = run.parts.module
     if isinstance(module, RLModule) and module.env.is_jittable:
-        check_first(module.env.observation_space, jax.device_get(run.state.local.obs))
+        check_first(module.env.observation_space, jax.device_get(own_part(run.state.local.obs)))
     if source.policy is not None:
         _warm_start(run, source.policy)
 

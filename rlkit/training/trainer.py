@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -26,6 +27,7 @@ from rlkit.training.callbacks import (
     check_callbacks,
     restore_callbacks,
 )
+from rlkit.training.compile.placing import own_part
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
@@ -37,7 +39,7 @@ from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
 from rlkit.training.finite_checks import resets_in_all, skipped_in_all
 from rlkit.training.history import History
-from rlkit.training.interrupts import deferred_interrupts
+from rlkit.training.interrupts import deferred_interrupts, stopping_interrupts
 from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, VideoLogger
@@ -45,6 +47,7 @@ from rlkit.training.logs.metrics import score
 from rlkit.training.logs.records import Record
 from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.policy import Policy, play_episodes
+from rlkit.training.processes.group import Processes, current
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
@@ -58,7 +61,7 @@ from rlkit.training.reporting import (
     summary,
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
-from rlkit.training.run import Run
+from rlkit.training.run import Run, RunStart
 from rlkit.training.run_config import require_seed
 from rlkit.training.run_parts import EnvSource, RunParts, parts_from_env, parts_from_module
 from rlkit.training.run_progress import RunProgress
@@ -105,6 +108,9 @@ class Trainer:
     Raises `RlkitError` (with the fix) before anything compiles if the parts or settings do not fit
     together.
 
+    Processes: after `start_processes`, every process makes the same Trainer and the same calls.
+    Process 0 alone has files, and calls callbacks and `eval_fn`, which gets the whole state.
+
     Seeds: with `config.num_seeds` > 1, states and results have a leading axis S. Results are plain
     NumPy. Where D devices train each seed, leaves of the local state have an axis D, before N.
     """
@@ -139,7 +145,9 @@ class Trainer:
             parts = parts_from_env(env, eval_env, agent, algorithm, config)
         for callback in callbacks:
             callback.check_config(config)
-        self._run = Run(parts, config, mesh)
+        processes = self._processes = current()
+        config = _on_all_devices(config, processes, mesh)
+        self._run = Run(parts, config, mesh, processes)
         self._all_evaluations: dict[int, Evaluations] = {}  # by their environments
         self._accepts = accept_differences
         self._open_files = partial(
@@ -147,9 +155,11 @@ class Trainer:
             logger=logger,
             checkpointer=checkpointer,
             accept_differences=accept_differences,
+            is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
+        processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
         self._pending: collections.deque[Pending] = collections.deque()
@@ -226,6 +236,7 @@ class Trainer:
         source = None if restores else read_source()  # so that its errors leave nothing behind
         opened_here, start = self._files is None, self._run.start_from(key)
         description = self._description(start.progress.seed)
+        self._require_same(description, start)
         try:
             with deferred_interrupts():  # a run has begun, or it has not
                 files = self._open(description)
@@ -287,6 +298,12 @@ class Trainer:
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), self.history.num_evaluations
+        with self._interrupts():
+            self._train(files)
+        return self.history.since(before)
+
+    def _train(self, files: RunFiles) -> None:
+        """Trains to the end of the plan, and ends the logs however it ends."""
         try:
             files.write_status("running")
             if not self._run.is_complete:
@@ -297,12 +314,22 @@ class Trainer:
             files.write_summary(self.summary(), replace=self._run.clock.env_steps > 0)
         except BaseException as error:
             with deferred_interrupts():
-                self._save_what_is_sound(files.checkpointer, error)
-                self._log_crash(error)
-                self._wind_down(files, error)
+                if self._processes.fail(error):
+                    self._save_what_is_sound(files.checkpointer, error)
+                told = self._processes.explain(error)
+                self._log_crash(told)
+                self._wind_down(files, told)
+                self._processes.settle()
+            if told is not error:
+                raise told from error
             raise
         self._wind_down(files, None)
-        return self.history.since(before)
+
+    def _interrupts(self) -> contextlib.AbstractContextManager[None]:
+        """Ctrl-C in one of several processes stops all, at the same point."""
+        if self._processes.count == 1:
+            return contextlib.nullcontext()
+        return stopping_interrupts(lambda: self.request_stop("interrupted"))
 
     def train_step(self) -> dict[str, np.ndarray]:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
@@ -351,7 +378,7 @@ class Trainer:
             "call its own methods",
         )
         evaluator = self._run.parts.evaluation_module().evaluator()
-        policy, compiler = self.state.learner.policy, self.compiler.for_evaluation
+        policy, compiler = own_part(self.state.learner.policy), self.compiler.for_evaluation
         return play_episodes(
             evaluator, policy, num_episodes, key, compiler, deterministic=deterministic
         )
@@ -382,7 +409,7 @@ class Trainer:
         require_seed(seed_index, self.config.num_seeds)
         module = self._run.parts.evaluation_module()
         assert module.eval_env is not None
-        policy = self.state.learner.policy
+        policy = own_part(self.state.learner.policy)
         if self.config.num_seeds > 1:
             policy = jax.tree.map(lambda x: x[seed_index], policy)
         player = Policy(
@@ -416,6 +443,11 @@ class Trainer:
         """
         self._run.require_state()
         files, iteration = self._open(), self.outer_iteration
+        require(
+            self._run.reported is None or self._processes.count == 1,
+            "a callback runs in process 0 alone, which has only a part of the state",
+            "set checkpoint_every: all processes save together",
+        )
         if path is None:
             require(
                 self._run.reported is None,
@@ -564,7 +596,10 @@ class Trainer:
 
         On the host an outer iteration is over when it returns, and the next one may fail: queueing
         gains nothing. Nor does it where one takes more than a second, and a stop would wait for it.
+        Several processes must start and save the same ones, whatever their clocks say.
         """
+        if self._processes.count > 1:
+            return 1
         is_long = (self.iteration_seconds or 0.0) > LONG_ITERATION
         waits = is_long or self._run.phases.advance_at is not None  # for an evaluation
         return self.config.max_queued if self._run.parts.is_compiled and not waits else 1
@@ -640,7 +675,7 @@ class Trainer:
             pending.append(queue(None, self._evaluations.planned))
             report()
         run.clock.start_laps()
-        while not run.is_complete and self.stop_reason is None:
+        while not run.is_complete and not self._must_stop():
             if run.is_phase_over and pending:
                 report()  # first, since it may stop the run
                 continue
@@ -664,6 +699,13 @@ class Trainer:
             self._reporter.warn(resets_in_all(resets, self.env_steps * run.config.num_seeds))
         if self.stop_reason is not None:
             self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
+
+    def _must_stop(self) -> bool:
+        """Whether the run ends here; several processes end together, for the first one's reason."""
+        reason = next(filter(None, self._processes.agree(self.stop_reason)), None)
+        if reason is not None:  # else one that came meanwhile is told the next time
+            self.stop_reason = reason
+        return reason is not None
 
     def _enter_next_phase(self) -> None:
         """Goes on to the next phase of the curriculum, if the one before is over."""
@@ -711,12 +753,13 @@ class Trainer:
         )
         self._half_reported = None
         try:
-            if is_broken or (half is not None and half - 1 <= run.saved_iteration):
-                return
-            while self._pending:
+            is_lost = is_broken or (half is not None and half - 1 <= run.saved_iteration)
+            while self._pending and not is_lost and self._processes.count == 1:
                 self._report_next(checkpointer)
             has_more = run.state is not None and self.outer_iteration > run.saved_iteration
-            if checkpointer is not None and has_more and run.has_started:
+            saves = not is_lost and not self._pending and has_more and run.has_started
+            said = self._processes.agree([saves, self.outer_iteration])
+            if checkpointer is not None and saves and all(x == said[0] for x in said):
                 self._save(checkpointer, self.outer_iteration, run.state)
         except BaseException as failure:
             error.add_note(f"and saving on the way out failed: {failure}")
@@ -729,7 +772,9 @@ class Trainer:
         evaluation = self._reporter.outer_iteration(pending)
         self._run.has_started = True
         is_new = pending.iteration > self._run.saved_iteration
+        # Which phase is over is decided by one process: others may have evaluated to the last bit.
         found = score(evaluation or {}, self.config.num_seeds)
+        found = self._processes.agree(found)[0]
         self._advance_if_reached(pending.iteration, found)
         if checkpointer is not None and pending.is_saved and is_new:
             # The untrained networks are never the best, however lucky they were.
@@ -800,7 +845,8 @@ class Trainer:
         which, run_dir = self.config.restore_checkpoint, self.config.run_dir
         if which != "auto" or run_dir is None:
             return which is None
-        return not holds_checkpoints(self.config.checkpoint_directory(run_dir))
+        directory = self.config.checkpoint_directory(run_dir)
+        return self._processes.on_main(lambda: not holds_checkpoints(directory))
 
     def _refill(self) -> None:
         """Fills a replay memory that the checkpoint left out, before training continues."""
@@ -811,9 +857,10 @@ class Trainer:
     def _wind_down(self, files: RunFiles, error: BaseException | None) -> None:
         """Ends a call of `run`; `error` is what ended it, if any."""
         self._run.stop_clock()
-        ends = [partial(callback.on_run_end, self) for callback in self._callbacks]
+        callbacks = self._callbacks if self._processes.is_main else []
+        ends = [partial(callback.on_run_end, self) for callback in callbacks]
         if error is not None:
-            ends = [partial(callback.on_error, self, error) for callback in self._callbacks] + ends
+            ends = [partial(callback.on_error, self, error) for callback in callbacks] + ends
         try:
             self._reporter.wind_down([*ends, files.flush], error)
         except BaseException as failure:
@@ -834,6 +881,11 @@ class Trainer:
     @contextlib.contextmanager
     def _saved(self) -> Iterator[Checkpointer | None]:
         """The run's checkpoints, also before and after it has its files open; None: it has none."""
+        require(
+            self._processes.is_main,
+            f"process {self._processes.index} of {self._processes.count} has no checkpoints",
+            "ask process 0 for them: if jax.process_index() == 0",
+        )
         if self._files is not None:
             yield self._files.checkpointer
             return
@@ -848,8 +900,14 @@ class Trainer:
     def _open(self, description: PlainData | None = None) -> RunFiles:
         with deferred_interrupts():  # what was opened but is not known could not be closed
             if self._files is None:
-                self._files = self._open_files(self.config, description or self.description())
+                self._processes.on_main(lambda: self._open_own(description))
+                if self._files is None:
+                    self._open_own(description)
+            assert self._files is not None
             return self._files
+
+    def _open_own(self, description: PlainData | None) -> None:
+        self._files = self._open_files(self.config, description or self.description())
 
     @property
     def _logging_files(self) -> RunFiles:
@@ -864,8 +922,27 @@ class Trainer:
         logger = self._logging_files.logger
         return Reporter(run=self._run, logger=logger, call=self._call, eval_fn=self._eval_fn)
 
+    def _require_same(self, description: PlainData, start: RunStart) -> None:
+        """Raises `ProcessError` unless all processes train the same run."""
+        if self._processes.count == 1:
+            return
+        trainer = description.get("trainer") or {}
+        settings = description | {"trainer": trainer | {"run_dir": None}}  # of the main one
+        same = {name: settings[name] for name in sorted(settings)} | {"keys": start.progress.keys}
+        self._processes.require_same(same | versions())
+
+    def _how_to_go_on(self) -> str:
+        """The end of an error's sentence, when processes were lost."""
+        run_dir = self.config.run_dir
+        if run_dir is None or self._run.saved_iteration < 0:
+            return ""
+        return (
+            "; start all processes again, with `rlkit resume` and the same run directory"
+            f" ({run_dir}): the run goes on from its last checkpoint"
+        )
+
     def _call(self, method: str, *arguments: Any) -> None:
-        for callback in self._callbacks:
+        for callback in self._callbacks if self._processes.is_main else ():
             getattr(callback, method)(self, *arguments)
 
     def _log(self, *texts: str) -> None:
@@ -879,3 +956,14 @@ class Trainer:
     def _log_crash(self, error: BaseException) -> None:
         if self._files is not None:  # else opening them failed
             self._reporter.crash(error)
+
+
+def _on_all_devices(
+    config: TrainerConfig, processes: Processes, mesh: Mesh | None
+) -> TrainerConfig:
+    """The same settings, with the devices of all processes if there are several and none is asked
+    for.
+    """
+    if processes.count == 1 or config.devices > 1 or mesh is not None:
+        return config
+    return dataclasses.replace(config, devices=jax.device_count())

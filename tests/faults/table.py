@@ -14,6 +14,7 @@ import guards
 import interrupted
 import kills
 import loggers
+import processes
 import stops
 import under_pytest
 from attacked_runs import ROOT
@@ -24,6 +25,7 @@ SOAK = ROOT / "benchmarks" / "results"
 BEGIN, END = "<!-- made by tests/faults -->", "<!-- end of what is made -->"
 PARTS = {
     "kills": kills,
+    "processes": processes,
     "damage": damage,
     "environments": environments,
     "stops": stops,
@@ -36,7 +38,8 @@ PARTS = {
 
 def table(directory: Path = RESULTS) -> str:
     """The table in Markdown; a part without a record is "not run"."""
-    rows, measured = [("attack", "how often", "result"), ("---", "---:", "---")], set()
+    rows = [("attack", "how often", "result"), ("---", "---:", "---")]
+    measured: dict[str, set[str]] = {}  # dates, by machine
     for name, part in PARTS.items():
         record = read(directory, name)
         if record is None:
@@ -44,9 +47,10 @@ def table(directory: Path = RESULTS) -> str:
             continue
         rows += part.rows(record)
         sample = ", a sample" if record["is_sample"] else ""
-        measured.add(f"{record['date']} ({record['machine']}{sample})")
+        measured.setdefault(f"{record['machine']}{sample}", set()).add(record["date"])
     lines = [f"| {' | '.join(row)} |" for row in (*rows, _soak())]
-    return "\n".join([*lines, "", f"Measured on {', '.join(sorted(measured))}."])
+    when = [f"{', '.join(sorted(dates))} ({where})" for where, dates in sorted(measured.items())]
+    return "\n".join([*lines, "", f"Measured on {', '.join(when)}."])
 
 
 def _soak() -> Row:

@@ -349,11 +349,25 @@ MUTANTS = (
     Mutant(
         "runs of neighbouring seeds share environments' seeds on the host",
         "rlkit/envs/host/base.py",
-        "for seed in np.random.SeedSequence(row.tolist()).generate_state(each)",
-        "for seed in row[-1] + np.arange(each)",
+        "np.random.SeedSequence(row.tolist()).generate_state(each * count)",
+        "row[-1] + np.arange(each * count)",
         (
             "tests/envs/host/test_gymnasium.py::test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run",
         ),
+    ),
+    Mutant(
+        "all processes start the same episodes on the host",
+        "rlkit/envs/host/base.py",
+        "row[index * each : (index + 1) * each]",
+        "row[:each]",
+        ("tests/training/processes/test_shares.py",),
+    ),
+    Mutant(
+        "a process that is silent is not lost",
+        "rlkit/training/processes/watch.py",
+        "now - peer.seen > self.timeout",
+        "False",
+        ("tests/training/processes/test_group.py::test_one_that_is_silent_is_lost",),
     ),
     Mutant(
         "threefry rotates by another distance",

@@ -32,6 +32,10 @@ class HostAdapter(EnvAdapter, Protocol):
     seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.
     `step` ignores its key. `TimeStep.info` is {} unless an episode ended; it then has NaN in the
     other rows.
+
+    To train in several processes, it has an attribute `share`, (0, 1) unless it is set to (i, P)
+    before the first reset: then its environments have the seeds of the i-th of P parts of P times
+    as many.
     """
 
     def remake(self, num_envs: int) -> "HostAdapter":
@@ -50,8 +54,13 @@ class HostAdapter(EnvAdapter, Protocol):
         ...
 
 
-def seeds(key: Key, num_envs: int) -> list[int]:
+WHOLE = (0, 1)  # the share of environments that are all there are
+
+
+def seeds(key: Key, num_envs: int, share: tuple[int, int] = WHOLE) -> list[int]:
     """A seed in [0, 2**32) per environment; with keys [S], block s of N environments uses key s.
+
+    Those of a `share` (i, P) are the i-th of P parts of those of P times as many environments.
 
     They come from `np.random.SeedSequence` over the words of the key, so runs with different keys
     share none. (Seeds s, s + 1, … would give runs with seeds 0, 1, 2 nearly the same episodes.)
@@ -64,12 +73,9 @@ def seeds(key: Key, num_envs: int) -> list[int]:
         f"{num_envs} environments cannot be split evenly over {len(words)} seeds",
         "use a multiple of the number of seeds",
     )
-    each = num_envs // len(words)
-    return [
-        int(seed)
-        for row in words
-        for seed in np.random.SeedSequence(row.tolist()).generate_state(each)
-    ]
+    each, (index, count) = num_envs // len(words), share
+    drawn = [np.random.SeedSequence(row.tolist()).generate_state(each * count) for row in words]
+    return [int(seed) for row in drawn for seed in row[index * each : (index + 1) * each]]
 
 
 def check_state(state: HostState, resets: int) -> None:

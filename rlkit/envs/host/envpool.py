@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.base import (
+    WHOLE,
     HostState,
     check_finite,
     check_state,
@@ -105,6 +106,7 @@ class EnvPoolAdapter:
         self._rescale_actions = rescale_actions
         self.non_finite: NonFinite = chosen(non_finite, None)
         self.num_envs = num_envs
+        self.share = WHOLE
         self.spec = spec
 
         made = _make_spec(self._env_id, self._recipe)
@@ -140,7 +142,7 @@ class EnvPoolAdapter:
         """
         self.close()
         int32_seeds = [
-            seed >> 1 for seed in seeds(key, self.num_envs)
+            seed >> 1 for seed in seeds(key, self.num_envs, self.share)
         ]  # the range that EnvPool accepts; Atari's seeds may not be negative
         try:
             with ignore_precision_warnings():

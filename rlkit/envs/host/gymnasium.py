@@ -19,6 +19,7 @@ from rlkit.action_masks import ACTION_MASK, check_mask, has_mask, num_choices
 from rlkit.envs.base import EnvSpec
 from rlkit.envs.host.actions import valid_actions
 from rlkit.envs.host.base import (
+    WHOLE,
     HostState,
     check_allowed,
     check_finite,
@@ -144,6 +145,7 @@ class GymnasiumAdapter:
         )
         if vectorization == "async":
             self._check_picklable()
+        self.share = WHOLE
         self._clear()
         self._resets = 0
         self._token = object()
@@ -165,7 +167,7 @@ class GymnasiumAdapter:
         """
         if self.instance is not None:
             _owners[self.instance] = self._token
-        env_seeds = seeds(key, self.num_envs)
+        env_seeds = seeds(key, self.num_envs, self.share)
         if self._pending:
             self.step_wait()
         with self._stop_on_error():

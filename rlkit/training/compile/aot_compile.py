@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import ConfigError, require
+from rlkit.training.compile import placing
 from rlkit.training.compile.devices import SAME, Axes, Devices, Shares
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
 from rlkit.types import Key, PyTree
@@ -93,14 +94,14 @@ class Compiler:
             mapped = jax.vmap(function, in_axes=axes, out_axes=out_axes)
         if self.devices is None:
             return Compiled(self, mapped, tuple(donate))
-        mapped, shardings = self.devices.mapped(
+        mapped, shardings, are_rows = self.devices.mapped(
             mapped,
             takes=takes,
             gives=gives,
             axes=axes if several else None,
             out_axes=out_axes if several else None,
         )
-        return Compiled(self, mapped, tuple(donate), shardings=shardings)
+        return Compiled(self, mapped, tuple(donate), shardings=shardings, are_rows=are_rows)
 
     def of_seeds(
         self,
@@ -236,19 +237,25 @@ class Compiled(Generic[P, Result]):
         *,
         is_shared: bool = True,
         shardings: Mapping[str, Any] | None = None,
+        are_rows: tuple[PyTree, PyTree] = (False, False),
     ):
         self.function = function
         self._compiler = compiler
         self._shardings = shardings or {}
+        # Of several processes, none can give the devices of another what they lack.
+        self._always_places = bool(self._shardings) and jax.process_count() > 1
+        self._are_rows = are_rows
         self._donate = donate
         self._shared = compiler.shared if is_shared else None
         self.executable: Any = None
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> Result:
-        if self._shardings and self.executable is None:
+        if self._always_places or (self._shardings and self.executable is None):
             arguments = self._placed(arguments)  # pyright: ignore[reportAssignmentType]
         self.compile(*arguments, **named)
         executable: Any = self.executable
+        if self._always_places:
+            return placing.own_rows(executable(*arguments, **named), self._are_rows[1])
         try:
             return executable(*arguments, **named)
         except ValueError as error:
@@ -272,6 +279,8 @@ class Compiled(Generic[P, Result]):
         return jax.tree.map(placed, self._shardings["out_shardings"], shape)
 
     def _placed(self, arguments: Any) -> Any:
+        if self._always_places:
+            return placing.placed(arguments, self._shardings["in_shardings"], self._are_rows[0])
         return jax.device_put(arguments, self._shardings["in_shardings"])
 
     def compile(self, *arguments: P.args, **named: P.kwargs) -> None:

@@ -55,6 +55,7 @@ class _Place:
 
     spec: PartitionSpec
     own_axis: int | None  # of length D, which no device sees
+    is_on_host: bool  # with the environments, of which each process has its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +90,23 @@ class Devices:
         return list(self.mesh.devices.flat)
 
     @property
+    def num_processes(self) -> int:
+        """How many processes these devices belong to."""
+        if not isinstance(self.mesh, Mesh):
+            return 1
+        return len({device.process_index for device in self.mesh.devices.flat})
+
+    def sharding_of_rows(self, *, has_seeds: bool) -> NamedSharding:
+        """Where the devices have the `rows` of an array [(S,) N, ...]."""
+        place = self._place(rows(), 0 if has_seeds else None)
+        return NamedSharding(self.mesh, place.spec)
+
+    @property
     def for_evaluation(self) -> "Devices":
-        """One device for each share of the seeds."""
+        """One device for each share of the seeds; of several processes, each has one of its own."""
         assert isinstance(self.mesh, Mesh)
+        if self.num_processes > 1:
+            return Devices(Mesh(np.array(self.mesh.local_devices[:1]), (DATA,)))
         names, chosen = self.mesh.axis_names, self.mesh.devices
         if DATA in names:
             chosen = np.take(chosen, [0], axis=names.index(DATA))
@@ -105,11 +120,12 @@ class Devices:
         gives: Shares,
         axes: Axes,
         out_axes: Axes,
-    ) -> tuple[Callable[..., PyTree], dict[str, Any]]:
+    ) -> tuple[Callable[..., PyTree], dict[str, Any], tuple[PyTree, PyTree]]:
         """`function`, which each device computes of its shares, as one of whole arrays.
 
         `takes` and `gives` are the shares of the arguments and of the results, `axes` and
-        `out_axes` say where S is. Also returns what `jax.jit` needs to know.
+        `out_axes` say where S is. Also returns what `jax.jit` needs to know, and which arguments
+        and results are `rows`.
         """
         arguments, results = self._places(takes, axes), self._places(gives, out_axes)
 
@@ -128,7 +144,8 @@ class Devices:
             "in_shardings": self._shardings(arguments),
             "out_shardings": self._shardings(results),
         }
-        return function if self.mesh.size == 1 else sharded, shardings
+        are_rows = _are_rows(arguments), _are_rows(results)
+        return function if self.mesh.size == 1 else sharded, shardings, are_rows
 
     def _shardings(self, places: PyTree) -> PyTree:
         return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), _specs(places))
@@ -149,7 +166,8 @@ class Devices:
             at = share.axis + is_before
             names[at], own_axis = DATA, at if share.is_own else None
         dims = [names.get(axis) for axis in range(max(names, default=-1) + 1)]
-        return _Place(spec=PartitionSpec(*dims), own_axis=own_axis)
+        is_on_host = share.axis is not None and not share.is_own
+        return _Place(spec=PartitionSpec(*dims), own_axis=own_axis, is_on_host=is_on_host)
 
 
 def _is_share(x: object) -> bool:
@@ -162,6 +180,10 @@ def _is_place(x: object) -> bool:
 
 def _specs(places: PyTree) -> PyTree:
     return jax.tree.map(lambda place: place.spec, places, is_leaf=_is_place)
+
+
+def _are_rows(places: PyTree) -> PyTree:
+    return jax.tree.map(lambda place: place.is_on_host, places, is_leaf=_is_place)
 
 
 def _each(places: PyTree, trees: PyTree, change: Callable[..., Any]) -> PyTree:
@@ -217,9 +239,11 @@ def host_device() -> Any:
 
 
 def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
+    if jax.process_count() > 1:
+        return _mesh_of_processes(num_devices, shard)
     known = jax.devices()
     platform = known[0].platform
-    cure = f"use --devices {len(known)}" if len(known) > 1 else "leave devices out"
+    cure = f"use --devices {len(known)}"
     if platform == "cpu":
         cure += (
             f"; to try several devices on a CPU, set JAX_NUM_CPU_DEVICES={num_devices} in the"
@@ -240,10 +264,45 @@ def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
     )
 
 
+def _mesh_of_processes(num_devices: int, shard: Shard) -> Mesh:
+    """A mesh with as many devices of each process, one process after the other."""
+    processes, each = jax.process_count(), num_devices // jax.process_count()
+    of_process = [jax.local_devices(process_index=index) for index in range(processes)]
+    most = min(map(len, of_process))
+    fitting = " or ".join(str(count * processes) for count in sorted({1, most}))
+    require(
+        shard == "data",
+        f"shard={shard!r} in {processes} processes, which share the environments of each seed",
+        "use shard='data', or train other seeds as runs of their own (--seed)",
+    )
+    require(
+        num_devices % processes == 0 and each <= most,
+        f"devices={num_devices} in {processes} processes, which have at least {most} each",
+        f"use --devices {fitting}, or leave devices out: all of them",
+    )
+    chosen = [device for devices in of_process for device in devices[:each]]
+    return Mesh(np.array(chosen)[None], (SEEDS, DATA))
+
+
+def _require_of_all_processes(mesh: Mesh) -> None:
+    """Raises `ConfigError` for a mesh on which several processes could not train."""
+    count = jax.process_count()
+    owners = [device.process_index for device in mesh.devices.flat]
+    whole = [index for index in range(count) for _ in range(len(owners) // count)]
+    require(
+        count == 1 or (owners == whole and mesh.shape.get(SEEDS, 1) == 1),
+        f"the mesh does not divide the environments among {count} processes: its devices are of"
+        f" the processes {', '.join(map(str, owners))}",
+        'use an axis "data" with as many devices of each process, one process after the other, as'
+        " in jax.devices()",
+    )
+
+
 def _checked(mesh: object) -> Mesh:
     cure = 'pass jax.make_mesh((4,), ("data",)), or axes "seeds" and "data"'
     if not isinstance(mesh, Mesh):
         raise ConfigError(f"mesh must be a jax.sharding.Mesh, got {type(mesh).__name__}; {cure}")
     unknown = sorted(set(map(str, mesh.axis_names)) - {SEEDS, DATA})
     require(not unknown, f"the mesh has an axis {unknown[0] if unknown else ''!r}", cure)
+    _require_of_all_processes(mesh)
     return Mesh(mesh.devices, mesh.axis_names)  # with axes that JAX may divide by itself

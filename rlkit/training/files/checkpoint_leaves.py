@@ -59,7 +59,7 @@ def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
         data = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
         shape, dtype, implementation = data.shape, data.dtype, None
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            single, implementation = _key_type(dtype)
+            single, implementation = key_type(dtype)
             shape, dtype = (*shape, *single.shape), single.dtype
         dtype = np.dtype(dtype)
         number = dtype.kind == "b" or (dtype.kind not in "mM" and jnp.issubdtype(dtype, np.number))
@@ -83,7 +83,7 @@ def describe_all(tree: PyTree) -> list[tuple[PlainData, Any]]:
 
 
 @functools.cache  # a trace at each save would stay in JAX's caches for ever
-def _key_type(dtype: Any) -> tuple[jax.ShapeDtypeStruct, str]:
+def key_type(dtype: Any) -> tuple[jax.ShapeDtypeStruct, str]:
     """(shape and dtype of the data of one key, its implementation)."""
     names: list[str] = []  # jax.random.key_impl accepts arrays and tracers, not ShapeDtypeStruct
 

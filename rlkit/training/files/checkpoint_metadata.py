@@ -40,6 +40,7 @@ class CheckpointMetadata:
     """Bytes of the environments on the host; None: they are not saved, or part of the state."""
     devices_per_seed: int = 1  # that the state is of
     seed_shares: int = 1  # in which devices trained the seeds
+    processes: int = 1  # whose devices they are
     replay: bool = True  # whether the replay memory is saved, as it always was in early ones
 
     def to_metadata(self) -> PlainData:

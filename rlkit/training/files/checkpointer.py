@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
+from orbax.checkpoint.options import MultiprocessingOptions
 
 from rlkit.errors import CheckpointError, DiskError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
@@ -110,7 +111,10 @@ class Checkpointer:
         self._pending: int | None = None
         self._manager: ocp.CheckpointManager | None = None  # from the first `save` on
         self._lock: int | None = None  # what may write has one
-        self._reader = ocp.Checkpointer(ocp.StandardCheckpointHandler())
+        self._reader = ocp.Checkpointer(
+            ocp.StandardCheckpointHandler(multiprocessing_options=_this_process()),
+            multiprocessing_options=_this_process(),
+        )
         if read_only:
             cure = "name the `checkpoints` directory of a run that has saved at least once"
             _require(self.directory.is_dir(), f"{self.directory} does not exist", cure)
@@ -442,6 +446,8 @@ class Checkpointer:
             lightweight_initialize=True,
             # by one rename: a kill during removal would leave half a step, which we would list
             todelete_subdir=_DELETED,
+            create=False,  # it exists
+            multiprocessing_options=_this_process(),
         )
         self._remove_deleted()
         return ocp.CheckpointManager(self.directory, options=options)
@@ -578,6 +584,14 @@ class Checkpointer:
             require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
             arrays[entry["path"]] = leaf
         return arrays
+
+
+def _this_process() -> MultiprocessingOptions:
+    """Orbax neither waits for other processes of the run nor leaves work to them."""
+    index = jax.process_index()
+    return MultiprocessingOptions(
+        primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process_{index}"
+    )
 
 
 def _keep_others_out(path: pathlib.Path) -> None:

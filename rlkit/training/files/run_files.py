@@ -16,6 +16,7 @@ from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
+from rlkit.training.files.other_processes import UnwrittenCheckpoints
 from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.logs.loaded_run import Status
@@ -37,7 +38,7 @@ class RunFiles:
     With a run directory, logs and checkpoints default to locations in it. Unless
     `accept_differences`, raises
     `RunDirectoryError` before anything is trained if the directory cannot be used, or holds a run
-    with other settings.
+    with other settings. Where several processes train, only the main one has files.
     """
 
     def __init__(
@@ -48,16 +49,22 @@ class RunFiles:
         logger: Logger | LoggerConfig | Path | None = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         accept_differences: bool = False,
+        is_main: bool = True,
     ):
         self.run_directory: RunDirectory | None = None
+        self._is_main = is_main
         self._accepts = accept_differences
         self.description = description
         self.is_logging = False
         self._has_published = False
         self._config = config
-        check_logger(config.logger_config if logger is None else logger, config.run_dir)
         closers: list[Callable[[], None]] = []
         self._closers = closers
+        if not is_main:
+            self.logger = make_logger(None, None)
+            self.checkpointer = self._unwritten(config, checkpointer)
+            return
+        check_logger(config.logger_config if logger is None else logger, config.run_dir)
         try:
             if config.run_dir is not None:
                 self.run_directory = self._open_directory(config, description)
@@ -106,7 +113,9 @@ class RunFiles:
         """A checkpointer for another directory; saves the replay memory if the run's own does."""
         own = self.checkpointer or self._config.checkpointer_config
         save_replay = None if own is None else own.save_replay
-        return Checkpointer(CheckpointerConfig(directory=str(directory), save_replay=save_replay))
+        settings = CheckpointerConfig(directory=str(directory), save_replay=save_replay)
+        kind: Any = Checkpointer if self._is_main else UnwrittenCheckpoints
+        return kind(settings)
 
     def record_settings(self) -> None:
         """Records the settings of this part of the run in `config.yaml`; the old ones go."""
@@ -254,13 +263,8 @@ class RunFiles:
     ) -> Checkpointer | None:
         if isinstance(checkpointer, Checkpointer):
             return checkpointer
-        settings = config.checkpointer_config
-        if isinstance(checkpointer, CheckpointerConfig):
-            settings = checkpointer
-        elif checkpointer is not None:
-            settings = _in_directory(settings or CheckpointerConfig(), checkpointer)
-        if settings is not None and settings.directory is None and self.run_directory is not None:
-            settings = _in_directory(settings, self.run_directory.checkpoint_directory)
+        run = self.run_directory
+        settings = _settings(config, checkpointer, run and run.checkpoint_directory)
         if settings is not None and settings.directory is not None:
             return Checkpointer(settings)
         require(
@@ -273,6 +277,20 @@ class RunFiles:
             CheckpointError,
         )
         return None
+
+    def _unwritten(
+        self, config: TrainerConfig, checkpointer: Checkpointer | CheckpointerConfig | Path | None
+    ) -> Any:
+        """Stands for the checkpointer of the main process."""
+        if isinstance(checkpointer, Checkpointer):
+            raise ConfigError(
+                "each of several processes made a Checkpointer of its own; pass its"
+                " CheckpointerConfig or its directory: process 0 opens it"
+            )
+        settings = _settings(config, checkpointer, config.run_dir)
+        if settings is None or settings.directory is None:
+            return None
+        return UnwrittenCheckpoints(settings)
 
 
 def open_checkpoints(path: Path) -> Checkpointer:
@@ -300,6 +318,23 @@ def _draw_curve(directory: RunDirectory, mean: float | None) -> pathlib.Path | N
     except ConfigError as error:  # a damaged row, or no disk space: the run itself is fine
         _warn("%s was not drawn: %s", directory.curve_file, error)
         return None
+
+
+def _settings(
+    config: TrainerConfig, checkpointer: CheckpointerConfig | Path | None, directory: Path | None
+) -> CheckpointerConfig | None:
+    """How the run's own checkpoints are saved, in `directory` unless they name another.
+
+    None, or without a directory: they are not saved.
+    """
+    settings = config.checkpointer_config
+    if isinstance(checkpointer, CheckpointerConfig):
+        settings = checkpointer
+    elif checkpointer is not None:
+        settings = _in_directory(settings or CheckpointerConfig(), checkpointer)
+    if settings is not None and settings.directory is None and directory is not None:
+        settings = _in_directory(settings, directory)
+    return settings
 
 
 def _in_directory(config: CheckpointerConfig, directory: Path) -> CheckpointerConfig:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.host.base import WHOLE
 from rlkit.envs.host.env_state import NO_HOOKS
 from rlkit.envs.host.plain_bytes import Plain
 from rlkit.errors import ConfigError, EnvStateError, RlkitError
@@ -137,15 +138,26 @@ def _failed(env: EnvAdapter, method: str, error: Exception) -> EnvStateError:
     return EnvStateError(f"{type(env).__name__}.{method} raised {type(error).__name__}: {error}")
 
 
-def remake(env: EnvAdapter, num_envs: int) -> EnvAdapter:
-    """A fresh host adapter like `env`; raises `ConfigError` if it has no `remake`."""
+def remake(env: EnvAdapter, num_envs: int, share: tuple[int, int] = WHOLE) -> EnvAdapter:
+    """A fresh host adapter like `env`, with the environments of a share, see `HostAdapter`.
+
+    Raises `ConfigError` if it has no `remake`, or a share is asked for and it knows of none.
+    """
+    if share != WHOLE and not hasattr(env, "share"):
+        raise ConfigError(
+            f"{type(env).__name__} cannot be divided among {share[1]} processes: it has no"
+            " attribute share, see rlkit.envs.HostAdapter; add one, or train in one process"
+        )
     if not hasattr(env, "remake"):
         raise ConfigError(
             f"{type(env).__name__} is needed with {num_envs} environments instead of {env.num_envs}"
             ", but has no method remake(num_envs); add one, or use one seed, overlap='none' and"
             " pass an eval_env"
         )
-    return env.remake(num_envs)  # pyright: ignore[reportAttributeAccessIssue]
+    fresh: Any = env.remake(num_envs)  # pyright: ignore[reportAttributeAccessIssue]
+    if share != WHOLE:
+        fresh.share = share
+    return fresh
 
 
 def num_at_once(env: EnvAdapter, num_episodes: int, most: int) -> int:

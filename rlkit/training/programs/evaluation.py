@@ -20,7 +20,10 @@ class Evaluation:
             self._measure = compiler.parallel_seeds(lambda ts: evaluate(module, ts))
 
     def __call__(self, ts: PyTree) -> Measurements:
-        """Measurements by name, arrays [E] ([S, E]) over episodes."""
+        """Measurements by name, arrays [E] ([S, E]) over episodes.
+
+        Of several processes, each plays all of them.
+        """
         return self._measure(ts)
 
     def close(self) -> None:

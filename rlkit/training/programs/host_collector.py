@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.host.base import WHOLE
 from rlkit.envs.host.plain_bytes import pack, unpack
 from rlkit.errors import EnvFailedError, EnvStateError
 from rlkit.training.compile.aot_compile import Compiled
@@ -22,16 +23,25 @@ class HostCollector:
     """The environments of a run and the rollouts collected in them.
 
     With S seeds it makes its own S·N environments; with two env groups, one half of them acts while
-    the other steps. States hold the observations as NumPy arrays, but nothing of the simulators:
-    `save` and `resume` are for those that can be saved, `restart` is for the others.
+    the other steps. With a `share` (i, P), they are those of the i-th of P processes, as are the
+    rows of all arrays over environments. States hold the observations as NumPy arrays, but nothing
+    of the simulators: `save` and `resume` are for those that can be saved, `restart` is for the
+    others.
     """
 
     def __init__(
-        self, module: RLModule, functions: HostFunctions, *, num_seeds: int, num_groups: int
+        self,
+        module: RLModule,
+        functions: HostFunctions,
+        *,
+        num_seeds: int,
+        num_groups: int,
+        share: tuple[int, int] = WHOLE,
     ):
         self._functions = functions
         self._num_seeds = num_seeds
         self._num_groups = num_groups
+        self._share = share
         self._num_steps = module.algorithm.collector.num_steps
         self._make_groups(module.env)
         self._has_carry = bool(jax.tree.leaves(module.agent.initial_carry(1)))
@@ -153,10 +163,10 @@ class HostCollector:
 
     def _make_groups(self, env: EnvAdapter) -> None:
         count, seeds = self._num_groups, self._num_seeds
-        size = seeds * (env.num_envs // count)
-        as_given = count == seeds == 1
+        size = seeds * (env.num_envs // (count * self._share[1]))
+        as_given = count == seeds == 1 and self._share == WHOLE
         self._env = env
-        self._own_envs = [] if as_given else [remake(env, size) for _ in range(count)]
+        self._own_envs = [] if as_given else [remake(env, size, self._share) for _ in range(count)]
         self.groups = [EnvGroup(env, seeds, self._num_steps) for env in self._own_envs or [env]]
 
     def _take_steps(self, act: Compiled) -> None:

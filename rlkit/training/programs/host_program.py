@@ -6,12 +6,15 @@ from typing import Protocol
 import jax
 import numpy as np
 from jax import Array
+from jax.sharding import Sharding
 
 from rlkit import spaces
 from rlkit.algorithms.collectors import Collector
 from rlkit.algorithms.metrics import NON_FINITE, of_each, reduce_metrics
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.host.base import WHOLE
 from rlkit.errors import require
+from rlkit.training.compile import placing
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.config import Overlap
 from rlkit.training.core.module import RLModule
@@ -61,8 +64,18 @@ class HostProgram:
         self.warm_up_metrics: Metrics = {}
         self.on_warm_up: Callable[[int], None] = lambda rollouts: None
         self.functions = compile_host_functions(module, compiler, num_groups=num_groups)
+        processes = 1 if compiler.devices is None else compiler.devices.num_processes
+        # Where arrays over environments are, if each of several processes has its own of them.
+        self._rows: tuple[Sharding, Sharding] | None = None
+        if compiler.devices is not None and processes > 1:
+            rows = compiler.devices.sharding_of_rows(has_seeds=compiler.num_seeds > 1)
+            self._rows = rows, rows
         self.collector = HostCollector(
-            module, self.functions, num_seeds=compiler.num_seeds, num_groups=num_groups
+            module,
+            self.functions,
+            num_seeds=compiler.num_seeds,
+            num_groups=num_groups,
+            share=(jax.process_index(), processes) if processes > 1 else WHOLE,
         )
         self.parts = HostParts(functions=self.functions, collector=self.collector)
         is_overlapped = overlap == "update"
@@ -110,7 +123,18 @@ class HostProgram:
 
     def resume(self, ts: TrainState, environments: np.ndarray) -> TrainState:
         """See `Program`."""
+        if self._rows is not None:
+            own = placing.own_rows(placing.placed((ts.local.obs, ts.local.carry), self._rows))
+            ts = ts.replace(local=ts.local.replace(obs=own[0], carry=own[1]))
         return self.collector.resume(ts, environments)
+
+    def whole(self, ts: TrainState) -> TrainState:
+        """See `Program`: observations and carry are those of this process's environments."""
+        if self._rows is None:
+            return ts
+        given = ts.local.obs, ts.local.carry
+        obs, carry = placing.placed(given, self._rows, (True, True))
+        return ts.replace(local=ts.local.replace(obs=obs, carry=carry))
 
     def enter(self, ts: TrainState) -> TrainState:
         """See `Program`."""

@@ -134,5 +134,9 @@ class DeviceProgram:
         """The state unchanged: it holds the environments too."""
         return ts
 
+    def whole(self, ts: PyTree) -> PyTree:
+        """The state unchanged: its arrays are."""
+        return ts
+
     def close(self) -> None:
         """Nothing to free."""

@@ -93,6 +93,10 @@ class Program(Protocol):
         """A copy of the state in new buffers."""
         ...
 
+    def whole(self, ts: PyTree, /) -> PyTree:
+        """The state with all that each of several processes has of it as parts of whole arrays."""
+        ...
+
     def close(self) -> None:
         """Frees the host environments that the program made."""
         ...

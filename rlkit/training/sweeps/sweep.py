@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from rlkit.errors import RlkitError, require
 from rlkit.training import run_config
+from rlkit.training.processes.group import current
 from rlkit.training.sweeps.config import SweepConfig, check, with_changes
 from rlkit.training.sweeps.directory import SweepFiles, locked_sweep
 from rlkit.training.sweeps.launchers.local import LocalLauncher
@@ -84,6 +85,11 @@ def run_sweep(
     Raises `RlkitError` before anything compiles if a trial cannot be trained, or if the directory
     holds anything else; and when all others are trained, about groups that a launcher gave up.
     """
+    require(
+        current().count == 1,
+        f"a sweep cannot be trained in {current().count} processes",
+        "start a sweep with other values of the grid in each machine",
+    )
     launcher = launcher or LocalLauncher()
     with locked_sweep(directory, config) as files:
         config = check(files.config)

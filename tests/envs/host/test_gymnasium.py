@@ -330,6 +330,16 @@ def test_runs_share_no_seed_and_a_block_of_seeds_is_the_single_run():
         adapter.reset(jax.random.split(keys[0], 4))
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_shares_have_the_seeds_of_the_whole(num_seeds):
+    """Each of several processes has those of its own environments, of every seed of the run."""
+    keys = jax.random.split(jax.random.key(5), num_seeds)
+    whole = np.reshape(seeds(keys, 6 * num_seeds), (num_seeds, 6))
+    parts = [seeds(keys, 2 * num_seeds, (index, 3)) for index in range(3)]
+    joined = [np.reshape(part, (num_seeds, 2)) for part in parts]
+    np.testing.assert_array_equal(np.concatenate(joined, 1), whole)
+
+
 def test_sync_cartpole_is_not_the_vector_entry_point():
     """make_vec would choose CartPoleVectorEnv, which resets one step late and seeds differently."""
     _, _, obs = start("CartPole-v1", 2, seed=5)

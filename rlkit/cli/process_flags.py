@@ -1,0 +1,46 @@
+"""The flags that make this process one of several that train a run."""
+
+import dataclasses
+from typing import Literal
+
+from rlkit.errors import require
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcessFlags:
+    """Several processes that train one run together (docs/scaling.md)."""
+
+    distributed: Literal["auto"] | None = None
+    """auto: this is one of several processes that Slurm, Open MPI, Kubernetes or a Cloud TPU
+    started; JAX finds which.
+    """
+    coordinator: str | None = None
+    """Address and port of process 0, such as 10.0.0.1:1234, in place of --distributed."""
+    num_processes: int | None = None
+    """How many processes train, with --coordinator."""
+    process_id: int | None = None
+    """Which one this is, from 0, with --coordinator."""
+    process_timeout: float = 30.0
+    """Seconds of silence after which a process counts as lost, and the others end."""
+
+
+def join_processes(chosen: ProcessFlags) -> bool:
+    """Starts them, if flags ask for it; whether this is the process that writes files.
+
+    Raises what `start_processes` raises.
+    """
+    numbers = (chosen.coordinator, chosen.num_processes, chosen.process_id)
+    is_given = any(x is not None for x in numbers)
+    if chosen.distributed is None and not is_given:
+        return True
+    require(
+        chosen.distributed is None or not is_given,
+        "--distributed auto and --coordinator, --num-processes or --process-id both say where the"
+        " other processes are",
+        "leave out --distributed",
+    )
+    from rlkit.training.processes.group import current
+    from rlkit.training.processes.start import start_processes
+
+    start_processes(*numbers, timeout=chosen.process_timeout)
+    return current().is_main
