@@ -16,7 +16,7 @@ NEWEST ?= python3.13
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help train test test-all test-fast test-versions docs mutants learning lint format bench clean
-.PHONY: faults faults-all soak curves suites test-suites
+.PHONY: faults faults-all soak curves suites test-suites test-ray
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression bench-sweep
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make test-suites  the tests of the suites of others (Brax, Craftax, ...), in an environment that has them"
+	@echo "make test-ray   the tests of sweeps on a Ray cluster, in an environment that has Ray; a quarter of an hour"
 	@echo "make mutants    breaks the code on purpose, and reports which breaks no test notices"
 	@echo "make faults     kills, damages and disturbs runs, a sample of each kind, in less than ten minutes"
 	@echo "make faults-all the same often enough for the figures of docs/reliability.md, in an hour or two"
@@ -88,7 +89,17 @@ test-versions: .venv-lowest/.installed .venv-newest/.installed
 	.venv-suites/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -c constraints-suites.txt -e '.[dev,bench,suites]'
 	@touch $@
 
-test-suites: .venv-suites/.installed
+test-# So is Ray.
+.venv-ray/.installed: pyproject.toml $(CONSTRAINTS)
+	@echo "Installing rlkit and Ray into .venv-ray; the first time this takes a few minutes."
+	$(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev,bench,ray]'
+	@touch $@
+
+test-ray: .venv-ray/.installed
+	.venv-ray/bin/pytest -m "full or not full" tests/training/sweeps/test_ray.py $(ARGS)
+
+suites: .venv-suites/.installed
 	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites tests/test_docs.py $(ARGS)
 
 suites: .venv-suites/.installed

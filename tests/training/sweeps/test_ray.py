@@ -1,5 +1,9 @@
-"""`--launcher ray` on real clusters of this machine: nodes die, processes die, users stop it."""
+"""`--launcher ray` on real clusters of this machine: nodes die, processes die, users stop it.
 
+Those that need Ray are run by `make test-ray`, in an environment that has it.
+"""
+
+import importlib.util
 import json
 import os
 import signal
@@ -31,9 +35,14 @@ LENGTH = ["30", "--total-steps", "19200"]
 RAY = ["--launcher", "ray", "--num-cpus", "1"]
 
 
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: make test-ray"
+)
+
+
 def on_a_cluster(test):
     """Ray's workers are nice: where others compute as well, these tests take minutes."""
-    for mark in (pytest.mark.full, pytest.mark.process, pytest.mark.timeout(900)):
+    for mark in (pytest.mark.full, pytest.mark.process, pytest.mark.timeout(900), needs_ray):
         test = mark(test)
     return test
 
@@ -118,6 +127,7 @@ def test_whole_lines_of_a_log_are_read_as_they_come(tmp_path):
     assert reader.problem("it died") == "the disk is full; empty it"
 
 
+@needs_ray
 @pytest.mark.process
 @pytest.mark.filterwarnings("ignore:os.fork")  # by Ray, in a process whose JAX has devices
 def test_commands_are_tasks_of_nodes_that_share_a_disk(tmp_path, monkeypatch):
