@@ -89,7 +89,10 @@ test-versions: .venv-lowest/.installed .venv-newest/.installed
 	.venv-suites/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -c constraints-suites.txt -e '.[dev,bench,suites]'
 	@touch $@
 
-test-# So is Ray.
+test-suites: .venv-suites/.installed
+	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites tests/test_docs.py $(ARGS)
+
+# So is Ray.
 .venv-ray/.installed: pyproject.toml $(CONSTRAINTS)
 	@echo "Installing rlkit and Ray into .venv-ray; the first time this takes a few minutes."
 	$(PYTHON) -m venv .venv-ray
@@ -98,9 +101,6 @@ test-# So is Ray.
 
 test-ray: .venv-ray/.installed
 	.venv-ray/bin/pytest -m "full or not full" tests/training/sweeps/test_ray.py $(ARGS)
-
-suites: .venv-suites/.installed
-	.venv-suites/bin/pytest $(PARALLEL) -m "full or not full" tests/envs/suites tests/test_docs.py $(ARGS)
 
 suites: .venv-suites/.installed
 	.venv-suites/bin/python benchmarks/suites $(ARGS)
