@@ -26,6 +26,7 @@ PACKAGES = ("rlkit", "jax", "jaxlib", "flax", "optax", "distrax", "gymnax", "num
 OUTER_ITERATIONS = 10
 FACTORIES = {
     "ppo": (rlkit.actor_critic, rlkit.ppo),
+    "convolutional_ppo": (rlkit.actor_critic, rlkit.ppo),
     "recurrent_ppo": (rlkit.actor_critic, rlkit.ppo),
     "a2c": (rlkit.actor_critic, rlkit.a2c),
     "pqn": (rlkit.normalized_q_network, rlkit.pqn),
@@ -134,9 +135,14 @@ def mean_return_of(return_sum, episodes):
 
 def _ppo(task):
     network = rlkit.ActorCriticConfig(
-        hidden_sizes=task.hidden, activation=task.activation, image_encoder=task.image_encoder
+        hidden_sizes=task.hidden, activation=task.activation, image_encoder="flatten"
     )
     return network, _named_alike(rlkit.PPOConfig, task, learning_rate_schedule="linear")
+
+
+def _convolutional_ppo(task):
+    network, config = _ppo(task)
+    return dataclasses.replace(network, image_encoder="cnn"), config
 
 
 def _recurrent_ppo(task):
@@ -195,6 +201,7 @@ def _named_alike(kind, task, **others):
 
 SETTINGS = {
     "ppo": _ppo,
+    "convolutional_ppo": _convolutional_ppo,
     "recurrent_ppo": _recurrent_ppo,
     "a2c": _a2c,
     "pqn": _pqn,

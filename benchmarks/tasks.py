@@ -23,8 +23,6 @@ class OnPolicyTask:
     learning_rate: float
     activation: str = "tanh"
     hidden: tuple[int, ...] = (64, 64)
-    image_encoder: Literal["flatten", "cnn"] = "flatten"
-    """Images are flattened for the hidden layers, as PureJaxRL does, or go through a CNN first."""
     gamma: float = 0.99
     max_grad_norm: float = 0.5
     num_seeds: int = 1
@@ -32,9 +30,8 @@ class OnPolicyTask:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What a driver must support: algorithm, suite, "seeds" if there are several, "cnn"."""
-        more = ["seeds"] * (self.num_seeds > 1) + ["cnn"] * (self.image_encoder == "cnn")
-        return (self.name, self.suite, *more)
+        """What a driver must support: algorithm, suite, and "seeds" if there are several."""
+        return (self.name, self.suite, "seeds") if self.num_seeds > 1 else (self.name, self.suite)
 
     @property
     def env_steps(self) -> int:
@@ -71,6 +68,13 @@ class RecurrentPPOTask(PPOTask):
     name: ClassVar[str] = "recurrent_ppo"
     activation: str = "relu"
     memory_size: int = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvolutionalPPOTask(PPOTask):
+    """PPO whose images go through a CNN; those of the other tasks are flattened."""
+
+    name: ClassVar[str] = "convolutional_ppo"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -268,8 +272,14 @@ GPU_TASKS: dict[str, Task] = {
     "gpu-breakout-4096x128": dataclasses.replace(
         TASKS["breakout-64x128"], num_envs=4096, num_updates=10
     ),
-    "gpu-breakout-cnn-1024x128": dataclasses.replace(
-        TASKS["breakout-64x128"], num_envs=1024, num_updates=10, image_encoder="cnn"
+    "gpu-breakout-cnn-1024x128": ConvolutionalPPOTask(
+        env="Breakout-MinAtar",
+        num_envs=1024,
+        num_steps=128,
+        num_updates=10,
+        num_minibatches=8,
+        learning_rate=5e-3,
+        activation="relu",
     ),
     "gpu-sac-pendulum-1": SAC_PENDULUM,
     "gpu-sac-pendulum-64": dataclasses.replace(SAC_PENDULUM, num_envs=64),

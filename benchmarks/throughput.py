@@ -68,7 +68,7 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
     own = {
         ("ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnax", "seeds"): "rlkit_trainer.py",
-        ("ppo", "gymnax", "cnn"): "rlkit_fit.py",
+        ("convolutional_ppo", "gymnax"): "rlkit_fit.py",
         ("recurrent_ppo", "gymnax"): "rlkit_fit.py",
         ("ppo", "gymnasium"): "rlkit_host_ppo.py",
         ("sac", "gymnax"): "rlkit_fit.py",

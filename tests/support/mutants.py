@@ -312,8 +312,8 @@ MUTANTS = (
     Mutant(
         "all environments that end start from the same key",
         "rlkit/envs/jittable/vectorized.py",
-        "jax.random.fold_in(key, i))(number)",
-        "jax.random.fold_in(key, 0 * i))(number)",
+        "jax.random.fold_in(key, i))(numbers)",
+        "jax.random.fold_in(key, 0 * i))(numbers)",
         ("tests/envs/test_contract.py::test_batch_is_a_loop_over_single_environments",),
     ),
     Mutant(

@@ -42,6 +42,7 @@ METADATA = CheckpointMetadata(
     environments=1200,
     devices_per_seed=4,
     seed_shares=2,
+    processes=2,
     health=Health(told=("endless_episodes",), in_a_row={"x": (1, 0)}, first_return=(1.5, 2.5)),
 )
 OPTIONAL = {
@@ -51,6 +52,7 @@ OPTIONAL = {
     "has_started",
     "health",
     "metrics",
+    "processes",
     "replay",
     "seed_peaks",
     "seed_shares",
