@@ -14,6 +14,7 @@ import pytest
 from flax import nnx
 from gymnasium import spaces
 from jax import export
+from tiers import by_default
 
 import rlkit
 from rlkit.agents import layers as agent_layers
@@ -83,7 +84,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "sizes", "activations"), CASES)
+@pytest.mark.parametrize(("rows", "sizes", "activations"), by_default(CASES[2:], CASES))
 def test_kernels_compute_what_the_layers_do(key, rows, sizes, activations):
     x, parameters, gradient = problem(key, rows, sizes)
     how = {"static": Static(activations), "emulated": True}
@@ -207,8 +208,10 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("share_torso", [False, True])
-@pytest.mark.parametrize("observation", SPACES)
+@pytest.mark.parametrize(
+    ("observation", "share_torso"),
+    by_default([("vector", False), ("integer", True)], itertools.product(SPACES, (False, True))),
+)
 def test_networks_compute_the_same(few_rows, fusions, monkeypatch, key, observation, share_torso):
     space = SPACES[observation]
     config = ActorCriticConfig(hidden_sizes=(16, 16), share_torso=share_torso)
@@ -231,7 +234,12 @@ def test_networks_compute_the_same(few_rows, fusions, monkeypatch, key, observat
 
 
 @pytest.mark.parametrize(
-    "settings", [{"precision": "bfloat16"}, {"activation": "gelu"}, {"memory": "gru"}], ids=str
+    "settings",
+    by_default(
+        [{"activation": "gelu"}],
+        [{"precision": "bfloat16"}, {"activation": "gelu"}, {"memory": "gru"}],
+    ),
+    ids=str,
 )
 def test_other_networks_are_left_alone(few_rows, fusions, key, settings):
     env = rlkit.make_env("gymnax/CartPole-v1", 4)
