@@ -47,7 +47,12 @@ def test_any_ratio_of_updates_holds_exactly(key, quick_jit, ratio, num_envs, pri
     """After every iteration there were floor(ratio · steps) updates, counted from the
     prefill on.
     """
-    module = module_of(num_envs, updates_per_step=ratio, priority_exponent=priority_exponent)
+    module = module_of(
+        num_envs,
+        updates_per_step=ratio,
+        priority_exponent=priority_exponent,
+        capacity=max(SMALL["capacity"], num_envs),
+    )
     ts = module.init_train_state(key)
     step = quick_jit(lambda ts: iteration(module, ts, jnp.int32(0)))
     prefilled = ts.learner.env_steps.to_int()
