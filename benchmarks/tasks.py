@@ -167,6 +167,14 @@ CARTPOLE_SETTINGS: dict[str, Any] = dict(
     env="CartPole-v1", num_envs=4, num_steps=128, num_minibatches=4, learning_rate=2.5e-4
 )
 CARTPOLE = PPOTask(num_updates=970, **CARTPOLE_SETTINGS)
+# PureJaxRL's MinAtar settings: the images are flattened for an MLP.
+BREAKOUT_SETTINGS: dict[str, Any] = dict(
+    env="Breakout-MinAtar",
+    num_steps=128,
+    num_minibatches=8,
+    learning_rate=5e-3,
+    activation="relu",
+)
 
 TASKS: dict[str, Task] = {
     "cartpole-4x128": CARTPOLE,
@@ -183,16 +191,7 @@ TASKS: dict[str, Task] = {
         num_minibatches=8,
         learning_rate=1e-3,
     ),
-    # PureJaxRL's MinAtar settings: the images are flattened for an MLP.
-    "breakout-64x128": PPOTask(
-        env="Breakout-MinAtar",
-        num_envs=64,
-        num_steps=128,
-        num_updates=40,
-        num_minibatches=8,
-        learning_rate=5e-3,
-        activation="relu",
-    ),
+    "breakout-64x128": PPOTask(num_envs=64, num_updates=40, **BREAKOUT_SETTINGS),
     # Navix's own settings, with 4 epochs. Both networks see codes as numbers, as Navix's do.
     "navix-16x128": PPOTask(
         suite="navix",
@@ -273,13 +272,7 @@ GPU_TASKS: dict[str, Task] = {
         TASKS["breakout-64x128"], num_envs=4096, num_updates=10
     ),
     "gpu-breakout-cnn-1024x128": ConvolutionalPPOTask(
-        env="Breakout-MinAtar",
-        num_envs=1024,
-        num_steps=128,
-        num_updates=10,
-        num_minibatches=8,
-        learning_rate=5e-3,
-        activation="relu",
+        num_envs=1024, num_updates=10, **BREAKOUT_SETTINGS
     ),
     "gpu-sac-pendulum-1": SAC_PENDULUM,
     "gpu-sac-pendulum-64": dataclasses.replace(SAC_PENDULUM, num_envs=64),

@@ -39,7 +39,7 @@ ROOMS = {
         {"checking"},
     ),
     "training": (
-        {"config", "compile", "curriculum", "directories", "interrupts", "plain_yaml", "processes"},
+        {"config", "compile", "curriculum", "directories", "interrupts", "plain_yaml"},
         {
             "core",
             "fingerprint",
@@ -47,6 +47,7 @@ ROOMS = {
             "history",
             "logs",
             "phase_plan",
+            "processes",
             "run_clock",
             "run_config",
             "run_progress",

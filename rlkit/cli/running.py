@@ -72,14 +72,14 @@ def train_to_end(
         with make_trainer() as trainer:
             signals.trainer = trainer
             history = trainer.run(seed)
-        signals.received = signals.received or signal_in(trainer.stop_reason)
+        signals.received = signals.received or _signal_in(trainer.stop_reason)
         if current().is_main:
             own, is_stopped = own_env.flag(env), signals.received is not None
             print(closing_words(history, run_dir, own, is_stopped=is_stopped))
     return signals.exit_code()
 
 
-def signal_in(stop_reason: str | None) -> signal.Signals | None:
+def _signal_in(stop_reason: str | None) -> signal.Signals | None:
     """The signal that stopped a run, also if another process got it; None: none did."""
     return signal.Signals.__members__.get(stop_reason or "")
 

@@ -19,52 +19,50 @@ class _Deferring:
         self.has_received = True
 
 
-@contextlib.contextmanager
-def deferred_interrupts() -> Iterator[None]:
+class _Stopping:
+    """The handler of SIGINT within `stopping_interrupts`, which nothing in the block allows."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._first, self._stop = _Deferring(), stop
+
+    @property
+    def has_received(self) -> bool:
+        return self._first.has_received
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._first(number, frame)
+        self._stop()
+
+
+def deferred_interrupts() -> contextlib.AbstractContextManager[None]:
     """Lets a Ctrl-C in the block raise `KeyboardInterrupt` at its end; a second one at once.
 
     Only where Python's own handler would raise it in the middle: in the main thread, and if nobody
     has set another handler.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    deferring = _Deferring()
-    signal.signal(signal.SIGINT, deferring)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if deferring.has_received:
-        raise KeyboardInterrupt
+    return _handled_by(_Deferring())
 
 
-@contextlib.contextmanager
-def stopping_interrupts(stop: Callable[[], None]) -> Iterator[None]:
-    """Lets a Ctrl-C in the block call `stop`, and raise `KeyboardInterrupt` at its end; a second
-    one at once. Where `deferred_interrupts` would defer it.
+def stopping_interrupts(stop: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
+    """As `deferred_interrupts`, and the first Ctrl-C calls `stop`.
 
     For several processes, which must stop at the same point.
     """
+    return _handled_by(_Stopping(stop))
+
+
+@contextlib.contextmanager
+def _handled_by(handler: _Deferring | _Stopping) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    received: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if received:
-            signal.default_int_handler(number, frame)
-        received.append(number)
-        stop()
-
-    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if received:
+    if handler.has_received:
         raise KeyboardInterrupt
 
 

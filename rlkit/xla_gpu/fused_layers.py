@@ -19,7 +19,6 @@ FEWEST_ROWS = 1024  # fewer do not fill a GPU; 512 gained nothing (benchmarks/no
 WIDEST = 64
 MOST_LAYERS = 4
 LEAST_CAPABILITY = 9.0  # an H100, on which the kernels were measured
-ACTIVATIONS = ("tanh", "relu", None)
 
 
 def may_fuse() -> bool:
@@ -30,15 +29,16 @@ def may_fuse() -> bool:
 def are_fused(
     x: Array, parameters: Sequence[tuple[Array, Array]], activations: Sequence[str | None]
 ) -> bool:
-    """Whether `fused_layers` computes them: many rows [B, I], narrow, single precision.
+    """Whether `fused_layers` computes them, where it may: many rows [B, I], narrow, float32.
 
     `parameters` has the weight [I, O] and the bias [O] of each layer, `activations` the name of
     its activation, None for none. Not where B is a symbol, as in exported programs.
     """
+    from rlkit.xla_gpu.fused_kernels import ACTIVATIONS
+
     arrays = [x, *(array for pair in parameters for array in pair)]
     return (
-        may_fuse()
-        and x.ndim == 2
+        x.ndim == 2
         and isinstance(x.shape[0], int)
         and x.shape[0] >= FEWEST_ROWS
         and 0 < len(parameters) <= MOST_LAYERS

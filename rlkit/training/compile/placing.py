@@ -35,6 +35,12 @@ def own_rows(tree: PyTree, are_rows: PyTree = True) -> PyTree:
     return jax.tree.map(subtree, are_rows, tree)
 
 
+def is_divided(leaf: object) -> bool:
+    """Whether no process has all of an array."""
+    is_array = isinstance(leaf, jax.Array)
+    return is_array and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
+
+
 def own_part(tree: PyTree) -> PyTree:
     """What the first device of this process has of arrays that are divided among processes."""
     return jax.tree.map(_local, tree)
@@ -49,7 +55,7 @@ def _placed(leaf: Any, sharding: Sharding) -> Any:
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
         if sharding.is_fully_addressable:
             return jax.device_put(_local(leaf), sharding)
-        if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
+        if is_divided(leaf):
             return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
         leaf = _local(leaf)
     whole = np.asarray(leaf)

@@ -13,6 +13,7 @@ from rlkit.training.compile.devices import host_device
 from rlkit.training.files.checkpoint_leaves import key_type
 from rlkit.training.files.checkpointer import Checkpointer, Restored, Which
 from rlkit.training.processes.group import Processes
+from rlkit.training.processes.transfer import without_keys
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
 
@@ -45,8 +46,7 @@ def read(
     items = target(told["metadata"])
     leaves, structure = jax.tree.flatten(items)
     kinds = [_key_kind(leaf) for leaf in leaves]
-    own = zip(jax.tree.leaves(found[0].items), kinds, strict=True) if found else ()
-    mine = [jax.random.key_data(x) if kind else x for x, kind in own]
+    mine = without_keys(found[0].items)[0] if found else []
     arrays = processes.from_main(mine, [_data_of(leaf) for leaf in leaves])
     placed = [_placed(*each) for each in zip(arrays, kinds, leaves, strict=True)]
     return Restored(

@@ -12,12 +12,11 @@ import numpy as np
 
 from rlkit import errors
 from rlkit.errors import ProcessError, RlkitError, require
+from rlkit.training.compile.placing import is_divided, own_part
 from rlkit.training.processes.channel import Channel
 from rlkit.training.processes.transfer import (
     exchanged,
-    is_divided,
     joined,
-    own_copy,
     own_pieces,
     whole_of,
     with_keys,
@@ -185,7 +184,7 @@ class Processes:
         parts = self._exchange(mine, is_heard=self.is_main)
         if not self.is_main:
             return tree
-        found = [whole_of(x, parts) if is_divided(x) else own_copy(x) for x in leaves]
+        found = [whole_of(x, parts) if is_divided(x) else own_part(x) for x in leaves]
         return with_keys(found, kinds, structure)
 
     def from_main(self, tree: PyTree, like: PyTree) -> PyTree:

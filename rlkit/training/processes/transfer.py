@@ -54,12 +54,6 @@ def _program() -> tuple[Mesh, Any]:
     return mesh, jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
-def is_divided(leaf: object) -> bool:
-    """Whether no process has all of an array."""
-    is_array = isinstance(leaf, jax.Array)
-    return is_array and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
-
-
 def own_pieces(leaf: jax.Array) -> np.ndarray:
     """The bytes, [B] uint8, that this process alone must give for a divided array (no keys)."""
     index, shards = jax.process_index(), {s.device: s for s in leaf.addressable_shards}
@@ -85,13 +79,6 @@ def _pieces(leaf: jax.Array) -> list[tuple[Any, tuple[slice, ...]]]:
     for device in sorted(places, key=lambda d: (d.process_index, d.id)):
         found.setdefault(str(places[device]), (device, places[device]))
     return list(found.values())
-
-
-def own_copy(leaf: Any) -> Any:
-    """An array that is the same on all devices, from one of this process."""
-    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
-        return leaf
-    return leaf.addressable_data(0)
 
 
 def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:

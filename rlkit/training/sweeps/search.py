@@ -63,10 +63,6 @@ def _study(seed: int) -> "optuna.Study":
     return optuna.create_study(direction="maximize", sampler=sampler)
 
 
-def _suggested(trial: "optuna.Trial", space: Mapping[str, Range | Values]) -> PlainData:
-    return {name: _suggest(trial, name, part) for name, part in space.items()}
-
-
 def _suggest(trial: "optuna.Trial", name: str, space: Range | Values) -> Any:
     if not isinstance(space, Range):
         return space[trial.suggest_categorical(name, range(len(space)))]

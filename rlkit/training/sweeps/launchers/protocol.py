@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rlkit.training.trainer import Trainer
 
 Say = Callable[[str], None]
-
-
 Watch = Callable[["Trainer | Fleet"], None]
 """Called with what is about to train, which a signal may ask to stop."""
 
