@@ -20,8 +20,9 @@ class ProcessFlags:
     """How many processes train, with --coordinator."""
     process_id: int | None = None
     """Which one this is, from 0, with --coordinator."""
-    process_timeout: float = 30.0
-    """Seconds of silence after which a process counts as lost, and the others end."""
+    process_timeout: float | None = None
+    """Seconds of silence after which a process counts as lost, and the others end; 30 if not given.
+    """
 
 
 def join_processes(chosen: ProcessFlags) -> bool:
@@ -32,6 +33,11 @@ def join_processes(chosen: ProcessFlags) -> bool:
     numbers = (chosen.coordinator, chosen.num_processes, chosen.process_id)
     is_given = any(x is not None for x in numbers)
     if chosen.distributed is None and not is_given:
+        require(
+            chosen.process_timeout is None,
+            "--process-timeout is how long other processes may be silent, but there are none",
+            "leave it out, or say where they are by --coordinator or --distributed auto",
+        )
         return True
     require(
         chosen.distributed is None or not is_given,
@@ -39,8 +45,9 @@ def join_processes(chosen: ProcessFlags) -> bool:
         " other processes are",
         "leave out --distributed",
     )
-    from rlkit.training.processes.group import current
+    from rlkit.training.processes.group import TIMEOUT, current
     from rlkit.training.processes.start import start_processes
 
-    start_processes(*numbers, timeout=chosen.process_timeout)
+    timeout = TIMEOUT if chosen.process_timeout is None else chosen.process_timeout
+    start_processes(*numbers, timeout=timeout)
     return current().is_main

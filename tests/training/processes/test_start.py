@@ -33,6 +33,8 @@ def test_too_late():
 
 def test_flags():
     assert join_processes(ProcessFlags())
+    with pytest.raises(ConfigError, match="may be silent, but there are none; leave it out"):
+        join_processes(ProcessFlags(process_timeout=5.0))
     with pytest.raises(ConfigError, match="leave out --distributed"):
         join_processes(ProcessFlags(distributed="auto", process_id=0))
     with pytest.raises(ConfigError, match="--coordinator HOST:PORT --num-processes P"):
