@@ -151,7 +151,7 @@ def test_ctrl_c_at_any_line_loses_no_row(tiny, tmp_path, env):
         made.close()
 
 
-@pytest.mark.parametrize("env", [None, "host"])
+@pytest.mark.parametrize("env", [None, in_full("host")])
 def test_ctrl_c_waits_for_an_evaluation(tiny, tmp_path, monkeypatch, env):
     """Otherwise the outer iteration before it, which is over, would have no row."""
     from host_twins import HostCounter

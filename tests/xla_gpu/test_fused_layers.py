@@ -210,7 +210,7 @@ SPACES = {
 
 @pytest.mark.parametrize(
     ("observation", "share_torso"),
-    by_default([("vector", False), ("integer", True)], itertools.product(SPACES, (False, True))),
+    by_default([("vector", False)], itertools.product(SPACES, (False, True))),
 )
 def test_networks_compute_the_same(few_rows, fusions, monkeypatch, key, observation, share_torso):
     space = SPACES[observation]
