@@ -10,20 +10,19 @@ import json
 import sys
 from typing import Any
 
-import algorithm_rows
 import gymnasium
 import numpy as np
+from small_trainers import trainer_of
 from stopping import StopAt
 
 import rlkit
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
-from rlkit.envs.registry import make_env
 from rlkit.training.compile.placing import own_part
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
+from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.types import TrainState
 
-NUM_ENVS, OUTER = 8, 3
+NUM_ENVS = 8
 
 
 class Fails(rlkit.Callback):
@@ -63,32 +62,23 @@ def main(wanted: dict[str, Any], port: str, count: int, index: int) -> None:
         rlkit.start_processes(f"127.0.0.1:{port}", count, index, timeout=wanted.get("timeout", 10))
     name = wanted["name"]
     settings = wanted.get("settings", {}) | wanted.get("settings_of", {}).get(str(index), {})
-    config = {
-        "num_checkpoints": OUTER,
-        "epochs_per_checkpoint": 1,
-        "evaluation_episodes": 3,
-        "max_evaluation_steps": 16,
-        "debug": False,
-        "logger_config": LoggerConfig(console=False),
-        "checkpointer_config": CheckpointerConfig(save_replay=wanted.get("save_replay")),
-    }
-    env: Any = make_env(algorithm_rows.training_env(name), NUM_ENVS)
+    env: Any = None
     if wanted.get("host"):
         env = GymnasiumAdapter(wanted["host"], NUM_ENVS)
     if "breaks_in" in wanted:
         env = GymnasiumAdapter(Breaks, NUM_ENVS)
         Breaks.steps_left = 700 if index == wanted["breaks_in"] else Breaks.steps_left
     table = {"priority_exponent": 0.6, "capacity": 120} | wanted.get("table", {})
-    known = algorithm_rows.known(algorithm_rows.entry(name).config, table)
     callbacks: list[rlkit.Callback] = [StopAt(wanted["stop_at"])] if "stop_at" in wanted else []
     callbacks += [Fails(wanted["fails_at"])] if "fails_at" in wanted else []
-    with rlkit.Trainer(
-        env,
-        None,
-        algorithm_rows.agent_of(name, env),
-        algorithm_rows.algorithm_of(name, **known),
-        TrainerConfig(**(config | settings)),
-        callbacks=callbacks,
+    saving = CheckpointerConfig(save_replay=wanted.get("save_replay"))
+    with trainer_of(
+        name,
+        num_envs=NUM_ENVS,
+        env=env,
+        table=table,
+        others={"callbacks": callbacks},
+        **({"checkpointer_config": saving} | settings),
     ) as trainer:
         restored = None
         if settings.get("restore_checkpoint"):

@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 
-import algorithm_rows
 import jax
 import numpy as np
 import pytest
 import yaml
+from small_trainers import NUM_ENVS, OUTER, trainer_of
 from stopping import StopAt
 from tiers import by_default
 
@@ -18,36 +18,11 @@ from rlkit.cli.main import main
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError
-from rlkit.training.config import LoggerConfig, TrainerConfig
+from rlkit.training.config import TrainerConfig
 from rlkit.training.curriculum import Curriculum, Phase
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.logs.records import read_records
 from rlkit.training.trainer import Trainer
-
-NUM_ENVS, OUTER = 4, 3
-QUIET = LoggerConfig(console=False)
-
-
-def trainer_of(name="ppo", *, env=None, table=None, others=None, **changes):
-    """`table` are settings of the algorithm, `others` arguments of the Trainer."""
-    env = env or make_env(algorithm_rows.training_env(name), NUM_ENVS)
-    config = {
-        "num_checkpoints": OUTER,
-        "epochs_per_checkpoint": 1,
-        "evaluation_episodes": 3,
-        "max_evaluation_steps": 16,
-        "debug": False,
-        "logger_config": QUIET,
-    }
-    known = algorithm_rows.known(algorithm_rows.entry(name).config, table or {})
-    return Trainer(
-        env,
-        None,
-        algorithm_rows.agent_of(name, env),
-        algorithm_rows.algorithm_of(name, **known),
-        TrainerConfig(**(config | changes)),
-        **(others or {}),
-    )
 
 
 def trained(*arguments, **settings):
