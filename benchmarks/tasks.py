@@ -13,7 +13,7 @@ class OnPolicyTask:
 
     name: ClassVar[str]
     """Name of the algorithm."""
-    suite: Literal["gymnax", "gymnasium", "navix", "craftax"] = "gymnax"
+    suite: Literal["gymnax", "gymnasium", "navix", "craftax", "jumanji", "pgx"] = "gymnax"
     env: str
     """Environment id without the suite."""
     num_envs: int
@@ -85,6 +85,10 @@ class A2CTask(OnPolicyTask):
     gae_lambda: float = 1.0
     entropy_coef: float = 0.0
     value_coef: float = 0.5
+
+    @property
+    def gradient_steps(self) -> int:
+        return self.num_updates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -214,6 +218,29 @@ TASKS: dict[str, Task] = {
         gae_lambda=0.8,
         max_grad_norm=1.0,
         hidden=(128, 128, 128),
+    ),
+    # Pgx's own settings, but for fewer environments and flat images; its learning rate is constant.
+    "pgx-64x128": PPOTask(
+        suite="pgx",
+        env="minatar-breakout",
+        num_envs=64,
+        num_steps=128,
+        num_updates=40,
+        num_minibatches=8,
+        num_epochs=3,
+        learning_rate=3e-4,
+    ),
+    # Jumanji's own settings, but for smaller networks and RMSprop.
+    "jumanji-32x50": A2CTask(
+        suite="jumanji",
+        env="Game2048-v1",
+        num_envs=32,
+        num_steps=50,
+        num_updates=200,
+        learning_rate=2e-4,
+        gae_lambda=0.95,
+        entropy_coef=0.01,
+        value_coef=1.0,
     ),
     # Stable-Baselines3 does not clip the value loss by default, and SBX cannot.
     "gymnasium-cartpole-8x128": PPOTask(

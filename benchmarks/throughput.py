@@ -76,6 +76,8 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
         ("sac", "gymnasium"): "rlkit_host_sac.py",
         ("ppo", "navix"): "rlkit_fit.py",
         ("ppo", "craftax"): "rlkit_fit.py",
+        ("ppo", "pgx"): "rlkit_fit.py",
+        ("a2c", "jumanji"): "rlkit_fit.py",
     }
     overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
     yield Contender(name="rlkit", python=Path(sys.executable), drivers=own)
@@ -119,6 +121,17 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
             python=Path(sys.executable),
             drivers={("ppo", "craftax"): "craftax_ppo.py"},
             paths={"CRAFTAX_BASELINES_PATH": home / "src/Craftax_Baselines"},
+        ),
+        Contender(
+            name="pgx",
+            python=home / "venv-haiku/bin/python",
+            drivers={("ppo", "pgx"): "pgx_ppo.py"},
+            paths={"PGX_PATH": home / "src/pgx"},
+        ),
+        Contender(
+            name="jumanji",
+            python=home / "venv-haiku/bin/python",
+            drivers={("a2c", "jumanji"): "jumanji_a2c.py"},
         ),
         Contender(
             name="purejaxrl",

@@ -6,7 +6,7 @@ import rlkit
 from common import jitted, serve
 from rlkit_parts import IMPORTS, PACKAGES, mean_return_of, outer_iterations_of, parts
 
-SUITES = [name for name in ("navix", "craftax") if importlib.util.find_spec(name)]
+SUITES = [name for name in ("navix", "craftax", "jumanji", "pgx") if importlib.util.find_spec(name)]
 
 
 def build(task):

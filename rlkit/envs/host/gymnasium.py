@@ -267,12 +267,20 @@ class GymnasiumAdapter:
     def filmed(self) -> "GymnasiumAdapter":
         """One environment of the same kind, in this process, which `render` shows.
 
-        Raises `ConfigError` if an object was passed as `env`, or if it cannot be made so.
+        Raises `ConfigError` if an object was passed as `env`, or if it takes no `render_mode`.
         """
         fresh = self.remake(1)
         fresh.vectorization, fresh.spec = "sync", None
         fresh.recipe = dataclasses.replace(self.recipe, render_mode="rgb_array")
-        fresh._read_spaces(self.non_finite)
+        try:
+            fresh._read_spaces(self.non_finite)
+        except ConfigError as error:
+            if "render_mode" not in str(error):
+                raise
+            raise ConfigError(
+                f"{self.name} draws no pictures: it takes no render_mode='rgb_array'; film another"
+                " environment, or let this one take it and return arrays from render"
+            ) from error
         return fresh
 
     def render(self) -> np.ndarray:
