@@ -23,7 +23,7 @@ from rlkit.training.config import TrainerConfig
 from rlkit.training.curriculum import Curriculum
 from rlkit.training.curriculum import from_plain as curriculum_from_plain
 from rlkit.training.curriculum import to_plain as curriculum_to_plain
-from rlkit.training.directories import near_run
+from rlkit.training.directories import near_run, require_copied
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData, PositiveInt
 
@@ -214,6 +214,7 @@ def _unreadable(path: str | pathlib.Path, error: Exception) -> ConfigError:
 
 def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     """The unchecked settings in a run's `config.yaml`. Raises `RunDirectoryError` without one."""
+    require_copied(run_dir)
     path = os.path.join(run_dir, "config.yaml")
     require(
         os.path.isfile(path),

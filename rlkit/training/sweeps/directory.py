@@ -197,7 +197,8 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
 def _forget_start(store: SweepStore) -> None:
     """Removes a sweep that ended before it trained anything, so that it can be started again."""
     names = [*store.names(), *store.names(TOGETHER)]
-    if not store.names(TRIALS) and not any(x.startswith(("results", "rung-")) for x in names):
+    begun = [name for name in names if name.startswith(("results", "rung-", "trial-"))]
+    if not begun and not store.names(TRIALS):
         for name in (SWEEP, TRIALS, TOGETHER):
             store.remove(name)
 

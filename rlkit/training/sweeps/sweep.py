@@ -75,7 +75,8 @@ def run_sweep(
 
     Args:
         config: what is tried; None: that of the sweep in `directory`.
-        directory: a new directory, or that of a sweep with the same config.
+        directory: a new directory, or that of a sweep with the same config. Or an address, such as
+            s3://bucket/my-sweep, if its package (s3fs) is installed.
         launcher: where groups of trials are trained, such as `RayLauncher()`; None: in this
             process, one after the other. A sweep may be continued by another one.
         watch: called with each trainer before it trains, or once with the groups that a launcher

@@ -151,16 +151,3 @@ def test_a_process_waits_for_the_end_of_the_one_before(sweeps, monkeypatch, tmp_
         monkeypatch.setattr(directory_store.time, "sleep", waits.append)
         with files.locked_group(0, print, patience=60.0):
             assert answers == [] and waits == [directory_store.POLL] * 2
-
-
-@pytest.mark.fast
-@pytest.mark.parametrize("kind", ["sweep", "run"])
-def test_addresses_are_no_directories(kind, sweeps, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunDirectoryError, match="gs://bucket/mine is an address, but runs are"):
-        if kind == "run":
-            run_directory.RunDirectory("gs://bucket/mine")
-        else:
-            with locked_sweep("gs://bucket/mine", sweeps.config()):
-                pass
-    assert list(tmp_path.iterdir()) == []

@@ -27,15 +27,17 @@ def run_command(
     it says is added to the file `log` of the sweep at `place`. An interrupt is passed on to it as
     SIGTERM. It gets a pipe as its input that ends with this process.
     """
-    with _opened(open_store(place), log) as said:
-        process = subprocess.Popen(
+    with (
+        _opened(open_store(place), log) as said,
+        subprocess.Popen(
             [sys.executable, "-m", "rlkit.cli.main", *arguments],
             cwd=directory if os.path.isdir(directory) else None,
             env=os.environ | variables,
             stdin=subprocess.PIPE,  # whose end tells it that this process has ended
             stdout=said.file,
             stderr=subprocess.STDOUT,
-        )
+        ) as process,
+    ):
         while True:
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):

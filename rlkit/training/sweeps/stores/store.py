@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rlkit.training.directories import require_no_address
+from rlkit.training.directories import is_address
 
 if TYPE_CHECKING:
     from rlkit.training.callbacks import Callback
@@ -110,8 +110,14 @@ class Hold(Protocol):
 
 
 def open_store(path: str | os.PathLike[str]) -> SweepStore:
-    """The files at a path; makes nothing. Raises `RunDirectoryError` for an address."""
-    require_no_address(path)
+    """The files at a path or an address; makes nothing.
+
+    Raises `ConfigError` for an address that nothing installed can read.
+    """
+    if is_address(path):
+        from rlkit.training.sweeps.stores.address_store import AddressStore
+
+        return AddressStore(os.fspath(path))
     from rlkit.training.sweeps.stores.directory_store import DirectoryStore
 
     return DirectoryStore(path)
