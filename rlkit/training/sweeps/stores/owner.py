@@ -29,6 +29,10 @@ POLL = 1.0  # seconds between two looks at somebody else's name
 OLD = 3600.0  # seconds since a last sign of life that no two clocks differ by
 
 
+class TakenOverError(RunDirectoryError):
+    """Another process owns what was this one's."""
+
+
 class Owner:
     """That a part of a sweep is this process's, as its object says."""
 
@@ -52,7 +56,7 @@ class Owner:
         """See `Hold`."""
         found = self._read()
         if found is not None and found["token"] != self._about["token"]:
-            raise RunDirectoryError(
+            raise TakenOverError(
                 f"{self._what} was taken over by {_named(found)}, since this process was silent for"
                 f" more than {SILENCE:.0f} seconds; leave it to that one, or end that one first"
             )

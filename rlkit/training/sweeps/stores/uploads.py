@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlkit.errors import RlkitError
 from rlkit.training.directories import write_error
+from rlkit.training.sweeps.stores.owner import TakenOverError
 from rlkit.training.sweeps.stores.snapshot import newest_step, pack
 from rlkit.training.sweeps.stores.store import Hold
 
@@ -53,7 +54,7 @@ class Uploads:
         self._hold, self._say = hold, say
         self._there = tars(store, name)
         self._wanted = -1
-        self._lost: RlkitError | None = None
+        self._lost: TakenOverError | None = None
         self._changed, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -93,12 +94,10 @@ class Uploads:
             if self._ended.is_set():
                 return
             try:
-                self._hold.require_ours()
-            except RlkitError as error:
+                self._copy()
+            except TakenOverError as error:
                 self._lost = error
                 return
-            try:
-                self._copy()
             except RlkitError as error:
                 self._say(f"a checkpoint was not copied: {error}; training goes on")
 
