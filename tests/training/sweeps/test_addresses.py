@@ -1,4 +1,4 @@
-"""Sweeps at addresses: file:// and memory:// here, S3 in test_s3.py, where `make test-ray` is."""
+"""Sweeps at addresses: file://, memory://, and a store whose requests fail. S3 is tried by hand."""
 
 import dataclasses
 import json
