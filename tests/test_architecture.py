@@ -39,7 +39,8 @@ ROOMS = {
         {"checking"},
     ),
     "training": (
-        {"config", "compile", "curriculum", "directories", "interrupts", "plain_yaml"},
+        {"directories"},
+        {"config", "compile", "curriculum", "interrupts", "plain_yaml"},
         {
             "core",
             "fingerprint",

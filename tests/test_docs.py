@@ -12,6 +12,7 @@ from script_process import ScriptProcess
 
 from rlkit.cli import flags
 from rlkit.cli.check_env import CheckEnvFlags
+from rlkit.cli.copy import CopyFlags
 from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.export import ExportFlags
 from rlkit.cli.main import main
@@ -36,6 +37,7 @@ COLUMNS = 100  # of a line of prose
 FLAGS = {
     "resume": ResumeFlags,
     "sweep-group": SweepGroupFlags,
+    "copy": CopyFlags,
     "evaluate": EvaluateFlags,
     "video": VideoFlags,
     "export": ExportFlags,

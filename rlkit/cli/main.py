@@ -29,6 +29,7 @@ COMMANDS = {
     "video": "record episodes of a trained policy",
     "export": "write a trained policy as ONNX and StableHLO",
     "check-env": "find mistakes in an environment and how to fix them",
+    "copy": "copy a sweep from an address, such as s3://bucket/my-sweep",
     "list": "list environments, agents, algorithms, presets",
 }
 

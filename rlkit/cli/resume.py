@@ -13,6 +13,7 @@ from rlkit.cli.process_flags import ProcessFlags, join_processes
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
 from rlkit.errors import require
 from rlkit.training.config import Shard, TrainerConfig
+from rlkit.training.directories import is_address
 from rlkit.training.run_config import read_settings, require_longer
 from rlkit.training.sweeps.directory import holds_sweep
 from rlkit.validation import LargeCount, PositiveInt
@@ -38,7 +39,7 @@ class ResumeFlags:
     """
 
     run_dir: flags.RunDir
-    """Directory of the run, or of a sweep."""
+    """Directory of the run, or directory or address of a sweep."""
     total_steps: LargeCount | None = None
     """Total environment steps, to extend the run; None: as when it was started.
     Steps that refill an unsaved replay buffer are not counted.
@@ -78,6 +79,11 @@ def run(arguments: Sequence[str]) -> int:
     flags.validate(chosen, ResumeFlags)
     if holds_sweep(chosen.run_dir):
         return _resume_sweep(chosen)
+    require(
+        not is_address(chosen.run_dir),
+        f"{chosen.run_dir} holds no sweep, and no runs are at addresses",
+        "name the address of a sweep, or a directory",
+    )
     require(
         chosen.where == LauncherFlags(),
         f"{chosen.run_dir} holds no sweep, and a run has no groups for a launcher",

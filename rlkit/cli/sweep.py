@@ -1,7 +1,6 @@
 """`rlkit sweep`: many trials of one run, with other hyperparameters."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,9 +20,11 @@ from rlkit.cli.run_settings import (
 from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import ConfigError, require
-from rlkit.training.directories import SWEEP
-from rlkit.training.sweeps.config import SweepConfig, check, load
+from rlkit.training.directories import is_address
+from rlkit.training.sweeps.config import SweepConfig, check
+from rlkit.training.sweeps.directory import holds_sweep, read_sweep
 from rlkit.training.sweeps.space import parse_grid, parse_random
+from rlkit.training.sweeps.stores.store import open_store
 from rlkit.training.sweeps.wandb_sweep import write_wandb_sweep
 from rlkit.validation import PositiveInt
 
@@ -54,6 +55,7 @@ compiled program on jittable environments; what changes shapes takes turns.
   --launcher ray                on all machines of a Ray cluster (--address auto), a
                                 group of trials on each; slurm: as Slurm jobs
   --group-size N                most trials of a group (default: what memory allows)
+  --run-dir DIRECTORY           or an address, which all machines see: s3://bucket/name
 
 All flags of `rlkit train` set what the trials share. The directory holds
 results.csv, a picture, best.yaml for `rlkit train --config`, and each trial as a
@@ -163,7 +165,12 @@ def run(arguments: Sequence[str]) -> int:
             print(f"{index:03d}  " + "  ".join(f"{name}={x}" for name, x in changes.items()))
         return 0
     require(
-        not os.path.exists(os.path.join(directory, SWEEP)),
+        open_store(directory).is_shared,
+        f"what is in {directory} ends with this command",
+        "choose a --run-dir on a disk, or an address such as s3://bucket/my-sweep",
+    )
+    require(
+        not holds_sweep(directory),
         f"{directory} already holds a sweep",
         f"continue it with `rlkit resume {directory}`, or choose another --run-dir",
     )
@@ -174,7 +181,7 @@ def run(arguments: Sequence[str]) -> int:
 def resume(directory: str, env: str | None, where: LauncherFlags) -> int:
     """Continues a sweep and returns the exit code."""
     launcher_flags.check_launcher(where)
-    config = load(os.path.join(directory, SWEEP))
+    config = read_sweep(open_store(directory))
     own_env.check_run(config.run.env.id, typed=env, run_dir=directory)
     own_env.register(env)
     return _train(config, directory, where, env)
@@ -196,6 +203,7 @@ def _train(config: SweepConfig, directory: str, where: LauncherFlags, env: str |
 
 
 def _report(sweep: "Sweep", directory: str) -> str:
+    directory = directory.rstrip("/")
     lines = ["", sweep.table(), "", f"results      {directory}/results.csv"]
     if not sweep.is_finished:
         return "\n".join([*lines, f"continue     rlkit resume {directory}"])
@@ -203,6 +211,10 @@ def _report(sweep: "Sweep", directory: str) -> str:
         best = sweep.best
     except ConfigError:
         return "\n".join([*lines, "no trial has a score"])
+    if is_address(directory):
+        copy = f"runs/{directory.rpartition('/')[2]}"
+        lines.append(f"copy it      rlkit copy {directory} {copy}")
+        directory = copy
     lines += [
         f"picture      {directory}/results.png",
         f"curves       rlkit plot {directory}/trials/*",

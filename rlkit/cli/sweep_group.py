@@ -14,8 +14,8 @@ from rlkit.cli import flags, own_env
 from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.errors import require
 from rlkit.training.directories import SWEEP
-from rlkit.training.sweeps.config import load
-from rlkit.training.sweeps.directory import holds_sweep
+from rlkit.training.sweeps.directory import holds_sweep, read_sweep
+from rlkit.training.sweeps.stores.store import open_store
 
 COMMAND = "rlkit sweep-group"
 EXAMPLES = f"""examples:
@@ -33,7 +33,7 @@ class SweepGroupFlags:
     """
 
     run_dir: flags.RunDir
-    """Directory of the sweep."""
+    """Directory or address of the sweep."""
     trial: Annotated[
         Annotated[int, Ge(0)] | None,
         tyro.conf.Positional,
@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         "it trains the group of one trial" if chosen.trial is None else "--plan trains nothing",
         f"use `{COMMAND} {chosen.run_dir} 0`, or --plan alone",
     )
-    config = load(os.path.join(chosen.run_dir, SWEEP))
+    config = read_sweep(open_store(chosen.run_dir))
     own_env.check_run(config.run.env.id, typed=chosen.env, run_dir=chosen.run_dir)
     if config.run.trainer.deterministic:
         pin_threads()

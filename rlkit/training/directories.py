@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -11,17 +12,49 @@ MODE = 0o755
 SWEEP = "sweep.yaml"  # makes a directory that of a sweep
 
 
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Whether it is an address, such as gs://bucket/my-sweep, and not a path."""
+    return "://" in os.fspath(path)
+
+
 def require_no_address(path: str | os.PathLike[str]) -> None:
     """Raises `RunDirectoryError` for the address of an object store, such as gs://bucket/run.
 
     Runs lock their directory, and replace files in it: a bucket knows neither.
     """
     require(
-        "://" not in os.fspath(path),
+        not is_address(path),
         f"{os.fspath(path)} is an address, but runs are written to directories",
-        "name a directory, for several machines one that all of them see, and copy it afterwards",
+        "name a directory, for several machines one that all of them see, and copy it afterwards;"
+        " a sweep may be written to an address (rlkit sweep)",
         RunDirectoryError,
     )
+
+
+def require_copied(path: str | os.PathLike[str]) -> None:
+    """Raises `RunDirectoryError` for an address where something is read that needs a directory."""
+    text = os.fspath(path).rstrip("/")
+    require(
+        not is_address(text),
+        f"{text} is an address, and runs are read from directories",
+        f"copy it first: rlkit copy {text} runs/{text.rpartition('/')[2]}",
+        RunDirectoryError,
+    )
+
+
+def private_directory(path: str) -> str | None:
+    """Makes a directory that is its owner's alone; returns what is wrong with it, if anything."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        found = os.stat(path)
+    except OSError as error:
+        return f"cannot use {path} ({error.strerror})"
+    if found.st_uid != os.getuid():
+        return f"{path} belongs to another user"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{path} is writable by others (`chmod 700` fixes that)"
+    return None if os.access(path, os.W_OK | os.X_OK) else f"{path} is not writable"
 
 
 def make_directory(path: Path) -> None:

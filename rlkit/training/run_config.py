@@ -23,7 +23,7 @@ from rlkit.training.config import TrainerConfig
 from rlkit.training.curriculum import Curriculum
 from rlkit.training.curriculum import from_plain as curriculum_from_plain
 from rlkit.training.curriculum import to_plain as curriculum_to_plain
-from rlkit.training.directories import near_run
+from rlkit.training.directories import near_run, require_copied
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData, PositiveInt
 
@@ -191,16 +191,30 @@ def _inside(path: str | None, directory: str | None) -> bool:
 def read_yaml(path: str | pathlib.Path) -> Any:
     """Plain data from a YAML or JSON file. Raises `ConfigError` if it cannot be read."""
     try:
-        return parse_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())  # YAML's are pictures of several lines
-        raise ConfigError(
-            f"cannot read {path}: {reason}; pass a YAML file such as a run's config.yaml"
-        ) from None
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    return yaml_in(text, path)
+
+
+def yaml_in(text: str, path: str | pathlib.Path) -> Any:
+    """Plain data from the text of the YAML or JSON file at `path`. Raises `ConfigError`."""
+    try:
+        return parse_yaml(text)
+    except yaml.YAMLError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str | pathlib.Path, error: Exception) -> ConfigError:
+    reason = " ".join(str(error).split())  # YAML's are pictures of several lines
+    return ConfigError(
+        f"cannot read {path}: {reason}; pass a YAML file such as a run's config.yaml"
+    )
 
 
 def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     """The unchecked settings in a run's `config.yaml`. Raises `RunDirectoryError` without one."""
+    require_copied(run_dir)
     path = os.path.join(run_dir, "config.yaml")
     require(
         os.path.isfile(path),

@@ -13,6 +13,7 @@ from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags, run_settings, train_flags
 from rlkit.cli.check_env import CheckEnvFlags
+from rlkit.cli.copy import CopyFlags
 from rlkit.cli.evaluate import EvaluateFlags
 from rlkit.cli.export import ExportFlags
 from rlkit.cli.main import COMMANDS, main
@@ -33,6 +34,7 @@ KINDS = [TrainerConfig, LoggerConfig, CheckpointerConfig]
 FLAGS = {
     "resume": ResumeFlags,
     "sweep-group": SweepGroupFlags,
+    "copy": CopyFlags,
     "evaluate": EvaluateFlags,
     "plot": PlotFlags,
     "report": ReportFlags,

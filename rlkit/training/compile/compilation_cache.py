@@ -2,7 +2,8 @@
 
 import logging
 import os
-import stat
+
+from rlkit.training.directories import private_directory
 
 _warn = logging.getLogger("rlkit").warning
 
@@ -27,7 +28,7 @@ def enable_compilation_cache(directory: str | None = None) -> str | None:
         ):
             return chosen or None
         directory = _default_directory()
-    problem = _prepare(directory)
+    problem = private_directory(directory)
     if problem is not None:
         _warn(
             "no compilation cache: %s; set JAX_COMPILATION_CACHE_DIR, or"
@@ -44,18 +45,3 @@ def _default_directory() -> str:
     if not os.path.isabs(base):  # the XDG specification treats a relative path as unset
         base = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "rlkit", "jax")
-
-
-def _prepare(directory: str) -> str | None:
-    """Creates `directory`, private to its owner; returns what is wrong with it, if anything."""
-    try:
-        os.makedirs(os.path.dirname(directory), exist_ok=True)
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        found = os.stat(directory)
-    except OSError as error:
-        return f"cannot use {directory} ({error.strerror})"
-    if found.st_uid != os.getuid():
-        return f"{directory} belongs to another user"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory} is writable by others (`chmod 700` fixes that)"
-    return None if os.access(directory, os.W_OK | os.X_OK) else f"{directory} is not writable"

@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from rlkit.errors import ConfigError, RunDirectoryError, did_you_mean, require
-from rlkit.training.directories import near_run
+from rlkit.training.directories import near_run, require_copied
 from rlkit.training.logs.records import Record, read_records
 from rlkit.training.logs.series import Series, seeds_in, series
 from rlkit.training.plain_yaml import parse_yaml
@@ -185,6 +185,7 @@ def load_run(directory: str | os.PathLike[str]) -> LoadedRun:
     """
     fix = "pass the path of a run directory"
     require(isinstance(directory, str | os.PathLike), f"{directory!r} is not a path", fix)
+    require_copied(directory)
     path = Path(directory).expanduser()
     require(
         holds_run(path),

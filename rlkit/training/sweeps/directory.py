@@ -1,35 +1,33 @@
-"""`SweepFiles`: where the files of a sweep are, and who may write them. No JAX."""
+"""`SweepFiles`: what the files of a sweep are, and who may write them. No JAX."""
 
 import contextlib
 import os
-import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rlkit.errors import RlkitError, RunDirectoryError, require
-from rlkit.training.directories import (
-    SWEEP,
-    make_directory,
-    require_no_address,
-    write_atomically,
-)
-from rlkit.training.files.run_directory import take_lock
+from rlkit.training.directories import SWEEP
 from rlkit.training.logs.loaded_run import LOCK, SUMMARY
-from rlkit.training.run_config import read_yaml
-from rlkit.training.sweeps.config import SweepConfig, dump, from_dict, load, to_dict
-from rlkit.training.sweeps.results import ResultFile, Results, TrialResult
+from rlkit.training.run_config import yaml_in
+from rlkit.training.sweeps.config import SweepConfig, dump, from_dict, to_dict
+from rlkit.training.sweeps.results import Results, TrialResult, from_rows, to_rows
+from rlkit.training.sweeps.stores.store import Hold, SweepStore, Workplace, open_store
 
-POLL = 0.5  # seconds between two looks at a lock that another process holds
+RESULTS = "results.jsonl"
+TOGETHER = "together"  # the folder of what groups leave until the sweep is finished
+TRIALS = "trials"
 
 
 def holds_sweep(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory is that of a sweep."""
-    return (Path(path) / SWEEP).is_file()
+    """Whether a directory, or an address, is that of a sweep.
+
+    Raises `RlkitError` for an address that cannot be looked at.
+    """
+    return open_store(path).has(SWEEP)
 
 
 class SweepFiles:
-    """Where the files of a sweep are.
+    """What the files of a sweep are.
 
     sweep.yaml has its settings, results.jsonl a row for each trial and rung, and `trials` the run
     directories of the trials. `together` is what groups of trials leave until the sweep is
@@ -38,14 +36,15 @@ class SweepFiles:
     may be trained on several machines. A group is named by the number of its first trial.
     """
 
-    def __init__(self, path: Path, config: SweepConfig):
-        self.path, self.config = path, config
-        self._collected = ResultFile(path / "results.jsonl")
+    def __init__(self, store: SweepStore, config: SweepConfig, hold: Hold | None = None):
+        self.store, self.config = store, config
+        self._hold = hold  # of the process of the sweep
+        self._complete: set[int] = set()  # trials that once were; they stay so
 
     @property
-    def together(self) -> Path:
-        """What groups leave until the sweep is finished."""
-        return self.path / "together"
+    def place(self) -> Path | str:
+        """Where they are: a path, or an address."""
+        return self.store.place
 
     @property
     def title(self) -> str:
@@ -53,83 +52,89 @@ class SweepFiles:
         run = self.config.run
         return f"{run.algorithm} on {run.env.id}"
 
-    def plan(self, first: int) -> Path:
+    @staticmethod
+    def plan(first: int) -> str:
         """The plan of a batch of trials, by the number of the first one."""
-        return self.together / f"plan-{first:03d}.json"
+        return f"{TOGETHER}/plan-{first:03d}.json"
 
-    def joint(self, rung: int, group: int) -> Path:
+    @staticmethod
+    def joint(rung: int, group: int) -> str:
         """The run directory of the program that trains a group up to a rung."""
-        return self.together / f"rung-{rung}-group-{group}"
+        return f"{TOGETHER}/rung-{rung}-group-{group}"
 
-    def log(self, group: int) -> Path:
+    @staticmethod
+    def log(group: int) -> str:
         """What the process of a group said, if it has one of its own."""
-        return self.together / f"group-{group}.log"
+        return f"{TOGETHER}/group-{group}.log"
 
-    def trial(self, trial: int) -> Path:
+    @staticmethod
+    def trial(trial: int) -> str:
         """The run directory of a trial."""
-        return self.path / "trials" / f"{trial:03d}"
+        return f"{TRIALS}/{trial:03d}"
 
     def has_trial(self, trial: int) -> bool:
         """Whether the run directory of a trial is complete."""
-        return (self.trial(trial) / SUMMARY).is_file()
-
-    def fresh_trial(self, trial: int) -> Path:
-        """The directory of a trial, without what an interrupted attempt to write it left."""
-        found = self.trial(trial)
-        if not self.has_trial(trial):
-            shutil.rmtree(found, ignore_errors=True)
-        return found
+        if trial not in self._complete and self.store.has(f"{self.trial(trial)}/{SUMMARY}"):
+            self._complete.add(trial)
+        return trial in self._complete
 
     def is_split(self, group: int) -> bool:
         """Whether the trials of a group are trained one by one, since they failed together."""
-        return (self.together / f"group-{group}-one-by-one").exists()
+        return self.store.has(f"{TOGETHER}/group-{group}-one-by-one")
 
     def split(self, group: int) -> None:
         """From now on, the trials of a group are trained one by one."""
-        (self.together / f"group-{group}-one-by-one").touch()
+        self.store.write(f"{TOGETHER}/group-{group}-one-by-one", "")
+
+    def has_plan(self, first: int) -> bool:
+        """Whether the batch of trials from `first` on is planned."""
+        return self.store.has(self.plan(first))
+
+    def planned_firsts(self) -> list[int]:
+        """The first trial of each batch that is planned."""
+        names = [name for name in self.store.names(TOGETHER) if name.startswith("plan-")]
+        return sorted(int(name[5:-5]) for name in names if name.endswith(".json"))
 
     def results(self) -> Results:
         """What all trials reached, by (rung, trial), as far as groups have said."""
-        found = self._collected.read()
-        for path in self.together.glob("group-*.jsonl"):
-            found |= ResultFile(path).read()
+        found = self._collected()
+        for name in self.store.names(TOGETHER):
+            if name.startswith("group-") and name.endswith(".jsonl"):
+                found |= from_rows(self.store.read(f"{TOGETHER}/{name}") or "")
         return {place: found[place] for place in sorted(found)}
 
     def add_results(self, group: int, results: Sequence[TrialResult]) -> None:
         """Writes what trials of a group reached; its process alone may."""
-        ResultFile(self.together / f"group-{group}.jsonl").add(results)
+        name = f"{TOGETHER}/group-{group}.jsonl"
+        before = from_rows(self.store.read(name) or "")
+        self.store.write(name, to_rows([*before.values(), *results]))
 
     def collect(self) -> None:
         """Writes the results of all groups to results.jsonl; the process of the sweep alone may."""
+        if self._hold is not None:
+            self._hold.require_ours()
         found = self.results()
-        if found != self._collected.read():
-            self._collected.write(list(found.values()))
+        if found != self._collected():
+            self.store.write(RESULTS, to_rows(list(found.values())))
+
+    def _collected(self) -> Results:
+        return from_rows(self.store.read(RESULTS) or "")
 
     @contextlib.contextmanager
-    def locked_group(self, group: int, patience: float = 0.0) -> Iterator[None]:
-        """Trains the group in this process alone.
+    def locked_group(
+        self, group: int, say: Callable[[str], None], patience: float = 0.0
+    ) -> Iterator[Workplace]:
+        """Where this process, and it alone, trains the group.
 
         Waits up to `patience` seconds for another one that has it, then raises
         `RunDirectoryError`.
         """
-        make_directory(self.together)
-        lock, deadline = self.together / f"group-{group}.lock", time.monotonic() + patience
-        while True:
-            try:
-                descriptor = take_lock(lock, f"the group of trial {group} in {self.path}")
-                break
-            except RunDirectoryError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL)
-        try:
-            yield
-        finally:
-            os.close(descriptor)
-
-    def write_text(self, name: str, text: str) -> None:
-        """Writes a file of the sweep atomically. Raises `RunDirectoryError` if it cannot."""
-        write_atomically(self.path / name, text)
+        part, what = f"{TOGETHER}/group-{group}", f"the group of trial {group} in {self.place}"
+        with (
+            self.store.hold(part, what, patience) as hold,
+            self.store.workplace(part, hold, say) as work,
+        ):
+            yield work
 
 
 def sweep_in(path: str | os.PathLike[str]) -> SweepFiles:
@@ -137,9 +142,16 @@ def sweep_in(path: str | os.PathLike[str]) -> SweepFiles:
 
     Raises `RunDirectoryError` if there is none.
     """
-    found = _absolute(path)
-    _require_sweep(found, holds_sweep(found))
-    return SweepFiles(found, load(found / SWEEP))
+    store = open_store(path)
+    return SweepFiles(store, read_sweep(store))
+
+
+def read_sweep(store: SweepStore) -> SweepConfig:
+    """What the sweep in a store tries. Raises `RunDirectoryError` if there is none."""
+    text = store.read(SWEEP)
+    _require_sweep(store, text is not None)
+    assert text is not None
+    return from_dict(yaml_in(text, f"{store.place}/{SWEEP}"))
 
 
 @contextlib.contextmanager
@@ -150,65 +162,51 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
     holds another sweep or anything else, or is in use, or if there is no sweep to continue. A new
     one in which an `RlkitError` comes before any training is removed.
     """
-    found = _absolute(path)
-    held = holds_sweep(found)
-    _require_sweep(found, held or config is not None)
-    foreign = [] if held or not found.is_dir() else sorted(os.listdir(found))
-    foreign = [name for name in foreign if name != LOCK and not name.startswith(".tmp-")]
+    store = open_store(path)
+    held = store.has(SWEEP)
+    _require_sweep(store, held or config is not None)
+    own = (LOCK, ".owner", ".tmp-")  # what a start that came to nothing leaves
+    foreign = [] if held else [name for name in store.names() if not name.startswith(own)]
     require(
-        not foreign and not found.is_file(),
-        f"{found} is there already, and holds no sweep",
+        not foreign and not (isinstance(store.place, Path) and store.place.is_file()),
+        f"{store.place} is there already, and holds no sweep",
         "choose a new or empty directory",
         RunDirectoryError,
     )
-    make_directory(found)
-    lock = take_lock(found / LOCK)
-    try:
-        if held:
-            files = SweepFiles(found, load(found / SWEEP))
-            require(
-                config is None or to_dict(config) == _plain(found / SWEEP),
-                f"{found} holds a sweep with other settings",
-                "choose another directory, or continue it with `rlkit resume`",
-                RunDirectoryError,
-            )
-        else:
-            assert config is not None
-            files = SweepFiles(found, config)
-            files.write_text(SWEEP, dump(config))
-        (found / "trials").mkdir(exist_ok=True)
-        yield files
-    except RlkitError:
-        if not held:
-            _forget_start(found)
-        raise
-    finally:
-        os.close(lock)
+    with store.hold("", str(store.place)) as hold:
+        try:
+            if held:
+                files = SweepFiles(store, read_sweep(store), hold)
+                require(
+                    config is None or to_dict(config) == to_dict(files.config),
+                    f"{store.place} holds a sweep with other settings",
+                    "choose another directory, or continue it with `rlkit resume`",
+                    RunDirectoryError,
+                )
+            else:
+                assert config is not None
+                files = SweepFiles(store, config, hold)
+                store.write(SWEEP, dump(config))
+            yield files
+        except RlkitError:
+            if not held:
+                _forget_start(store)
+            raise
 
 
-def _forget_start(path: Path) -> None:
+def _forget_start(store: SweepStore) -> None:
     """Removes a sweep that ended before it trained anything, so that it can be started again."""
-    begun = [*path.glob("trials/*"), *path.glob("together/rung-*"), *path.glob("results*")]
-    if not begun:
-        (path / SWEEP).unlink(missing_ok=True)
-        for name in ("trials", "together"):
-            shutil.rmtree(path / name, ignore_errors=True)
+    names = [*store.names(), *store.names(TOGETHER)]
+    begun = [name for name in names if name.startswith(("results", "rung-", "trial-"))]
+    if not begun and not store.names(TRIALS):
+        for name in (SWEEP, TRIALS, TOGETHER):
+            store.remove(name)
 
 
-def _absolute(path: str | os.PathLike[str]) -> Path:
-    require_no_address(path)
-    return Path(os.path.abspath(os.path.expanduser(path)))
-
-
-def _require_sweep(path: Path, is_there: bool) -> None:
+def _require_sweep(store: SweepStore, is_there: bool) -> None:
     require(
         is_there,
-        f"{path} holds no sweep",
+        f"{store.place} holds no sweep",
         f"name a directory with a {SWEEP}, or start one with `rlkit sweep`",
         RunDirectoryError,
     )
-
-
-def _plain(path: Path) -> object:
-    """The settings in a sweep's file, completed by their defaults."""
-    return to_dict(from_dict(read_yaml(path)))

@@ -24,14 +24,14 @@ def train_group(directory: str | os.PathLike[str], trial: int, *, watch: Watch, 
     files = sweep_in(directory)
     plan = plan_of(files, trial)
     group = next(group for group in plan.groups if trial in group.trials)
-    with files.locked_group(group.first, PATIENCE):
+    with files.locked_group(group.first, say, PATIENCE) as work:
         standing = Standing(files, plan)
         rung = standing.rung
         if rung is None or group not in standing.left(rung):
             say(f"the group of trial {group.first:03d} is done")
             return True
         try:
-            Running(files, plan, watch, say).train(rung, group)
+            Running(files, plan, work, watch, say).train(rung, group)
         except Interrupted:
             return False
     return True

@@ -4,10 +4,8 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import make_directory, write_atomically
 from rlkit.training.from_config import plan_run
 from rlkit.training.run_config import RunConfig
 from rlkit.training.sweeps.config import SweepConfig
@@ -39,45 +37,43 @@ def planned(files: SweepFiles, changes: Sequence[PlainData], first: int) -> Plan
     Groups depend on the memory of the machine that plans: all that train them, and those that
     continue the sweep, read them. Raises `ConfigError` if a trial cannot be trained.
     """
-    path = files.plan(first)
-    if path.is_file():
-        return read_plan(files, path)
-    plan = plan_trials(files.config, changes, first=first, name=files.path.name)
+    if (text := files.store.read(files.plan(first))) is not None:
+        return read_plan(files, text)
+    plan = plan_trials(files.config, changes, first=first, name=files.store.name)
     plain = {
         "first": first,
         "changes": list(plan.changes.values()),
         "groups": [dataclasses.asdict(group) for group in plan.groups],
         "rungs": plan.rungs,
     }
-    make_directory(files.together)
-    write_atomically(path, json.dumps(plain, indent=1) + "\n")
+    files.store.write(files.plan(first), json.dumps(plain, indent=1) + "\n")
     return plan
 
 
 def plan_of(files: SweepFiles, trial: int) -> Plan:
     """The written plan of the batch that has a trial. Raises `RunDirectoryError` if none has."""
-    paths = sorted(files.together.glob("plan-*.json"), key=lambda path: int(path.stem[5:]))
-    plans = (read_plan(files, path) for path in reversed(paths))
+    texts = (files.store.read(files.plan(first)) for first in reversed(files.planned_firsts()))
+    plans = (read_plan(files, text) for text in texts if text is not None)
     found = next((plan for plan in plans if trial in plan.configs), None)
     require(
         found is not None,
-        f"no trial {trial} is planned in {files.path}, or the sweep is finished",
-        f"name one of its trials; `rlkit resume {files.path}` plans and trains what is left",
+        f"no trial {trial} is planned in {files.place}, or the sweep is finished",
+        f"name one of its trials; `rlkit resume {files.place}` plans and trains what is left",
         RunDirectoryError,
     )
     assert found is not None
     return found
 
 
-def read_plan(files: SweepFiles, path: Path) -> Plan:
-    """The plan in a file that `planned` wrote."""
-    plain = json.loads(path.read_text(encoding="utf-8"))
+def read_plan(files: SweepFiles, text: str) -> Plan:
+    """The plan in a text that `planned` wrote."""
+    plain = json.loads(text)
     changes = dict(enumerate(plain["changes"], start=plain["first"]))
     return Plan(
         config=files.config,
         changes=changes,
         configs={
-            trial: trial_config(files.config, each, trial, files.path.name)
+            trial: trial_config(files.config, each, trial, files.store.name)
             for trial, each in changes.items()
         },
         groups=[

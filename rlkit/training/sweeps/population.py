@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,6 +11,7 @@ from rlkit.errors import require
 from rlkit.training.sweeps.config import SweepConfig
 from rlkit.training.sweeps.shapes import Group
 from rlkit.training.sweeps.space import Range
+from rlkit.training.sweeps.stores.store import SweepStore
 from rlkit.types import TrainState
 from rlkit.validation import PlainData
 
@@ -26,14 +26,15 @@ class Population:
 
     A trial among the worst quarter continues from the whole state of one among the best quarter,
     drawn at random, but for its random key. Each of its hyperparameters is multiplied by 0.8 or
-    1.2, or with probability 0.25 drawn anew, and stays in its range. `file` gets a row of JSON for
-    each copy.
+    1.2, or with probability 0.25 drawn anew, and stays in its range. The file `rows` of the
+    store gets a row of JSON for each copy.
     """
 
     every: int
     ranges: Mapping[str, Range]
     seed: int
-    file: Path
+    store: SweepStore
+    rows: str
 
     def exploit(
         self, state: TrainState, scores: Sequence[float], iteration: int, names: Sequence[int]
@@ -70,10 +71,10 @@ class Population:
 
     def _write(self, rows: list[PlainData], iteration: int) -> None:
         """Adds rows; those of this iteration and later ones are what a killed sweep wrote."""
-        before = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
+        before = (self.store.read(self.rows) or "").splitlines()
         kept = [row for row in before if json.loads(row)["outer_iteration"] < iteration]
         texts = [*kept, *(json.dumps(row) for row in rows)]
-        self.file.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        self.store.write(self.rows, "".join(f"{text}\n" for text in texts))
 
 
 def check_population(config: SweepConfig, groups: Sequence[Group], length: int) -> None:

@@ -5,13 +5,11 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from rlkit.training.directories import write_atomically
 from rlkit.training.logs.records import Record
 from rlkit.training.logs.series import series
 from rlkit.training.logs.statistics import bootstrap_interval
@@ -71,36 +69,25 @@ Results = dict[tuple[int, int], TrialResult]
 """What trials reached, by (rung, trial)."""
 
 
-class ResultFile:
-    """Results of a sweep, a row of JSON for each trial and rung, which one process writes."""
+def from_rows(text: str) -> Results:
+    """Results by (rung, trial), from a row of JSON for each; an unfinished last row is left out."""
+    found = {}
+    for row in text.split("\n")[:-1]:
+        values = json.loads(row)
+        scores = tuple(math.nan if x is None else float(x) for x in values.pop("scores"))
+        result = TrialResult(scores=scores, **values)
+        found[result.rung, result.trial] = result
+    return found
 
-    def __init__(self, path: Path):
-        self._path = path
 
-    def read(self) -> Results:
-        """All results, by (rung, trial); an unfinished last row is left out."""
-        if not self._path.exists():
-            return {}
-        found = {}
-        for row in self._path.read_text(encoding="utf-8").split("\n")[:-1]:
-            values = json.loads(row)
-            scores = tuple(math.nan if x is None else float(x) for x in values.pop("scores"))
-            result = TrialResult(scores=scores, **values)
-            found[result.rung, result.trial] = result
-        return found
-
-    def add(self, results: Sequence[TrialResult]) -> None:
-        """Writes the rows of `results` behind those that are there."""
-        self.write([*self.read().values(), *results])
-
-    def write(self, results: Sequence[TrialResult]) -> None:
-        """Writes the rows of `results` alone."""
-        rows = ""
-        for result in results:
-            values = dataclasses.asdict(result)
-            values["scores"] = [x if math.isfinite(x) else None for x in result.scores]
-            rows += json.dumps(values, allow_nan=False) + "\n"
-        write_atomically(self._path, rows)
+def to_rows(results: Iterable[TrialResult]) -> str:
+    """The opposite of `from_rows`."""
+    rows = ""
+    for result in results:
+        values = dataclasses.asdict(result)
+        values["scores"] = [x if math.isfinite(x) else None for x in result.scores]
+        rows += json.dumps(values, allow_nan=False) + "\n"
+    return rows
 
 
 def ranked(results: Mapping[tuple[int, int], TrialResult]) -> list[TrialResult]:

@@ -25,23 +25,26 @@ from rlkit.training.sweeps.stages import (
     write_trial,
 )
 from rlkit.training.sweeps.standing import Standing
+from rlkit.training.sweeps.stores.store import Workplace
 from rlkit.validation import PlainData
 
 
 class Running:
     """Trains a group of trials of a plan, in this process.
 
-    `watch` and `say` are as in `run_sweep`.
+    `work` is where, of the process that holds the group's lock. `watch` and `say` are as in
+    `run_sweep`.
     """
 
-    def __init__(self, files: SweepFiles, plan: Plan, watch: Watch, say: Say):
-        self._files, self._plan, self._watch, self._say = files, plan, watch, say
+    def __init__(self, files: SweepFiles, plan: Plan, work: Workplace, watch: Watch, say: Say):
+        self._files, self._plan, self._work = files, plan, work
+        self._watch, self._say = watch, say
         self._num_seeds = plan.config.run.trainer.num_seeds
 
     def train(self, rung: int, group: Group) -> None:
         """Does what is left for the group to be at a rung; all rungs before are done.
 
-        Whoever calls it holds the group's lock. Raises `Interrupted` if it was asked to stop.
+        Raises `Interrupted` if it was asked to stop.
         """
         standing = Standing(self._files, self._plan)
         ended, _ = standing.unwritten(rung, group)
@@ -70,32 +73,43 @@ class Running:
             self._files.add_results(group.first, [self._alone(rung, trial)])
 
     def _alone(self, rung: int, trial: int) -> TrialResult:
-        config, directory = self._plan.configs[trial], self._files.trial(trial)
+        config, name = self._plan.configs[trial], self._files.trial(trial)
+        directory = self._work.directory(name)
         self._say(f"trial {trial:03d}: {_told(self._plan.changes[trial])}")
         failure = None
         try:
-            train_alone(config, directory, self._plan.rungs[rung], watch=self._watch)
+            train_alone(
+                config,
+                directory,
+                self._plan.rungs[rung],
+                callbacks=self._work.callbacks(name),
+                watch=self._watch,
+            )
         except (NonFiniteError, EnvFailedError) as error:
             failure = str(error).partition(";")[0]
             self._say(f"trial {trial:03d} failed: {failure}")
         records = load_run(directory).records
+        self._work.publish(name)
         return self._result(rung, trial, records, failure, self._plan.changes[trial])
 
     @contextmanager
     def _joint(self, rung: int, group: Group, members: Sequence[int]) -> Iterator[Trained]:
         """The trials of a group at the end of a rung, which is trained if it was not."""
         configs = [self._plan.configs[trial] for trial in members]
+        name = self._files.joint(rung, group.first)
         with train_jointly(
             configs,
             members,
             group.traced,
-            self._files.joint(rung, group.first),
+            self._work.directory(name),
             self._plan.rungs[rung],
             carried=None if rung == 0 else lambda: self._carried(rung - 1, group, members),
             population=self._population(group),
+            callbacks=self._work.callbacks(name),
             watch=self._watch,
             say=self._say,
         ) as trained:
+            self._work.keep(name)  # before results say that it is there
             yield trained
 
     def _carried(self, rung: int, group: Group, members: Sequence[int]) -> Carried:
@@ -125,11 +139,13 @@ class Running:
         for trial in trials:
             if self._files.has_trial(trial):
                 continue
-            directory = self._files.fresh_trial(trial)
+            name = self._files.trial(trial)
+            directory = self._work.fresh(name)
             lanes = lanes_of(members.index(trial), self._num_seeds)
             records = self._records(trial)
             config = with_changes(self._plan.configs[trial], trained.values_of(lanes[0]))
             write_trial(config, directory, trained, lanes, records)
+            self._work.publish(name)
 
     def _records(self, trial: int) -> list[Record]:
         """All records of a trial that was trained with others, over all of its rungs."""
@@ -139,7 +155,7 @@ class Running:
             members = self._at(rung, group)
             if trial not in members:
                 break
-            joint = load_run(self._files.joint(rung, group.first)).records
+            joint = load_run(self._work.directory(self._files.joint(rung, group.first))).records
             lanes = lanes_of(members.index(trial), self._num_seeds)
             found += trial_records(joint, lanes, len(members) * self._num_seeds)
         return found
@@ -153,7 +169,8 @@ class Running:
             every=config.exploit_every,
             ranges=ranges_in(config),
             seed=config.search_seed,
-            file=self._files.path / "population.jsonl",
+            store=self._files.store,
+            rows="population.jsonl",
         )
 
     def _results(self, rung: int, members: Sequence[int], trained: Trained) -> list[TrialResult]:

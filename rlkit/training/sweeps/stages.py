@@ -70,6 +70,7 @@ def train_jointly(
     *,
     carried: Callable[[], Carried] | None,
     population: Population | None,
+    callbacks: Sequence[Callback],
     watch: Watch,
     say: Say,
 ) -> Iterator[Trained]:
@@ -115,7 +116,7 @@ def train_jointly(
             Trainer(
                 *(unused, unused, unused, unused),
                 trainer_config,
-                callbacks=[Report(names, say), pause],
+                callbacks=[Report(names, say), pause, *callbacks],
                 _parts=parts,
             )
         )
@@ -167,7 +168,14 @@ def _train_population(
         _train_until(trainer, pause.iteration)
 
 
-def train_alone(config: RunConfig, directory: Path, until: int, *, watch: Watch) -> None:
+def train_alone(
+    config: RunConfig,
+    directory: Path,
+    until: int,
+    *,
+    callbacks: Sequence[Callback],
+    watch: Watch,
+) -> None:
     """Trains a trial as a run of its own, for `until` outer iterations in all.
 
     Continues what `directory` holds. Raises `Interrupted` if it was asked to stop.
@@ -176,7 +184,7 @@ def train_alone(config: RunConfig, directory: Path, until: int, *, watch: Watch)
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto", max_queued=1
     )
     config = dataclasses.replace(config, trainer=with_equal_shares(settings))
-    with build(config, callbacks=[PauseAt(until)]) as trainer:
+    with build(config, callbacks=[PauseAt(until), *callbacks]) as trainer:
         watch(trainer)
         trainer.run(config.seed)
         if trainer.outer_iteration < min(until, trainer.plan.num_checkpoints):

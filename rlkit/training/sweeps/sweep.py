@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import math
 import os
-import shutil
 from pathlib import Path
 
 from tqdm import tqdm
@@ -13,7 +12,7 @@ from rlkit.errors import RlkitError, require
 from rlkit.training import run_config
 from rlkit.training.processes.group import current
 from rlkit.training.sweeps.config import SweepConfig, check, with_changes
-from rlkit.training.sweeps.directory import SweepFiles, locked_sweep
+from rlkit.training.sweeps.directory import TOGETHER, SweepFiles, locked_sweep
 from rlkit.training.sweeps.launchers.local import LocalLauncher
 from rlkit.training.sweeps.launchers.protocol import Launcher, Say, Session, Watch
 from rlkit.training.sweeps.plan import Plan
@@ -26,8 +25,8 @@ from rlkit.training.sweeps.standing import Standing
 class Sweep:
     """A sweep as it stands, made by `run_sweep`."""
 
-    directory: Path
-    """Where it is."""
+    directory: Path | str
+    """Where it is: a path, or an address."""
     config: SweepConfig
     """What it tries."""
     results: tuple[TrialResult, ...]
@@ -49,9 +48,11 @@ class Sweep:
         )
         return found[0]
 
-    def trial_directory(self, trial: int) -> Path:
+    def trial_directory(self, trial: int) -> Path | str:
         """The run directory of a trial, which `load_run` and `load_policy` read."""
-        return self.directory / "trials" / f"{trial:03d}"
+        name = SweepFiles.trial(trial)
+        where = self.directory
+        return f"{where}/{name}" if isinstance(where, str) else where / name
 
     def table(self) -> str:
         """The results as text, in columns."""
@@ -74,7 +75,8 @@ def run_sweep(
 
     Args:
         config: what is tried; None: that of the sweep in `directory`.
-        directory: a new directory, or that of a sweep with the same config.
+        directory: a new directory, or that of a sweep with the same config. Or an address, such as
+            s3://bucket/my-sweep, if its package (s3fs) is installed.
         launcher: where groups of trials are trained, such as `RayLauncher()`; None: in this
             process, one after the other. A sweep may be continued by another one.
         watch: called with each trainer before it trains, or once with the groups that a launcher
@@ -102,14 +104,14 @@ def run_sweep(
                     break
                 first, num_rungs = first + len(changes), len(plan.rungs)
         sweep = Sweep(
-            directory=files.path,
+            directory=files.place,
             config=config,
             results=tuple(ranked(files.results())),
             num_rungs=num_rungs,
             is_finished=is_finished,
         )
         if sweep.results:
-            files.write_text("results.csv", as_csv(sweep.results))
+            files.store.write("results.csv", as_csv(sweep.results))
         if is_finished:
             _conclude(files, sweep)
     return sweep
@@ -153,8 +155,9 @@ def _conclude(files: SweepFiles, sweep: Sweep) -> None:
     """Writes what is only known at the end: the best settings and the picture."""
     from rlkit.training.sweeps.picture import plot_sweep
 
-    shutil.rmtree(files.together, ignore_errors=True)
+    files.store.remove(TOGETHER)
     if any(math.isfinite(result.score) for result in sweep.results):
         best = with_changes(run_config.for_another_run(sweep.config.run), sweep.best.settings)
-        files.write_text("best.yaml", run_config.dump(best))
-        plot_sweep(sweep.results, files.path / "results.png", title=files.title)
+        files.store.write("best.yaml", run_config.dump(best))
+        with files.store.writing("results.png") as path:
+            plot_sweep(sweep.results, path, title=files.title)

@@ -28,6 +28,8 @@ from rlkit.training.sweeps.launchers.ray_cluster import (
     require_room,
     require_shared,
 )
+from rlkit.training.sweeps.stores.directory_store import DirectoryStore
+from rlkit.training.sweeps.stores.store import open_store
 
 COMMAND = [*RLKIT, "sweep", "ppo", "gymnax/CartPole-v1", *TINY, "--evaluation-episodes", "2"]
 ASKED = ["--grid", "learning_rate=1e-3,3e-3,1e-2,2e-2", "--group-size", "2", "--num-checkpoints"]
@@ -111,10 +113,10 @@ def test_addresses_without_a_cluster_are_told_at_once(address, said):
 
 @pytest.mark.fast
 def test_whole_lines_of_a_log_are_read_as_they_come(tmp_path):
-    path = tmp_path / "log"
-    assert LogReader(path).read() == []
+    path, store = tmp_path / "log", open_store(tmp_path)
+    assert LogReader(store, "log").read() == []
     path.write_text("rlkit: error: of an earlier process\n")
-    reader = LogReader(path)
+    reader = LogReader(store, "log")
     assert reader.problem("it died") == "it died"
     with path.open("a") as file:
         for text, wanted in [("one\n\ntw", ["one"]), ("o\n", ["two"]), ("", [])]:
@@ -135,23 +137,21 @@ def test_commands_are_tasks_of_nodes_that_share_a_disk(tmp_path, monkeypatch):
     with connected(ray, None):
         with connected(ray, "localhost:9"):  # a process that is connected stays so
             nodes = ray_cluster.alive_nodes(ray)
-        require_shared(ray, nodes, tmp_path / "together")
+        require_shared(ray, nodes, open_store(tmp_path))
         assert list((tmp_path / "together").iterdir()) == []
         run = command_task(ray).options(num_cpus=0)
-        log, variables = str(tmp_path / "log"), {"RLKIT_CPU_TUNING": "off"}
+        where, variables = str(tmp_path), {"RLKIT_CPU_TUNING": "off"}
         asked = [["--version"], ["tarin"]]
-        codes = ray.get([run.remote(words, str(tmp_path), log, variables) for words in asked])
+        codes = ray.get([run.remote(words, where, where, "log", variables) for words in asked])
         said = (tmp_path / "log").read_text()
         assert codes == [0, 2] and "rlkit 0." in said and "unknown command 'tarin'" in said
         monkeypatch.setattr(ray_cluster, "__version__", "0.0.1")
         with pytest.raises(RlkitError, match=r"has 0\..*, and this process rlkit 0\.0\.1"):
-            require_shared(ray, nodes, tmp_path)
+            require_shared(ray, nodes, open_store(tmp_path))
         monkeypatch.undo()
-        monkeypatch.setattr(
-            ray_cluster, "write_atomically", lambda path, text: (tmp_path / "x").touch()
-        )
-        with pytest.raises(RunDirectoryError, match=r"\) does not see .*; choose a --run-dir on"):
-            require_shared(ray, nodes, tmp_path)
+        monkeypatch.setattr(DirectoryStore, "write", lambda store, name, text: None)
+        with pytest.raises(RunDirectoryError, match=r"\) does not see .*; choose a --run-dir that"):
+            require_shared(ray, nodes, open_store(tmp_path))
     assert not ray.is_initialized()
 
 

@@ -7,12 +7,13 @@ import pytest
 from rlkit.training.logs.records import Record
 from rlkit.training.sweeps.joint_records import trial_records
 from rlkit.training.sweeps.results import (
-    ResultFile,
     TrialResult,
     as_csv,
+    from_rows,
     ranked,
     score_of,
     table,
+    to_rows,
 )
 from rlkit.training.sweeps.standing import kept
 
@@ -116,15 +117,11 @@ def test_failures_are_never_kept():
     assert kept(results, 9) == [2]
 
 
-def test_results_are_kept_row_by_row(tmp_path):
-    file = ResultFile(tmp_path / "results.jsonl")
-    assert file.read() == {}
-    file.add([result(0, 1.0, math.nan)])
-    with (tmp_path / "results.jsonl").open("a") as text:
-        text.write('{"trial": 1, "ru')  # its writer was killed
-    assert list(file.read()) == [(0, 0)]
-    file.add([result(1, 2.0, rung=1), result(2, failure="no")])
-    found = file.read()
+def test_results_are_rows():
+    assert from_rows("") == {}
+    text = to_rows([result(0, 1.0, math.nan)])
+    assert list(from_rows(text + '{"trial": 1, "ru')) == [(0, 0)]  # its writer was killed
+    found = from_rows(text + to_rows([result(1, 2.0, rung=1), result(2, failure="no")]))
     assert list(found) == [(0, 0), (1, 1), (0, 2)]
     assert math.isnan(found[0, 0].scores[1]) and found[0, 2].failure == "no"
 

@@ -18,6 +18,7 @@ from rlkit.training.sweeps.results import TrialResult
 from rlkit.training.sweeps.search import batches_of
 from rlkit.training.sweeps.space import Range
 from rlkit.training.sweeps.stages import PauseAt
+from rlkit.training.sweeps.stores.store import open_store
 from rlkit.training.sweeps.wandb_sweep import wandb_sweep, write_wandb_sweep
 
 RATES = {"learning_rate": Range(low=1e-4, high=1e-1, log=True), "gamma": Range(low=0.5, high=0.99)}
@@ -110,7 +111,11 @@ def population_state(count):
 
 def test_the_worst_quarter_copies_the_best(tmp_path):
     population = Population(
-        every=2, ranges={"gamma": Range(low=0.5, high=0.99)}, seed=0, file=tmp_path / "rows"
+        every=2,
+        ranges={"gamma": Range(low=0.5, high=0.99)},
+        seed=0,
+        store=open_store(tmp_path),
+        rows="rows",
     )
     state, names = population_state(8), [10, 11, 12, 13, 14, 15, 16, 17]
     scores = [5.0, np.nan, 3.0, 9.0, 4.0, 8.0, 1.0, 2.0]
@@ -137,7 +142,11 @@ def test_the_worst_quarter_copies_the_best(tmp_path):
 
 def test_copied_numbers_are_multiplied_or_drawn_anew(tmp_path):
     population = Population(
-        every=1, ranges={"gamma": Range(low=1e-3, high=10.0)}, seed=0, file=tmp_path / "rows"
+        every=1,
+        ranges={"gamma": Range(low=1e-3, high=10.0)},
+        seed=0,
+        store=open_store(tmp_path),
+        rows="rows",
     )
     ratios = []
     for iteration in range(1, 60):
@@ -156,7 +165,11 @@ def test_copied_numbers_are_multiplied_or_drawn_anew(tmp_path):
 def test_copied_numbers_stay_in_their_range(tmp_path):
     best = 0.9  # of the best trial, and the end of the range
     population = Population(
-        every=1, ranges={"gamma": Range(low=0.6, high=best)}, seed=0, file=tmp_path / "rows"
+        every=1,
+        ranges={"gamma": Range(low=0.6, high=best)},
+        seed=0,
+        store=open_store(tmp_path),
+        rows="rows",
     )
     found = []
     for iteration in range(1, 20):

@@ -181,8 +181,8 @@ def test_a_group_that_fails_is_trained_one_by_one(sweeps, monkeypatch):
     def fails(*arguments, **named):
         raise EnvFailedError("the rewards of outer iteration 1 are not finite; repair it")
 
-    def second_fails(config, directory, until, *, watch):
-        train(config, directory, until, watch=watch)
+    def second_fails(config, directory, until, **named):
+        train(config, directory, until, **named)
         if directory.name == "001":
             failed.append(directory)
             raise EnvFailedError("not finite; repair it")

@@ -33,11 +33,10 @@ class _LocalSession:
         return planned(self.files, changes, first)
 
     def train(self, plan: Plan, rung: int, groups: Sequence[Group]) -> bool:
-        running = Running(self.files, plan, self.watch, self.say)
         for group in groups:
             try:
-                with self.files.locked_group(group.first):
-                    running.train(rung, group)
+                with self.files.locked_group(group.first, self.say) as work:
+                    Running(self.files, plan, work, self.watch, self.say).train(rung, group)
             except Interrupted:
                 return False
             self.files.collect()

@@ -1,27 +1,23 @@
 """`LogReader`: what a process that writes to a file says, while it does. No JAX."""
 
-from pathlib import Path
+from rlkit.training.sweeps.stores.store import SweepStore
 
 ERROR = "rlkit: error: "
 
 
 class LogReader:
-    """Reads what is added to a file from now on, line by line."""
+    """Reads what is added to a file of a sweep from now on, line by line."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, store: SweepStore, name: str):
+        self.name = name
+        self._store = store
         self._error: str | None = None
         self._last = ""
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offset = len(store.read_from(name, 0))
 
     def read(self) -> list[str]:
         """The whole lines that were added since the last call; [] if there is no file."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                added = file.read()
-        except FileNotFoundError:
-            return []
+        added = self._store.read_from(self.name, self._offset)
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
         texts = (line.rstrip() for line in whole.decode(errors="replace").splitlines())

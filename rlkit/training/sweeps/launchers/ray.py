@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rlkit.errors import ConfigError, RlkitError, require, require_positive_integer
-from rlkit.training.directories import make_directory
-from rlkit.training.sweeps.directory import SweepFiles
+from rlkit.training.sweeps.directory import TOGETHER, SweepFiles
 from rlkit.training.sweeps.launchers.fleet import Fleet
 from rlkit.training.sweeps.launchers.log_reader import LogReader
 from rlkit.training.sweeps.launchers.protocol import Say, Session, Watch
@@ -69,7 +68,7 @@ class RayLauncher:
             nodes = alive_nodes(ray)
             num_cpus, num_gpus = self._sizes(nodes, files.config.run.trainer.devices)
             require_room(nodes, num_cpus, num_gpus)
-            require_shared(ray, nodes, files.together)
+            require_shared(ray, nodes, files.store)
             count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
             say(f"Ray: {count}; each group takes {num_cpus} CPUs and {num_gpus} GPUs")
             fleet = Fleet()
@@ -112,9 +111,8 @@ class _RaySession:
 
         This process touches none, so that all of it is there for the groups.
         """
-        path = self.files.plan(first)
-        if not path.is_file():
-            log = LogReader(self.files.together / "plan.log")
+        if not self.files.has_plan(first):
+            log = LogReader(self.files.store, f"{TOGETHER}/plan.log")
             task = self._start("--plan", log)
             while not self.ray.wait([task], timeout=POLL)[0]:
                 if self.fleet.stop_reason is not None:
@@ -125,7 +123,7 @@ class _RaySession:
                 return None
             if code != 0:
                 raise ConfigError(log.problem(f"no node could plan the trials, since {reason}"))
-            _wait_for(path.is_file)
+            _wait_for(lambda: self.files.has_plan(first))
         return plan_of(self.files, first)
 
     def train(self, plan: Plan, rung: int, groups: Sequence[Group]) -> bool:
@@ -170,13 +168,13 @@ class _RaySession:
             not failures,
             f"{len(failures)} of {count} groups were not trained:"
             f" {', '.join(failures[:MOST_TOLD])}",
-            f"see {self.files.together}/group-*.log, repair that, and go on with `rlkit resume"
-            f" {self.files.path}`",
+            f"see {self.files.place}/{TOGETHER}/group-*.log, repair that, and go on with `rlkit"
+            f" resume {self.files.place}`",
             RlkitError,
         )
 
     def _place(self, group: Group, number: int) -> tuple[Any, _Attempt]:
-        attempt = _Attempt(group, number, LogReader(self.files.log(group.first)))
+        attempt = _Attempt(group, number, LogReader(self.files.store, self.files.log(group.first)))
         return self._start(str(group.first), attempt.log), attempt
 
     def _start(self, what: str, log: LogReader) -> Any:
@@ -184,7 +182,6 @@ class _RaySession:
         env = [] if self.launcher.env is None else ["--env", self.launcher.env]
         # What it computes with is what Ray counts: XLA would take all cores of the node.
         variables = {} if self.num_gpus else {"NPROC": str(self.num_cpus)}
-        make_directory(self.files.together)
         options = {
             "num_cpus": self.num_cpus,
             "num_gpus": self.num_gpus,
@@ -195,9 +192,10 @@ class _RaySession:
             command_task(self.ray)
             .options(**options)
             .remote(
-                ["sweep-group", os.fspath(self.files.path), what, *env, "--with-parent"],
+                ["sweep-group", str(self.files.place), what, *env, "--with-parent"],
                 os.getcwd(),
-                os.fspath(log.path),
+                str(self.files.place),
+                log.name,
                 variables,
             )
         )

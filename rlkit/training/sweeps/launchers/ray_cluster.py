@@ -7,12 +7,12 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rlkit import __version__
 from rlkit.errors import ConfigError, RlkitError, RunDirectoryError, require
-from rlkit.training.directories import make_directory, write_atomically
+from rlkit.training.sweeps.directory import TOGETHER
+from rlkit.training.sweeps.stores.store import SweepStore
 from rlkit.validation import PlainData
 
 LOCAL = "local"  # Ray's name for a cluster that begins and ends with this process
@@ -100,14 +100,18 @@ def size_of(node: PlainData, resource: str) -> int:
     return int(node["Resources"].get(resource, 0))
 
 
-def require_shared(ray: Any, nodes: Sequence[PlainData], directory: Path) -> None:
+def require_shared(ray: Any, nodes: Sequence[PlainData], store: SweepStore) -> None:
     """Raises `RlkitError` unless each node has this rlkit, and sees what is written here."""
+    require(
+        store.is_shared,
+        f"no other process sees {store.place}",
+        "choose a --run-dir that all nodes see",
+    )
     token = secrets.token_hex(8)
-    marker = directory / f"marker-{token}"  # a new name: shared disks remember what was not there
-    make_directory(directory)
-    write_atomically(marker, token)
+    marker = f"{TOGETHER}/marker-{token}"  # a new name: shared disks remember what was not there
+    store.write(marker, token)
     try:
-        for node, (found, version) in zip(nodes, _looks(ray, nodes, marker), strict=True):
+        for node, (found, version) in zip(nodes, _looks(ray, nodes, store, marker), strict=True):
             require(
                 version == __version__,
                 f"{_name(node)} has {version}, and this process rlkit {__version__}",
@@ -116,21 +120,26 @@ def require_shared(ray: Any, nodes: Sequence[PlainData], directory: Path) -> Non
             )
             require(
                 found == token,
-                f"{_name(node)} does not see {directory}, where this process writes",
-                "choose a --run-dir on a disk that all nodes share, under the same path",
+                f"{_name(node)} does not see what this process writes to {store.place}"
+                + (f" ({found})" if found else ""),
+                "choose a --run-dir that all nodes see: a disk that they share, under the same"
+                " path, or an address that they may read and write",
                 RunDirectoryError,
             )
     finally:
-        marker.unlink(missing_ok=True)
+        store.remove(marker)
 
 
-def _looks(ray: Any, nodes: Sequence[PlainData], marker: Path) -> Iterator[tuple[str | None, str]]:
-    """What each node finds in a file (None: nothing), and the version of its rlkit."""
+def _looks(
+    ray: Any, nodes: Sequence[PlainData], store: SweepStore, marker: str
+) -> Iterator[tuple[str | None, str]]:
+    """What each node finds in a file (or why it cannot look), and the version of its rlkit."""
     look = ray.remote(_look())
     on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     places = [on_node(node["NodeID"], soft=False) for node in nodes]
+    asked = str(store.place), marker
     answers = [
-        look.options(num_cpus=0, max_retries=0, scheduling_strategy=place).remote(str(marker))
+        look.options(num_cpus=0, max_retries=0, scheduling_strategy=place).remote(*asked)
         for place in places
     ]
     for node, answer in zip(nodes, answers, strict=True):
@@ -152,11 +161,10 @@ def reason_of(error: BaseException) -> str:
 
 
 def command_task(ray: Any) -> Any:
-    """A task that runs `rlkit`: `.remote(arguments, directory, log, variables)` → exit code.
+    """A task that runs `rlkit`: `.remote(arguments, directory, place, log, variables)` → exit code.
 
-    It runs where its node's Python is, in `directory` if the node has it, with `variables` in its
-    environment, and adds what it says to the file `log`. To cancel the task is to send it SIGTERM,
-    and it ends with the task's process, however that ends.
+    See `run_command`. To cancel the task is to send the command SIGTERM, and it ends with the
+    task's process, however that ends.
     """
     return ray.remote(_command())
 
@@ -164,44 +172,28 @@ def command_task(ray: Any) -> Any:
 # Functions within functions travel as code: a node without rlkit can run them, and say so.
 
 
-def _look() -> Callable[[str], tuple[str | None, str]]:
-    def look(marker: str) -> tuple[str | None, str]:
+def _look() -> Callable[[str, str], tuple[str | None, str]]:
+    def look(place: str, marker: str) -> tuple[str | None, str]:
         try:
             from rlkit import __version__ as version
         except ImportError as error:
             return None, f"no rlkit ({error})"
         try:
-            with open(marker, encoding="utf-8") as file:
-                return file.read(), version
-        except OSError:
-            return None, version
+            from rlkit.training.sweeps.stores.store import open_store
+
+            return open_store(place).read(marker), version
+        except Exception as error:  # of another rlkit, or of another's store
+            return str(error), version
 
     return look
 
 
-def _command() -> Callable[[Sequence[str], str, str, dict[str, str]], int]:
+def _command() -> Callable[[Sequence[str], str, str, str, dict[str, str]], int]:
     def command(
-        arguments: Sequence[str], directory: str, log: str, variables: dict[str, str]
+        arguments: Sequence[str], directory: str, place: str, log: str, variables: dict[str, str]
     ) -> int:
-        import os
-        import subprocess
-        import sys
+        from rlkit.training.sweeps.launchers.command import run_command
 
-        with open(log, "ab") as said:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "rlkit.cli.main", *arguments],
-                cwd=directory if os.path.isdir(directory) else None,
-                env=os.environ | variables,
-                stdin=subprocess.PIPE,  # whose end tells it that this process has ended
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
-            while True:
-                try:
-                    return process.wait(0.5)
-                except subprocess.TimeoutExpired:
-                    continue
-                except KeyboardInterrupt:  # the task is cancelled
-                    process.terminate()
+        return run_command(arguments, directory, place, log, variables)
 
     return command

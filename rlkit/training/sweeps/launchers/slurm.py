@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rlkit.errors import require
-from rlkit.training.directories import make_directory
+from rlkit.training.directories import make_directory, write_atomically
 from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.launchers.protocol import Say, Session, Watch
 from rlkit.training.sweeps.plan import Plan, planned
@@ -95,17 +95,22 @@ class SlurmLauncher:
             "Optuna chooses trials by the results of others, but all Slurm jobs are planned first",
             "leave out --search optuna, or use --launcher ray",
         )
+        require(
+            files.store.is_shared,
+            f"no other process sees {files.place}",
+            "choose a --run-dir that all machines see",
+        )
         yield _SlurmSession(self, files, say)
 
     def scripts(self, files: SweepFiles, groups: Sequence[Group]) -> dict[str, str]:
         """The scripts by name: one for the groups, one for the end."""
-        folder = f"{files.path}/slurm".replace("%", "%%")  # Slurm fills in what begins with %
-        name = f"rlkit-{files.path.name}"
+        folder = f"{folder_of(files)}".replace("%", "%%")  # Slurm fills in what begins with %
+        name = f"rlkit-{files.store.name}"
         rlkit = [sys.executable, "-m", "rlkit.cli.main"]
         env = [] if self.env is None else ["--env", self.env]
         places = {
             "cd": shlex.join(["cd", os.getcwd()]),
-            "command": shlex.join([*rlkit, "sweep-group", *env, os.fspath(files.path)]),
+            "command": shlex.join([*rlkit, "sweep-group", *env, str(files.place)]),
         }
         of_groups = {
             "job-name": name,
@@ -117,7 +122,7 @@ class SlurmLauncher:
             "array": array_of([group.first for group in groups]),
         }
         at_end = {"job-name": f"{name}-end", "output": f"{folder}/end.log", **self.options}
-        resume = shlex.join([*rlkit, "resume", os.fspath(files.path), *env])
+        resume = shlex.join([*rlkit, "resume", str(files.place), *env])
         return {
             "groups.sbatch": _header(of_groups) + GROUP.format(**places),
             "end.sbatch": _header(at_end) + COLLECT.format(**places | {"command": resume}),
@@ -138,15 +143,22 @@ class _SlurmSession:
         rungs = len(plan.rungs) - rung
         # which of them go on after this rung is not known yet
         groups = groups if rungs == 1 else plan.groups
-        folder = self.files.path / "slurm"
+        folder = folder_of(self.files)
         make_directory(folder)
         for name, text in self.launcher.scripts(self.files, groups).items():
-            self.files.write_text(f"slurm/{name}", text)
+            write_atomically(folder / name, text)
         several = f", once for each of {rungs} rungs" if rungs > 1 else ""
         self.say(f"Slurm: {len(groups)} groups, a job each{several}; submit them with")
         for command in submitting(folder, rungs):
             self.say(f"  {command}")
         return False
+
+
+def folder_of(files: SweepFiles) -> Path:
+    """Where scripts are, and what jobs say: Slurm writes to no address."""
+    if isinstance(files.place, Path):
+        return files.place / "slurm"
+    return Path.cwd() / f"{files.store.name}-slurm"
 
 
 def submitting(folder: Path, rungs: int) -> list[str]:

@@ -1,0 +1,116 @@
+"""`DirectoryStore`: the files of a sweep in a directory. No JAX."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlkit.errors import RunDirectoryError
+from rlkit.training.directories import make_directory, write_atomically
+from rlkit.training.files.run_directory import take_lock
+from rlkit.training.sweeps.stores.store import Hold, Workplace
+
+if TYPE_CHECKING:
+    from rlkit.training.callbacks import Callback
+
+POLL = 0.5  # seconds between two looks at a lock that another process holds
+
+
+class DirectoryStore:
+    """The files of a sweep in a directory, which several machines may share; see `SweepStore`."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.place = Path(os.path.abspath(os.path.expanduser(path)))
+        self.name = self.place.name
+        self.is_shared = True
+
+    def has(self, name: str) -> bool:
+        return (self.place / name).is_file()
+
+    def names(self, folder: str = "") -> list[str]:
+        found = self.place / folder
+        return sorted(os.listdir(found)) if found.is_dir() else []
+
+    def read(self, name: str) -> str | None:
+        try:
+            return (self.place / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def read_from(self, name: str, start: int) -> bytes:
+        try:
+            with (self.place / name).open("rb") as file:
+                file.seek(start)
+                return file.read()
+        except FileNotFoundError:
+            return b""
+
+    def write(self, name: str, text: str) -> None:
+        path = self.place / name
+        make_directory(path.parent)
+        write_atomically(path, text)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        yield self.place / name
+
+    def remove(self, name: str) -> None:
+        path = self.place / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def hold(self, part: str, what: str, patience: float = 0.0) -> Iterator[Hold]:
+        path, deadline = self.place / f"{part}.lock", time.monotonic() + patience
+        make_directory(path.parent)
+        while True:
+            try:
+                descriptor = take_lock(path, what)
+                break
+            except RunDirectoryError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL)
+        try:
+            yield _Lock()
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def workplace(self, part: str, hold: Hold, say: Callable[[str], None]) -> Iterator[Workplace]:
+        yield _InPlace(self.place)
+
+
+class _Lock:
+    """The kernel holds it: nobody takes it over while this process lives."""
+
+    def require_ours(self) -> None:
+        pass
+
+
+class _InPlace:
+    """Training in the sweep's own directory, where all that is written is kept."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def directory(self, name: str) -> Path:
+        return self._path / name
+
+    def fresh(self, name: str) -> Path:
+        shutil.rmtree(self._path / name, ignore_errors=True)
+        return self._path / name
+
+    def callbacks(self, name: str) -> "Sequence[Callback]":
+        return ()
+
+    def keep(self, name: str) -> None:
+        pass
+
+    def publish(self, name: str) -> None:
+        pass
