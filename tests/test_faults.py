@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_the_page_shows_the_records():
     """After an attack or a soak: `python tests/faults/table.py`."""
@@ -17,6 +18,7 @@ def test_the_page_shows_the_records():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_a_part_that_does_not_exist_is_named():
     command = [sys.executable, "tests/faults", "kill"]

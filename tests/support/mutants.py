@@ -31,6 +31,7 @@ HOST_RESUME = ("tests/training/test_host_resume.py",)
 ON_DEVICES = ("tests/training/programs/test_devices.py",)
 ENV_STATE = ("tests/envs/host/test_env_state.py",)
 GROUPS = "tests/training/sweeps/test_groups.py"
+ADDRESSES = "tests/training/sweeps/test_addresses.py"
 
 MUTANTS = (
     # Returns
@@ -768,16 +769,30 @@ MUTANTS = (
     Mutant(
         "each machine groups the trials of a sweep by its own memory",
         "rlkit/training/sweeps/plan.py",
-        "if path.is_file():",
-        "if path.is_symlink():",
+        "if (text := files.store.read(files.plan(first))) is not None:",
+        "if (text := files.store.read(f'another-{first}')) is not None:",
         (f"{GROUPS}::test_the_plan_is_that_of_the_machine_that_made_it",),
     ),
     Mutant(
         "two processes train one group",
-        "rlkit/training/sweeps/directory.py",
-        'descriptor = take_lock(lock, f"the group of trial {group} in {self.path}")',
-        "descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)",
+        "rlkit/training/sweeps/stores/directory_store.py",
+        "descriptor = take_lock(path, what)",
+        "descriptor = os.open(path, os.O_RDWR | os.O_CREAT)",
         (f"{GROUPS}::test_a_group_belongs_to_one_process",),
+    ),
+    Mutant(
+        "a request to a store is not tried again",
+        "rlkit/training/sweeps/stores/address_store.py",
+        "TRIES = 6",
+        "TRIES = 1",
+        (f"{ADDRESSES}::test_requests_that_fail_are_tried_again",),
+    ),
+    Mutant(
+        "a group that was taken over writes on",
+        "rlkit/training/sweeps/stores/owner.py",
+        'found["token"] != self._about["token"]:\n            raise TakenOverError(',
+        'found["token"] == "":\n            raise TakenOverError(',
+        (f"{ADDRESSES}::test_a_group_that_was_taken_over_ends",),
     ),
     Mutant(
         "a group that is done is trained again",

@@ -55,6 +55,7 @@ def test_each_seed_keeps_its_own_peak(tiny, tmp_path, scripted):
     assert peaks == [9.0, 8.0]
 
 
+@pytest.mark.full
 def test_without_it_the_best_of_all_seeds_stays(tiny, tmp_path, scripted):
     run = tmp_path / "run"
     keep = CheckpointerConfig(max_to_keep=1)

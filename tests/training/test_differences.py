@@ -103,6 +103,7 @@ def test_accepted_differences_are_told_and_become_the_record(tiny_run):
     assert load_policy(tiny_run).checkpoint_step == 4
 
 
+@pytest.mark.full
 def test_a_script_with_other_settings_may_continue_too(tiny, tmp_path):
     settings = {"run_dir": str(tmp_path / "run"), "restore_checkpoint": "auto"}
     with tiny.trainer(hyper={"gamma": 0.99}, **settings) as trainer:

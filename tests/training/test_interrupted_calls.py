@@ -65,7 +65,8 @@ def ctrl_c_after(seconds):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
-@pytest.mark.parametrize("env", [None, in_full("host")])
+@pytest.mark.full  # test_ctrl_c_at_any_line_loses_no_row stands for it
+@pytest.mark.parametrize("env", [None, "host"])
 def test_interrupted_calls_lose_no_row(tiny, tmp_path, env):
     """Ctrl-C at any moment, again and again, as in a notebook."""
     from host_twins import HostCounter
@@ -385,7 +386,7 @@ def test_an_environment_that_exits_ends_the_run_with_an_error(tiny, tmp_path):
     env.close()
 
 
-@pytest.mark.parametrize("what", ["the log", "a checkpoint"])
+@pytest.mark.parametrize("what", [in_full("the log"), "a checkpoint"])
 def test_a_full_disk_is_no_bad_input(tmp_path, monkeypatch, capsys, what):
     command = ["train", "ppo", "probe/Counter", "--num-envs", "2", "--num-steps", "8"]
     command += ["--num-minibatches", "1", "--num-epochs", "1", "--hidden-sizes", "8", "--no-debug"]

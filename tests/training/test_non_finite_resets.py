@@ -56,7 +56,7 @@ def texts_of(run, kind="warning"):
     return [r.text for r in read_records(run / "metrics.jsonl") if r.kind == kind]
 
 
-@pytest.mark.parametrize("on_host", [False, True])
+@pytest.mark.parametrize("on_host", [False, in_full(True)])
 def test_it_is_counted_and_told_once(tiny, tmp_path, on_host):
     """Once in the rollout for the statistics of observations, then in each iteration; and at the
     end of all six episodes of each evaluation, which count with the return until then.
@@ -110,7 +110,8 @@ def test_an_evaluation_counts_its_own_episodes(tiny, key, on_host):
         made.close()
 
 
-@pytest.mark.parametrize("on_host", [in_full(False), True])
+@pytest.mark.full
+@pytest.mark.parametrize("on_host", [False, True])
 def test_each_seed_counts_its_own(tiny, tmp_path, on_host):
     env, run = env_of(on_host, **ENDLESSLY), tmp_path / "run"
     settings = {"num_checkpoints": 2, "epochs_per_checkpoint": 1, "num_seeds": 2}

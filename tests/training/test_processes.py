@@ -17,7 +17,6 @@ from several_processes import (
     work,
     workers_of,
 )
-from tiers import by_default
 
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.logs.records import read_records
@@ -34,9 +33,16 @@ def in_run(tmp_path, name="run", **settings):
     return settings | {"run_dir": str(tmp_path / name)}
 
 
-@pytest.mark.parametrize(
-    "name", by_default(["ppo"], ["ppo", "dqn", "sac", "td3", "pqn", "ppo.gru"])
-)
+def test_two_processes_have_the_same_learner(tmp_path):
+    both = work({"name": "ppo", "settings": in_run(tmp_path)}, 2, cwd=tmp_path)
+    assert both[0] == both[1] and both[0]["stop_reason"] is None
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
+    told = "\n".join(row.text for row in rows if row.text)
+    assert "2 devices of 2 processes (cpu): each trains 4 of the 8 environments" in told
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "td3", "pqn", "ppo.gru"])
 def test_two_processes_are_two_devices(name, tmp_path):
     """Bit for bit, replay, environments and keys too; and process 0 alone writes."""
     both = work({"name": name, "settings": in_run(tmp_path)}, 2, cwd=tmp_path)
@@ -47,8 +53,6 @@ def test_two_processes_are_two_devices(name, tmp_path):
     assert arrays(tmp_path / "run") == arrays(tmp_path / "one")
     rows, others = (read_records(tmp_path / n / "metrics.jsonl") for n in ("run", "one"))
     assert [r.kind for r in rows] == [r.kind for r in others]
-    told = "\n".join(row.text for row in rows if row.text)
-    assert "2 devices of 2 processes (cpu): each trains 4 of the 8 environments" in told
 
 
 @pytest.mark.full

@@ -39,7 +39,7 @@ REFILLED = (
 
 
 @pytest.fixture
-def make(tiny):
+def make(tiny, tmp_path):  # which outlives the trainers in it
     """`make(run_dir, save_replay, kind="device", stop=…, **settings)`: a trainer of DQN whose
     memory is watched.
 

@@ -251,7 +251,7 @@ SMALL = RunConfig(
 
 
 @pytest.fixture
-def make(tiny):
+def make(tiny, tmp_path):  # which outlives the trainers in it
     """`make(run_dir, **trainer settings)`: a trainer of `SMALL`, built from its config."""
     made = []
 

@@ -88,6 +88,7 @@ def test_a_run_goes_on_with_other_devices(name, tmp_path):
     assert "trained on 1 device and continues on 2" in text
 
 
+@pytest.mark.full
 def test_a_deterministic_run_stays_on_its_devices(tmp_path, monkeypatch):
     monkeypatch.setenv("NPROC", "1")
     run = {"run_dir": str(tmp_path / "run"), "deterministic": True}
@@ -111,7 +112,8 @@ def test_a_deterministic_run_keeps_its_shares_of_the_seeds(tmp_path, monkeypatch
         trainer.run(0)
 
 
-@pytest.mark.parametrize("devices", by_default([2], [2, 1]))
+@pytest.mark.full
+@pytest.mark.parametrize("devices", [2, 1])
 def test_no_device_gets_the_whole_of_a_restored_state(devices, tmp_path):
     """It may be too large for one. From other devices, it comes by the memory of the host."""
     run = {"run_dir": str(tmp_path / "run")}
@@ -122,6 +124,7 @@ def test_no_device_gets_the_whole_of_a_restored_state(devices, tmp_path):
         assert len(at) == 2 if devices == 2 else all(d.platform == "cpu" for d in at)
 
 
+@pytest.mark.full
 def test_evaluation_is_that_of_one_device():
     """The same episodes, on the first device; and so for what is played by hand."""
     with trainer_of("dqn", devices=2) as trainer, trainer_of("dqn") as other:

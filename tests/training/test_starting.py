@@ -185,7 +185,8 @@ def test_a_ready_state_without_its_replay_memory_fills_one(tiny, tmp_path):
         assert len(again.run(0, train_state=state)) == again.plan.num_checkpoints
 
 
-@pytest.mark.parametrize("kind", [in_full("train_state"), "warm_start"])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["train_state", "warm_start"])
 def test_a_start_that_no_setting_names_survives_a_kill(tiny, tmp_path, kind):
     """The first checkpoint has it, and the log says it. The evaluation before training follows
     after the restart.

@@ -288,6 +288,7 @@ def test_policies_can_be_exported(few_rows, fusions, key):
     assert exported.serialize() and not fusions
 
 
+@pytest.mark.full
 def test_an_update_is_the_same(few_rows, fusions, monkeypatch, key):
     def trained():
         env = rlkit.make_env("gymnax/CartPole-v1", 4)

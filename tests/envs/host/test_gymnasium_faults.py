@@ -338,6 +338,7 @@ def test_a_worker_killed_between_steps_and_one_while_another_is_slow():
     assert_nothing_left(adapter)
 
 
+@pytest.mark.full
 def test_closing_what_hangs_or_is_dead():
     adapter = faulty("hang", "async", "close")
     adapter.reset(jax.random.key(0))
@@ -438,6 +439,7 @@ GIVES_UP = (
 )
 
 
+@pytest.mark.full
 def test_what_nothing_can_interrupt_ends_a_command():
     script = HANG.format(fault="hang where no signal helps", ends_process=True)
     result = run_script(script)

@@ -388,7 +388,8 @@ def played_in(trainer):
     return trainer.module.evaluator().env.env.params.length
 
 
-@pytest.mark.parametrize("where", by_default(["phase"], ["phase", "run"]))
+@pytest.mark.full
+@pytest.mark.parametrize("where", ["phase", "run"])
 def test_where_evaluations_play(where, tmp_path):
     """In the phase's environments only the last phase ranks checkpoints; in the run's, all do."""
     phases = (

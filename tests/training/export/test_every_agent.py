@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import onnxruntime
 import pytest
-from tiers import by_default, in_full
+from tiers import by_default
 from untrained_policies import ACTIONS, OBSERVATIONS, acts_in, policy_of, vary
 
 from rlkit.action_masks import masked_space
@@ -232,7 +232,8 @@ REMEMBERING = [
 ]
 
 
-@pytest.mark.parametrize("case", [REMEMBERING[0], *(in_full((case,)) for case in REMEMBERING[1:])])
+@pytest.mark.full
+@pytest.mark.parametrize("case", REMEMBERING)
 def test_a_policy_with_memory_takes_and_returns_it(tmp_path, case):
     """The exported folder, whose own check acts twice, and its loaders over an episode and a half:
     what they remember is what `Policy.act` carries.

@@ -129,6 +129,7 @@ def test_unknown_formats(policy, tmp_path):
         policy.export(tmp_path / "a", format="pt")
 
 
+@pytest.mark.full
 def test_without_the_packages_of_onnx(tmp_path, monkeypatch):
     """The other format needs none of them."""
     find = importlib.util.find_spec
@@ -191,6 +192,7 @@ class SortingTorso(nnx.Module):
         return jnp.sort(self.layer(obs), axis=-1)
 
 
+@pytest.mark.full
 def test_agents_with_a_primitive_that_has_no_rule(tmp_path):
     """ONNX says so; StableHLO takes every program."""
     env = rlkit.make_env("probe/ContinuousAction", 1)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tiers import in_full
 
 from rlkit.errors import CheckpointError, RunDirectoryError
 from rlkit.training.config import CheckpointerConfig
@@ -301,6 +302,7 @@ with Checkpointer(CheckpointerConfig(directory=sys.argv[1])) as saver:
 """
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_what_a_damaged_step_still_reads_prints_nothing(tmp_path):
     """TensorStore's threads go on reading after the first array that fails."""
@@ -553,7 +555,7 @@ saver.wait()
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("at", [2, 5])
+@pytest.mark.parametrize("at", [in_full(2), 5])
 def test_a_kill_while_a_step_is_deleted_leaves_no_half_step(tmp_path, at):
     """What is being deleted is no step any more; the next writer frees its space, a reader does
     not.

@@ -123,8 +123,9 @@ def test_devices_with_shares_of_the_seeds_train_each_as_one_device_does(name):
     assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", by_default(["dqn"], NAMES))
-@pytest.mark.parametrize("num_seeds", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_seeds", [1, 2])
 def test_host_equals_jitted_on_devices(name, num_seeds):
     """Devices act in blocks of the environments in their order, and learn from what these did."""
     jitted, hosted = (module_of(name, env=env) for env in twin_envs(name, NUM_ENVS))

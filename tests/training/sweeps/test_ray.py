@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from sweep_files import results_of
 from tiny_command import TINY
 
 from rlkit.errors import ConfigError, RlkitError, RunDirectoryError
+from rlkit.training.directories import is_address
 from rlkit.training.sweeps.launchers import ray_cluster
 from rlkit.training.sweeps.launchers.log_reader import LogReader
 from rlkit.training.sweeps.launchers.ray import RayLauncher
@@ -173,8 +175,15 @@ def wait_for(is_there, seconds=300.0):
 
 
 def has_checkpoint(sweep, group):
-    directory = sweep / "together" / f"rung-0-group-{group}" / "checkpoints"
+    together = directory_of(sweep) / "together"
+    if is_address(sweep):
+        return any(together.glob(f"rung-0-group-{group}-at-*.tar"))
+    directory = together / f"rung-0-group-{group}" / "checkpoints"
     return directory.is_dir() and any(name.isdecimal() for name in os.listdir(directory))
+
+
+def directory_of(sweep):
+    return Path(str(sweep).removeprefix("file://"))
 
 
 def group_processes(sweep):
@@ -212,13 +221,14 @@ def run_on(command, tmp_path, name, **variables):
 
 
 @on_a_cluster
-def test_the_groups_of_a_node_that_dies_go_on_elsewhere(tmp_path, whole):
+@pytest.mark.parametrize("start", ["", "file://"], ids=["directory", "address"])
+def test_the_groups_of_a_node_that_dies_go_on_elsewhere(tmp_path, whole, start):
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         other = cluster.add_node(num_cpus=1)
-        sweep = tmp_path / "sweep"
+        sweep = f"{start}{tmp_path}/sweep"
         command = [*COMMAND, *ASKED, *LENGTH, *RAY, "--address", cluster.address]
         with run_on([*command, "--run-dir", sweep], tmp_path, "log") as driver:
             wait_for(lambda: begun_on(sweep, other))
@@ -234,7 +244,7 @@ def test_the_groups_of_a_node_that_dies_go_on_elsewhere(tmp_path, whole):
         assert "Ray: 2 nodes; each group takes 1 CPUs and 0 GPUs" in said
     finally:
         cluster.shutdown()
-    assert results_of(sweep) == whole
+    assert results_of(directory_of(sweep)) == whole
     assert not any(process.is_running() for process in trained.values())
 
 

@@ -370,6 +370,7 @@ def test_mistakes_are_told_before_anything_is_trained(asked, said, sweeps):
     assert not left.exists() or [path.name for path in left.iterdir()] == [".lock"]
 
 
+@pytest.mark.full
 def test_a_sweep_without_scores_has_no_best(sweeps):
     sweep = sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}, enable_evaluation=False))
     with pytest.raises(RlkitError, match="no trial of this sweep has a score"):
