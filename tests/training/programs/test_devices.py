@@ -80,7 +80,7 @@ def assert_close(one, other, **tolerance):
     jax.tree.map(compare, keys_as_data(one), keys_as_data(other))
 
 
-@pytest.mark.parametrize("name", by_default(["dqn"], NAMES))
+@pytest.mark.parametrize("name", by_default(["ppo", "dqn"], NAMES))
 def test_devices_compute_what_a_mapped_axis_does(name):
     """`shard_map` over a mesh is `vmap` over an axis of that name, which is easier to understand;
     the learners of all devices are equal, and environment steps are those of all.

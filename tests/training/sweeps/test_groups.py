@@ -53,7 +53,6 @@ def test_groups_of_processes_of_their_own_are_those_of_a_sweep(sweeps):
     assert sweep.table() == whole.table()
 
 
-@pytest.mark.full
 def test_a_group_that_is_done_is_done(sweeps, monkeypatch):
     files = begun(sweeps, sweeps.config(grid=RATES, num_checkpoints=1, sweep=PAIRS))
     trained(sweeps, files, 0)
