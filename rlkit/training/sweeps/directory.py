@@ -11,7 +11,7 @@ from rlkit.training.logs.loaded_run import LOCK, SUMMARY
 from rlkit.training.run_config import yaml_in
 from rlkit.training.sweeps.config import SweepConfig, dump, from_dict, to_dict
 from rlkit.training.sweeps.results import Results, TrialResult, from_rows, to_rows
-from rlkit.training.sweeps.stores.store import Hold, SweepStore, Workplace, open_store
+from rlkit.training.sweeps.stores.store import ID, Hold, SweepStore, Workplace, open_store
 
 RESULTS = "results.jsonl"
 TOGETHER = "together"  # the folder of what groups leave until the sweep is finished
@@ -163,17 +163,10 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
     one in which an `RlkitError` comes before any training is removed.
     """
     store = open_store(path)
-    held = store.has(SWEEP)
-    _require_sweep(store, held or config is not None)
-    own = (LOCK, ".owner", ".tmp-")  # what a start that came to nothing leaves
-    foreign = [] if held else [name for name in store.names() if not name.startswith(own)]
-    require(
-        not foreign and not (isinstance(store.place, Path) and store.place.is_file()),
-        f"{store.place} is there already, and holds no sweep",
-        "choose a new or empty directory",
-        RunDirectoryError,
-    )
+    _is_begun(store, is_new=config is not None)
     with store.hold("", str(store.place)) as hold:
+        # again: another process may have been there while this one waited
+        held = _is_begun(store, is_new=config is not None)
         try:
             if held:
                 files = SweepFiles(store, read_sweep(store), hold)
@@ -190,14 +183,31 @@ def locked_sweep(path: str | os.PathLike[str], config: SweepConfig | None) -> It
             yield files
         except RlkitError:
             if not held:
-                _forget_start(store)
+                with contextlib.suppress(RlkitError):  # the error before says more
+                    _forget_start(store)
             raise
+
+
+def _is_begun(store: SweepStore, *, is_new: bool) -> bool:
+    """Whether a store holds a sweep; one that is new may begin where there is nothing else."""
+    held = store.has(SWEEP)
+    _require_sweep(store, held or is_new)
+    own = (LOCK, ".owner", ".tmp-")  # what a start that came to nothing leaves
+    foreign = [] if held else [name for name in store.names() if not name.startswith(own)]
+    require(
+        not foreign and not (isinstance(store.place, Path) and store.place.is_file()),
+        f"{store.place} is there already, and holds no sweep",
+        "choose a new or empty directory",
+        RunDirectoryError,
+    )
+    return held
 
 
 def _forget_start(store: SweepStore) -> None:
     """Removes a sweep that ended before it trained anything, so that it can be started again."""
     names = [*store.names(), *store.names(TOGETHER)]
     begun = [name for name in names if name.startswith(("results", "rung-", "trial-"))]
+    begun += [name for name in names if name.endswith(ID)]  # a machine may have what it trained
     if not begun and not store.names(TRIALS):
         for name in (SWEEP, TRIALS, TOGETHER):
             store.remove(name)

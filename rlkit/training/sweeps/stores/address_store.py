@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from rlkit.errors import ConfigError, DiskError, RunDirectoryError, require
 from rlkit.training.directories import make_directory
 from rlkit.training.sweeps.stores.owner import owned
-from rlkit.training.sweeps.stores.store import Hold, Workplace
+from rlkit.training.sweeps.stores.snapshot import is_below, unpack_all
+from rlkit.training.sweeps.stores.store import ID, Hold, Workplace
 
 T = TypeVar("T")
 TRIES = 6
@@ -31,13 +32,23 @@ PACKAGES = {
 DISKS = ("file", "local")  # where a file is whole from the beginning only if it is renamed
 # Where others see half a file while it is written, or nothing can be written.
 UNFIT = ("sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs", "arrow_hdfs", "dbfs", "http", "https")
+UNFIT += ("zip", "tar", "libarchive", "data", "dir", "reference", "generic", "github", "git")
+UNFIT += ("jupyter", "jlab", "")
+_FINAL = (
+    PermissionError,
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    FileExistsError,
+)
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 
 
 class AddressStore:
     """The files of a sweep as the objects of a store such as S3; see `SweepStore`.
 
     An object appears as a whole, with a single request, or not at all, which is all that is asked
-    of a store. Requests that fail are tried again for half a minute. Whoever holds a part of the
+    of a store. Requests that fail are tried again for fifteen seconds. Whoever holds a part of the
     sweep says so in an object, see `owned`.
     """
 
@@ -58,12 +69,14 @@ class AddressStore:
 
     def names(self, folder: str = "") -> list[str]:
         found = self._found(folder, lambda path: self._files.ls(path, detail=False)) or []
-        names = {path.rstrip("/").rpartition("/")[2] for path in found}
-        return sorted(names - {"", self._path(folder).rpartition("/")[2]})
+        own = self._path(folder).strip("/")  # a store may list the folder itself
+        return sorted(
+            {path.rstrip("/").rpartition("/")[2] for path in found if path.strip("/") != own}
+        )
 
     def read(self, name: str) -> str | None:
         found = self._found(name, lambda path: self._files.cat_file(path))
-        return None if found is None else found.decode()
+        return None if found is None else found.decode(errors="replace")
 
     def read_from(self, name: str, start: int) -> bytes:
         found = self._found(name, lambda path: self._files.info(path))
@@ -112,25 +125,43 @@ class AddressStore:
     def copy_to(self, target: Path) -> int:
         """Copies all files to a new directory, which is there as a whole or not at all.
 
-        Returns how many there are; makes nothing if there is none.
+        What is in training is a run directory there, so that the copy can go on. Returns how many
+        files were copied; makes nothing if there is none. Raises `RunDirectoryError` if one is
+        removed meanwhile.
         """
-        files = [file for file in self.files_in("") if not file.endswith(".owner")]
+        files = [file for file in self.files_in("") if not file.endswith((".owner", ID))]
         if files:
             make_directory(target.parent)
             with tempfile.TemporaryDirectory(prefix=".tmp-", dir=target.parent) as folder:
                 new = Path(folder) / target.name
                 self.get_all("", new, files)
+                unpack_all(new)
                 new.rename(target)
         return len(files)
 
     def get_all(self, name: str, target: Path, files: Sequence[str]) -> None:
         """Copies these files in a folder of the store to a directory, several at a time."""
+        strange = next((file for file in files if not is_below(file)), None)
+        require(
+            strange is None,
+            f"{self.place} holds {strange!r}, which rlkit does not write",
+            "remove it there",
+            RunDirectoryError,
+        )
         for folder in {(target / file).parent for file in files}:
             folder.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(
-                pool.map(lambda file: self.get(f"{name}/{file}".lstrip("/"), target / file), files)
+            found = pool.map(
+                lambda file: self.get(f"{name}/{file}".lstrip("/"), target / file), files
             )
+            gone = [file for file, is_there in zip(files, found, strict=True) if not is_there]
+        require(
+            not gone,
+            f"{self.place}/{name}".rstrip("/") + f" changes: {gone[0] if gone else ''} was removed"
+            " while it was copied",
+            "copy it again, or wait until nothing trains there",
+            RunDirectoryError,
+        )
 
     def files_in(self, name: str) -> list[str]:
         """The paths of all files in a folder, below it."""
@@ -190,17 +221,22 @@ class AddressStore:
                 time.sleep(FIRST_WAIT * 2 ** (number - 1))
             try:
                 return call()
-            except (PermissionError, FileNotFoundError) as error:  # of a bucket
+            except _FINAL as error:  # of a bucket, or of a disk
                 raise RunDirectoryError(
                     f"cannot {what} {where}: {_reason(error)}; check the address, and what fsspec"
                     " may do there (docs/sweeps.md)"
                 ) from None
             except Exception as error:  # each store has errors of its own
+                if type(error).__name__ in _NO_CREDENTIALS:
+                    raise RunDirectoryError(
+                        f"cannot {what} {where}: {_reason(error)}; see docs/sweeps.md for where"
+                        " fsspec looks for credentials"
+                    ) from None
                 last = error
         assert last is not None
         raise DiskError(
-            f"cannot {what} {where}: {_reason(last)}, {TRIES} times; check the network, and go on"
-            " with the same command"
+            f"cannot {what} {where}: {_reason(last)}, {TRIES} times; check the store and the"
+            " network, and go on with the same command"
         ) from last
 
 
@@ -216,6 +252,14 @@ def _filesystem(address: str, protocol: str) -> tuple[Any, str]:
         f"{address} is no address of an object store",
         "use one such as s3://bucket/my-sweep, or mount the disk and name a directory",
     )
+    path = address.partition("://")[2]
+    require(
+        path.startswith("/")
+        if protocol in DISKS
+        else protocol == "memory" or "/" in path.strip("/"),
+        f"{address} names no folder",
+        "use one such as s3://bucket/my-sweep, or file:///disk/my-sweep",
+    )
     options = {"auto_mkdir": True} if protocol in DISKS else {}
     try:
         # an instance of our own: what others remember of the store may be old
@@ -224,7 +268,7 @@ def _filesystem(address: str, protocol: str) -> tuple[Any, str]:
         package = PACKAGES.get(protocol)
         fix = f"install it: pip install {package}" if package else f"install it ({error})"
         raise ConfigError(f"{protocol}:// needs a package of its own; {fix}") from None
-    except ValueError as error:
+    except Exception as error:  # each store has errors of its own
         raise ConfigError(
             f"{address} cannot be used: {error}; use an address such as s3://bucket/my-sweep"
         ) from None

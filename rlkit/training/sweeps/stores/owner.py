@@ -26,7 +26,7 @@ BEAT = 10.0  # seconds between two signs of life
 SILENCE = 60.0  # seconds without one, after which an owner is dead
 SETTLE = 1.0  # seconds in which a process that began at the same time has written its name
 POLL = 1.0  # seconds between two looks at somebody else's name
-OLD = 3600.0  # seconds since a last sign of life that no two clocks differ by
+_tokens: set[str] = set()  # of this process, as long as it owns something
 
 
 class TakenOverError(RunDirectoryError):
@@ -38,15 +38,18 @@ class Owner:
 
     def __init__(self, store: "AddressStore", name: str, what: str):
         self._store, self._name, self._what = store, name, what
-        self._about = {"token": secrets.token_hex(8), **_this_process()}
+        self._token = secrets.token_hex(8)
+        self._about = {"token": self._token, **_this_process()}
         self._beats = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True, name="rlkit-owner")
 
     def begin(self) -> bool:
         """Writes the name; whether it still stands there a little later."""
+        begun = time.monotonic()
+        _tokens.add(self._token)
         self._beat()
-        time.sleep(SETTLE)
+        time.sleep(max(SETTLE, 2 * (time.monotonic() - begun)))  # others may be as slow
         if not self._is_ours():
             return False
         self._thread.start()
@@ -57,14 +60,16 @@ class Owner:
         found = self._read()
         if found is not None and found["token"] != self._about["token"]:
             raise TakenOverError(
-                f"{self._what} was taken over by {_named(found)}, since this process was silent for"
-                f" more than {SILENCE:.0f} seconds; leave it to that one, or end that one first"
+                f"{self._what} was taken over by {_named(found)}; leave it to that one, or end that"
+                " one first"
             )
 
     def end(self) -> None:
         """Removes the name, if it still stands there."""
         self._ended.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
+        _tokens.discard(self._token)
         with contextlib.suppress(RlkitError):  # then it is silent from now on
             if self._is_ours():
                 self._store.remove(self._name)
@@ -99,12 +104,12 @@ def owned(store: "AddressStore", name: str, what: str, patience: float) -> Itera
     while True:
         _wait_for_end(store, name, what, deadline)
         owner = Owner(store, name, what)
-        if owner.begin():
-            break
-    try:
-        yield owner
-    finally:
-        owner.end()
+        try:
+            if owner.begin():
+                yield owner
+                return
+        finally:
+            owner.end()
 
 
 def _wait_for_end(store: "AddressStore", name: str, what: str, deadline: float) -> None:
@@ -131,7 +136,9 @@ def _is_alive(found: PlainData) -> bool | None:
     """Whether an owner lives, as far as this machine can tell; None: it cannot."""
     here = _this_process()
     if found["machine"] != here["machine"] or None in (found["machine"], found["started"]):
-        return False if abs(time.time() - found["time"]) > OLD else None
+        return None
+    if found["pid"] == os.getpid() and found["token"] not in _tokens:
+        return False  # a name that could not be removed
     return _started(found["pid"]) == found["started"]
 
 

@@ -10,19 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlkit.errors import RlkitError, RunDirectoryError
+from rlkit.errors import RlkitError, RunDirectoryError, require
 from rlkit.training.callbacks import Callback
 from rlkit.training.directories import private_directory
 from rlkit.training.files.run_directory import take_lock
 from rlkit.training.logs.loaded_run import LOCK, SUMMARY
 from rlkit.training.sweeps.stores.snapshot import files_of, newest_step, unpack
-from rlkit.training.sweeps.stores.store import Hold
+from rlkit.training.sweeps.stores.store import ID, Hold
 from rlkit.training.sweeps.stores.uploads import Uploads, tar_name, tars
 
 if TYPE_CHECKING:
     from rlkit.training.sweeps.stores.address_store import AddressStore
-
-ID = "together/id"  # of a sweep: another one at the same address does not find what this one left
 
 
 @contextmanager
@@ -136,7 +134,12 @@ class Scratch:
             new = Path(folder) / path.name
             if kept >= plain and kept >= 0:
                 tar = Path(folder) / "kept.tar"
-                self._store.get(tar_name(name, kept), tar)
+                require(
+                    self._store.get(tar_name(name, kept), tar),
+                    f"{self._store.place}/{tar_name(name, kept)} is gone",
+                    "see which other process trains there, and start this one again",
+                    RunDirectoryError,
+                )
                 unpack(tar, new)
             elif plain >= 0:
                 self._store.get_all(name, new, self._store.files_in(name))
@@ -167,9 +170,10 @@ def _place(store: "AddressStore", part: str) -> Path:
     own = os.path.join(tempfile.gettempdir(), f"rlkit-{os.getuid()}")
     if (problem := private_directory(own)) is not None:
         raise RunDirectoryError(f"{problem}; set TMPDIR to a directory of your own")
-    if (about := store.read(ID)) is None:
+    # another sweep at the same address does not find what this one left
+    if (about := store.read(part + ID)) is None:
         about = secrets.token_hex(8)
-        store.write(ID, about)
+        store.write(part + ID, about)
     name = hashlib.sha256(f"{store.place} {about}".encode()).hexdigest()[:16]
     path = Path(own) / "sweeps" / name / part.rpartition("/")[2]
     path.mkdir(parents=True, exist_ok=True)

@@ -72,13 +72,40 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def is_below(name: str) -> bool:
+    """Whether a file's path, as an address or a tar has it, stays in the directory it is for."""
+    return not {"", ".", ".."} & set(name.split("/"))
+
+
 def unpack(tar: Path, target: Path) -> None:
     """Makes a directory of what `pack` wrote. Raises `CheckpointError` for anything else."""
+    try:
+        _unpack(tar, target)
+    except tarfile.TarError as error:
+        raise CheckpointError(
+            f"{tar.name} is damaged ({error}); remove it from the sweep's address, which loses what"
+            " was trained since the checkpoint before"
+        ) from None
+
+
+def unpack_all(folder: Path) -> None:
+    """Replaces the tars in a copy of a sweep by the run directories that they hold."""
+    found = (folder / "together").glob("*-at-*.tar")
+    for tar in sorted(found, key=lambda path: int(path.stem.rpartition("-at-")[2])):
+        name, _, step = tar.stem.rpartition("-at-")
+        trial = name.removeprefix("trial-")
+        target = tar.parent / name if trial == name else folder / "trials" / trial
+        if int(step) > newest_step(target):
+            shutil.rmtree(target, ignore_errors=True)
+            unpack(tar, target)
+        tar.unlink()
+
+
+def _unpack(tar: Path, target: Path) -> None:
     with tarfile.open(tar) as members:
         for member in members:
-            parts = Path(member.name).parts
             require(
-                member.isfile() and ".." not in parts and not os.path.isabs(member.name),
+                member.isfile() and is_below(member.name),
                 f"{tar} holds {member.name}, which rlkit does not write",
                 "remove it from the sweep's address",
                 CheckpointError,

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rlkit.training.callbacks import Callback
 
 
+ID = ".id"  # ends the name of what says under which name machines have the work of a part
+
+
 class Workplace(Protocol):
     """Where the process of a group trains: directories of its own, by their names in the store."""
 

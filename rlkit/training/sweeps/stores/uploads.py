@@ -4,6 +4,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,8 @@ class Uploads:
                 f"cannot pack a checkpoint in {parent}: {error.strerror}; free space there, or set"
                 " TMPDIR"
             ) from None
-        before, self._there = self._there, [step]
-        for old in before:
-            self._store.remove(tar_name(self._name, old))
+        self._there = [step]
+        with suppress(RlkitError):  # the next time
+            for old in tars(self._store, self._name):
+                if old < step:
+                    self._store.remove(tar_name(self._name, old))
