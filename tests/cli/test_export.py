@@ -27,6 +27,7 @@ def said(capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_run_is_exported_into_its_directory(run, capsys):
     """Each time into another folder. The output says what is there, and that it acts the same."""
     lines = said(capsys, "export", run).splitlines()

@@ -76,6 +76,7 @@ def test_a_checkpoint_of_another_seed_is_another_runs(tiny_run):
         reopen(tiny_run)
 
 
+@pytest.mark.full
 def test_a_branch_follows_the_same_rules(tiny_run, monkeypatch):
     monkeypatch.setenv("NPROC", "1")
     branch = tiny_run.parent / "branch"

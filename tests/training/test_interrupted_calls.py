@@ -305,6 +305,7 @@ def test_a_run_directory_that_is_removed_is_named(tiny, tmp_path):
         trainer.run(0)
 
 
+@pytest.mark.full
 def test_another_run_in_the_same_place_is_left_alone(tiny, tmp_path, hashes):
     """Somebody removes the directory and begins another run there while the first one trains."""
     run, found = tmp_path / "run", {}

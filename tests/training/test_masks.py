@@ -40,7 +40,7 @@ def train(tiny, name, env, **settings) -> tuple[Trainer, list]:
 @pytest.mark.parametrize(
     ("name", "kind", "overlap"),
     by_default(
-        [("ppo", "jittable", "none"), ("dqn", "host", "none")],
+        [("ppo", "jittable", "none")],
         [
             *((name, "jittable", "none") for name in DISCRETE),
             *((name, "host", overlap) for name in DISCRETE for overlap in ("none", "update")),

@@ -145,6 +145,7 @@ def test_a_jittable_environment_that_breaks_before_training_ends_the_run(
         trainer.run(0)
 
 
+@pytest.mark.full
 def test_a_jittable_environment_that_breaks_while_the_memory_is_refilled_ends_the_run(
     tiny, tmp_path
 ):

@@ -437,6 +437,7 @@ def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monk
     assert rows(run) == rows(tmp_path / "whole")
 
 
+@pytest.mark.full
 def test_a_run_cut_before_its_first_checkpoint_may_start_again_as_a_longer_one(
     make, tmp_path, monkeypatch
 ):
@@ -497,6 +498,7 @@ def test_steps_that_cannot_be_resumed(make, tmp_path, hashes, which, error, matc
     assert hashes(tmp_path / "run") == before
 
 
+@pytest.mark.full
 def test_outer_iterations_are_counted_on_after_a_restore(make, tmp_path):
     """With "auto" they are those of the whole run, which a script that was killed then ends."""
     for restore, trained in ((None, 3), ("auto", 0), ("latest", 3), (6, 3)):
@@ -570,6 +572,7 @@ def test_a_branch_has_logs_and_checkpoints_of_its_own(make, tmp_path):
     assert (tmp_path / "branch" / "checkpoints").is_dir()
 
 
+@pytest.mark.full
 def test_a_branch_goes_on_from_any_checkpoint_in_one_call(make, tmp_path):
     """It leaves the old run alone, says where it is from, and resumes by itself, too."""
     keep = CheckpointerConfig(max_to_keep=5)

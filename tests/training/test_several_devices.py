@@ -139,6 +139,7 @@ def test_evaluation_is_that_of_one_device():
         jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
+@pytest.mark.full
 def test_a_mesh_says_which_devices():
     mesh = jax.make_mesh((2,), ("seeds",), devices=jax.devices()[:2])
     with trainer_of(others={"mesh": mesh}, num_seeds=2) as trainer:

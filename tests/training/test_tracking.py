@@ -95,6 +95,7 @@ def csv_rows(directory, file="metrics.csv"):
     ]
 
 
+@pytest.mark.full
 def test_pandas_reads_what_the_jsonl_file_has(tracked):
     for directory in (tracked.whole, tracked.parts):
         for found, expected in zip(csv_rows(directory), jsonl_rows(directory), strict=True):

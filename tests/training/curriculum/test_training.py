@@ -355,6 +355,7 @@ def test_a_phase_ends_when_its_return_is_reached(monkeypatch, tmp_path):
     assert numbers == [1, 1, 2, 2, *[3] * 10]
 
 
+@pytest.mark.full
 def test_schedules_end_with_the_run_where_a_phase_ended_early(monkeypatch):
     """The iterations of 32 steps in the last one take the 112 that are left over, and 16 more."""
     phases = (Phase(steps=6 * STEPS, advance_at=10.0), Phase(steps=2 * STEPS, num_envs=4))

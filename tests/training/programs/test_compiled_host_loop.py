@@ -350,6 +350,7 @@ def test_interrupts_while_the_last_update_is_waited_for(tiny, watched, monkeypat
         trainer.train_step()  # the state can be gone on with
 
 
+@pytest.mark.full
 def test_an_interrupt_before_the_program_began(tiny, watched, monkeypatch):
     """The state is the one from before it."""
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1)) as trainer:

@@ -246,6 +246,7 @@ def test_recording_changes_nothing_of_a_run(tmp_path):
     assert videos == ["iteration-2.gif"]
 
 
+@pytest.mark.full
 def test_a_policy_of_a_run_records_itself(tmp_path):
     settings = settings_of(tmp_path / "run", num_seeds=2, max_evaluation_steps=4)
     with rlkit.build(settings) as trainer:
