@@ -21,7 +21,7 @@ EXAMPLES = f"""examples:
 class CopyFlags:
     """Copies what is at ADDRESS, such as a sweep, to a new DIRECTORY, where it can be read.
 
-    `rlkit plot`, `evaluate` and the like read directories. Copies runs as they are.
+    `rlkit plot`, `evaluate` and the like read directories. `rlkit resume` goes on with the copy.
     """
 
     address: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ADDRESS")]

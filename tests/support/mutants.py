@@ -790,8 +790,8 @@ MUTANTS = (
     Mutant(
         "a group that was taken over writes on",
         "rlkit/training/sweeps/stores/owner.py",
-        'found["token"] != self._about["token"]:\n            raise TakenOverError(',
-        'found["token"] == "":\n            raise TakenOverError(',
+        "if other is not None:\n            raise TakenOverError(",
+        "if other == {}:\n            raise TakenOverError(",
         (f"{ADDRESSES}::test_a_group_that_was_taken_over_ends",),
     ),
     Mutant(

@@ -57,10 +57,10 @@ class Owner:
 
     def require_ours(self) -> None:
         """See `Hold`."""
-        found = self._read()
-        if found is not None and found["token"] != self._about["token"]:
+        other = self._other()
+        if other is not None:
             raise TakenOverError(
-                f"{self._what} was taken over by {_named(found)}; leave it to that one, or end that"
+                f"{self._what} was taken over by {_named(other)}; leave it to that one, or end that"
                 " one first"
             )
 
@@ -77,21 +77,25 @@ class Owner:
     def _read(self) -> PlainData | None:
         return _parsed(self._store.read(self._name))
 
+    def _other(self) -> PlainData | None:
+        """Another process whose name stands there; None if there is none."""
+        found = self._read()
+        return None if found is None or found["token"] == self._token else found
+
     def _is_ours(self) -> bool:
         found = self._read()
-        return found is not None and found["token"] == self._about["token"]
+        return found is not None and found["token"] == self._token
 
     def _beat(self) -> None:
         self._beats += 1
-        about = self._about | {"beats": self._beats, "time": time.time()}
+        about = self._about | {"beats": self._beats}
         self._store.write(self._name, json.dumps(about) + "\n")
 
     def _live(self) -> None:
         """Gives signs of life until the end, or until somebody else is there."""
         while not self._ended.wait(BEAT):
             with contextlib.suppress(RlkitError):  # the network is away: tried again
-                found = self._read()
-                if found is not None and found["token"] != self._about["token"]:
+                if self._other() is not None:
                     return
                 if not self._ended.is_set():
                     self._beat()
@@ -146,7 +150,7 @@ def _parsed(text: str | None) -> PlainData | None:
     """An owner; None if there is none, or nothing that one has written."""
     try:
         found = json.loads(text or "")
-        return found if {"token", "machine", "pid", "started", "time"} <= found.keys() else None
+        return found if {"token", "machine", "pid", "started"} <= found.keys() else None
     except (ValueError, AttributeError):
         return None
 
