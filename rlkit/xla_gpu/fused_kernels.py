@@ -18,7 +18,7 @@ from jax.experimental.pallas import triton as plgpu
 
 
 def _zero_unless_positive(z: Array) -> Array:
-    return jnp.where(z < 0.0, 0.0, z)  # NaN stays NaN, which `maximum` forgets on a GPU
+    return jnp.where(z <= 0.0, 0.0, z)  # NaN stays NaN, which `maximum` forgets on a GPU
 
 
 # Each activation, and from the gradient by h = activation(z), and h, the gradient by z.
