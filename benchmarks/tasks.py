@@ -13,7 +13,7 @@ class OnPolicyTask:
 
     name: ClassVar[str]
     """Name of the algorithm."""
-    suite: Literal["gymnax", "gymnasium", "navix", "craftax", "jumanji", "pgx"] = "gymnax"
+    suite: Literal["gymnax", "gymnasium", "navix", "craftax", "jumanji", "pgx", "xminigrid"] = "gymnax"
     env: str
     """Environment id without the suite."""
     num_envs: int
@@ -218,6 +218,17 @@ TASKS: dict[str, Task] = {
         gae_lambda=0.8,
         max_grad_norm=1.0,
         hidden=(128, 128, 128),
+    ),
+    # XLand-MiniGrid's own settings, but for fewer environments and a smaller network.
+    "xminigrid-512x16": RecurrentPPOTask(
+        suite="xminigrid",
+        env="MiniGrid-Empty-5x5",
+        num_envs=512,
+        num_steps=16,
+        num_updates=50,
+        num_minibatches=16,
+        num_epochs=1,
+        learning_rate=1e-3,
     ),
     # Pgx's own settings, but for fewer environments and flat images; its learning rate is constant.
     "pgx-64x128": PPOTask(

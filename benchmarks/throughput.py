@@ -77,6 +77,7 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
         ("ppo", "navix"): "rlkit_fit.py",
         ("ppo", "craftax"): "rlkit_fit.py",
         ("ppo", "pgx"): "rlkit_fit.py",
+        ("recurrent_ppo", "xminigrid"): "rlkit_fit.py",
         ("a2c", "jumanji"): "rlkit_fit.py",
     }
     overlap = {("sac", "gymnasium"): "rlkit_host_sac_overlap.py"}
@@ -121,6 +122,12 @@ def contenders(before: Path | None = None) -> Iterator[Contender]:
             python=Path(sys.executable),
             drivers={("ppo", "craftax"): "craftax_ppo.py"},
             paths={"CRAFTAX_BASELINES_PATH": home / "src/Craftax_Baselines"},
+        ),
+        Contender(
+            name="xland-minigrid",
+            python=Path(sys.executable),
+            drivers={("recurrent_ppo", "xminigrid"): "xminigrid_ppo.py"},
+            paths={"XLAND_MINIGRID_PATH": home / "src/xland-minigrid"},
         ),
         Contender(
             name="pgx",

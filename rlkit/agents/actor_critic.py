@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
+from rlkit.agents.base import OUTPUTS
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import MLP, Linear
@@ -32,6 +33,7 @@ class ActorCritic:
     network: Network[tuple[Carry, tuple[Array, Array]]]
     head: PolicyHead
     memory: InitialCarry | None  # that of the network
+    keeps_outputs: bool  # see `OutputsAgent`
     spec: tuple[str, ActorCriticConfig] | None
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
@@ -50,18 +52,22 @@ class ActorCritic:
     def explore(
         self, params: Params, obs: Obs, carry: Carry, key: Key, progress: Array
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
-        """Samples from the policy; their log-probs are computed after collection, in one batch."""
-        out, carry = self._act(params, obs, carry)
+        """Samples from the policy; log-probs are computed after collection, in one batch.
+
+        So are values, unless acting computes them anyway: see `OutputsAgent`.
+        """
+        out, value, carry = self._act(params, obs, carry)
+        extras = {OUTPUTS: (out, value)} if self.keeps_outputs else {}
         if isinstance(carry, WithMemory):
             action, noise = self.head.explore(out, params["head"], carry.noise, key)
-            return action, carry.replace(noise=noise), {}
+            return action, carry.replace(noise=noise), extras
         action, noise = self.head.explore(out, params["head"], carry, key)
-        return action, noise, {}
+        return action, noise, extras
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
         """The most likely actions."""
-        out, carry = self._act(params, obs, carry)
-        return self.head.distribution(out, params["head"]).mode(), carry
+        out, _, carry = self._act(params, obs, carry)
+        return self.distribution(params, out).mode(), carry
 
     def policy(self, params: Params, obs: Obs) -> Distribution:
         """The distribution over actions for each observation."""
@@ -77,16 +83,22 @@ class ActorCritic:
             obs = obs.replace(carry=obs.carry.memory)
         _, (out, value) = self.network.apply(params["network"], obs)
         out = only_allowed(out, obs, self.action_space)
-        return self.head.distribution(out, params["head"]), value
+        return self.distribution(params, out), value
 
-    def _act(self, params: Params, obs: Obs, carry: Carry) -> tuple[Array, Carry]:
-        """The policy's outputs for one step, and the carry with the memory from after it."""
+    def distribution(self, params: Params, outputs: Array) -> Distribution:
+        """The policy of the network's outputs [B, ...]."""
+        return self.head.distribution(outputs, params["head"])
+
+    def _act(self, params: Params, obs: Obs, carry: Carry) -> tuple[Array, Array, Carry]:
+        """One step: the policy's outputs, the values, and the carry with the memory after it."""
         if isinstance(carry, WithMemory):
-            memory, (out, _) = self.network.apply(params["network"], one_step(obs, carry.memory))
+            memory, (out, value) = self.network.apply(
+                params["network"], one_step(obs, carry.memory)
+            )
             carry = carry.replace(memory=memory)
         else:
-            _, (out, _) = self.network.apply(params["network"], obs)
-        return only_allowed(out, obs, self.action_space), carry
+            _, (out, value) = self.network.apply(params["network"], obs)
+        return only_allowed(out, obs, self.action_space), value, carry
 
 
 def actor_critic(
@@ -135,6 +147,9 @@ def actor_critic(
         network=ignoring_masks(network),
         head=head,
         memory=memory,
+        # Acting computes a shared torso, and with memory the critic's own; outputs with features
+        # would fill a rollout.
+        keeps_outputs=(config.share_torso or memory is not None) and not head.reads_features,
         spec=("actor_critic", config),
         custom=("torso",) if torso else (),
         action_space=action_space,

@@ -69,6 +69,22 @@ class ActorCriticAgent(StateValueAgent, Protocol):
         ...
 
 
+OUTPUTS = "outputs"
+"""Name in a rollout's extras of what an `OutputsAgent` keeps of acting: (outputs, values [N])."""
+
+
+@runtime_checkable
+class OutputsAgent(ActorCriticAgent, Protocol):
+    """An actor-critic that may keep what its network computed when it acted, in `OUTPUTS`.
+
+    It does where acting computes the values anyway. Then nothing is computed again for a loss.
+    """
+
+    def distribution(self, params: Params, outputs: PyTree) -> "Distribution":
+        """The policy of the outputs, [B, ...]."""
+        ...
+
+
 class DiscreteAgent(Agent, Protocol):
     """An agent with a finite set of actions."""
 

@@ -12,6 +12,7 @@ from jax import Array
 
 from rlkit.agents.first_weights import described
 from rlkit.errors import SpaceError
+from rlkit.ops.one_hots import one_hots
 from rlkit.spaces import Space, is_image, map_space
 
 
@@ -78,14 +79,13 @@ class Encoder(nnx.Module):
 
     def _integers(self, index: Array) -> Array:
         """[B, K] from 0 -> [B, features]."""
-        first = self.num_values[0]
-        if set(self.num_values) == {first} and self.tables[0] is None:  # such as a grid of symbols
-            return jax.nn.one_hot(index, first).reshape(index.shape[0], -1)
+        if not any(self.tables):
+            return one_hots(index, self.num_values)
         parts = [
             jax.nn.one_hot(index[:, i], count) if table is None else table(index[:, i])
             for i, (count, table) in enumerate(zip(self.num_values, self.tables, strict=True))
         ]
-        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+        return jnp.concatenate(parts, axis=-1)
 
 
 def num_values(space: Space) -> tuple[int, ...]:

@@ -2,14 +2,14 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.agents.base import ActorCriticAgent, StateValueAgent
+from rlkit.agents.base import OUTPUTS, ActorCriticAgent, OutputsAgent, StateValueAgent
 from rlkit.algorithms.batch_builder import Plan
 from rlkit.algorithms.sequences import (
     SequenceDataset,
@@ -35,6 +35,9 @@ from rlkit.types import (
     Rollout,
     Sequences,
 )
+
+if TYPE_CHECKING:  # importing distrax takes a second
+    from rlkit.agents.heads import Distribution
 
 
 class OnPolicyBatch(struct.PyTreeNode, kw_only=True):
@@ -92,7 +95,8 @@ class Minibatches:
 class OnPolicyBatchBuilder:
     """Computes GAE once per rollout, then draws `minibatches` from it.
 
-    Values and log-probs are computed here, in one batch, rather than step by step while collecting.
+    Values and log-probs are computed here, in one batch, rather than step by step while collecting,
+    unless the agent kept them: see `OutputsAgent`.
     """
 
     gamma: float | Array
@@ -116,10 +120,7 @@ class OnPolicyBatchBuilder:
         """
         shape = rollout.reward.shape  # [T, N]
         obs = normalize(learner.obs_stats, rollout.obs)
-        policy, value = agent.policy_and_value(learner.params, as_inputs(rollout, obs))
-        if behaviour is not None:
-            seen = normalize(behaviour.obs_stats, rollout.obs)
-            policy, _ = agent.policy_and_value(behaviour.params, as_inputs(rollout, seen))
+        policy, value = policy_and_value(agent, learner, rollout, obs, behaviour)
         log_prob = policy.log_prob(flatten(rollout.action)).reshape(shape)
         value = value.reshape(shape)
         advantage = gae(
@@ -160,6 +161,27 @@ class OnPolicyBatchBuilder:
                 advantage=standardize(batch.advantage, *moments(batch.advantage, axis_name))
             )
         return batch
+
+
+def policy_and_value(
+    agent: ActorCriticAgent,
+    learner: LearnerState,
+    rollout: Rollout,
+    obs: Obs,
+    behaviour: PolicyState | None,
+) -> tuple["Distribution", Array]:
+    """The policy that acted and the learner's values, for all steps [T·N]; `obs` are normalised."""
+    if OUTPUTS in rollout.extras and isinstance(agent, OutputsAgent):
+        acted = learner if behaviour is None else behaviour
+        out, value = flatten(rollout.extras[OUTPUTS])
+        if behaviour is not None:
+            value = agent.value(learner.params, as_inputs(rollout, obs))
+        return agent.distribution(acted.params, out), value
+    policy, value = agent.policy_and_value(learner.params, as_inputs(rollout, obs))
+    if behaviour is not None:
+        seen = normalize(behaviour.obs_stats, rollout.obs)
+        policy, _ = agent.policy_and_value(behaviour.params, as_inputs(rollout, seen))
+    return policy, value
 
 
 def next_values(

@@ -280,6 +280,13 @@ MUTANTS = (
         ("tests/ops/test_running_stats.py",),
     ),
     Mutant(
+        "outputs that were kept are read with the parameters of the learner",
+        BATCHES,
+        "acted = learner if behaviour is None else behaviour",
+        "acted = learner",
+        ("tests/algorithms/test_kept_outputs.py",),
+    ),
+    Mutant(
         "observations are normalised by statistics that they are part of already",
         "rlkit/algorithms/base.py",
         "agent, learner, memory, rollout, axis_name, behaviour",

@@ -17,6 +17,7 @@ from rlkit.envs.base import JaxStep
 from rlkit.envs.jittable.casts import cast_obs
 from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
 from rlkit.errors import SpaceError, require, require_positive_integer
+from rlkit.ops.one_hots import one_hots
 from rlkit.spaces import Space, check_observation_space, leaves
 from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
@@ -275,13 +276,8 @@ def _flatten_leaf(space: Space, x: Array) -> Array:
     if isinstance(space, spaces.Discrete):
         return jax.nn.one_hot(x - int(space.start), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
-        digits = (x - jnp.asarray(space.start, x.dtype)).ravel()
-        return jnp.concatenate(
-            [
-                jax.nn.one_hot(digit, int(n))
-                for digit, n in zip(digits, space.nvec.ravel(), strict=True)
-            ]
-        )
+        index = (x - jnp.asarray(space.start, x.dtype)).ravel()
+        return one_hots(index, tuple(map(int, space.nvec.ravel())))
     return x.ravel().astype(jnp.float32)
 
 

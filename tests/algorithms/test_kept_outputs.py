@@ -1,0 +1,70 @@
+"""What an actor-critic keeps of acting is what its network would compute again for a loss."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlkit.agents.base import OUTPUTS
+from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.ppo import ppo
+
+CONFIG = PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1, normalize_observations=True)
+BOX = {"action_space": spaces.Box(-1, 1, (2,))}
+CASES = [
+    ({}, {}, False),  # acting computes no values
+    ({}, {"share_torso": True}, True),
+    ({}, {"memory": "gru"}, True),
+    ({}, {"memory": "gru", "share_torso": True}, True),
+    (BOX, {"share_torso": True}, True),
+    (BOX, {"share_torso": True, "use_sde": True}, False),  # outputs have features in them
+]
+
+
+@pytest.mark.parametrize(("space", "network", "keeps"), CASES)
+def test_a_batch_has_what_would_be_computed_again(
+    key, make_env, make_agent, quick_jit, space, network, keeps
+):
+    """For a learner that acted itself, and for one that is an update ahead of who acted."""
+    env = make_env(**space)
+    agent, algorithm = make_agent(env, **network), ppo(CONFIG)
+
+    @quick_jit
+    def datasets(key):
+        before = algorithm.init(agent, env, key, total_steps=1000.0)
+        learner = before.learner
+        # The heads start with small weights; a test needs policies that differ.
+        learner = learner.replace(params=jax.tree.map(partial(_shaken, key), learner.params))
+        _, rollout, _ = algorithm.collect(agent, env, before.replace(learner=learner))
+        assert (OUTPUTS in rollout.extras) is keeps
+        bare = {name: x for name, x in rollout.extras.items() if name != OUTPUTS}
+        ahead = learner.replace(params=jax.tree.map(lambda x: x * 0.7, learner.params))
+        ingest = algorithm.batch_builder.ingest
+        return [
+            [
+                ingest(agent, learns, (), seen, None, acted)[1]
+                for seen in (rollout, rollout.replace(extras=bare))
+            ]
+            for learns, acted in ((learner, None), (ahead, learner.policy))
+        ]
+
+    of_itself, ahead = datasets(key)
+    for kept, again in (of_itself, ahead):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5), kept, again
+        )
+    same, moved = (dataclasses.asdict(_samples(each[0])) for each in (of_itself, ahead))
+    np.testing.assert_allclose(same["log_prob"], moved["log_prob"], rtol=2e-4, atol=2e-5)
+    assert np.abs(same["value"] - moved["value"]).max() > 0.05
+    assert np.std(same["log_prob"]) > 0.01
+
+
+def _shaken(key, x):
+    return x + 0.3 * jax.random.normal(jax.random.fold_in(key, x.size), x.shape)
+
+
+def _samples(dataset):
+    return getattr(dataset, "steps", dataset)
