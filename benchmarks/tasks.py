@@ -13,7 +13,9 @@ class OnPolicyTask:
 
     name: ClassVar[str]
     """Name of the algorithm."""
-    suite: Literal["gymnax", "gymnasium", "navix", "craftax", "jumanji", "pgx", "xminigrid"] = "gymnax"
+    suite: Literal["gymnax", "gymnasium", "navix", "craftax", "jumanji", "pgx", "xminigrid"] = (
+        "gymnax"
+    )
     env: str
     """Environment id without the suite."""
     num_envs: int
