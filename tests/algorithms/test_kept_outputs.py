@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
+from tiers import by_default
 
 from rlkit.agents.base import OUTPUTS
 from rlkit.algorithms.configs import PPOConfig
@@ -24,7 +25,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("space", "network", "keeps"), CASES)
+@pytest.mark.parametrize(("space", "network", "keeps"), by_default([CASES[2], CASES[4]], CASES))
 def test_a_batch_has_what_would_be_computed_again(
     key, make_env, make_agent, quick_jit, space, network, keeps
 ):

@@ -21,8 +21,10 @@ def test_by_hand():
     assert found.dtype == jnp.float32
 
 
-@pytest.mark.parametrize("counts", [(4,), (3, 3, 3), (5, 2) * 4, (2, 3, 2), (2, 2, 3, 2, 2, 3)])
-@pytest.mark.parametrize("shape", [(), (7,), (2, 3)])
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [((7,), (4,)), ((), (3, 3, 3)), ((2, 3), (5, 2) * 4), ((7,), (2, 3, 2)), ((7,), (2, 2, 3) * 2)],
+)
 def test_they_are_the_vectors_of_each_integer_in_turn(key, counts, shape):
     index = jax.random.randint(key, (*shape, len(counts)), -1, max(counts) + 1)
     each = [jax.nn.one_hot(index[..., i], count) for i, count in enumerate(counts)]

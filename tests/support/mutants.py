@@ -387,7 +387,7 @@ MUTANTS = (
     Mutant(
         "a fused network forgets NaN",
         "rlkit/xla_gpu/fused_kernels.py",
-        "return jnp.where(z < 0.0, 0.0, z)",
+        "return jnp.where(z <= 0.0, 0.0, z)",
         "return jnp.where(z > 0.0, z, 0.0)",
         ("tests/xla_gpu/test_fused_layers.py::test_what_is_not_finite_stays_so",),
     ),
@@ -669,8 +669,8 @@ MUTANTS = (
     Mutant(
         "a policy acts as if all were allowed",
         "rlkit/agents/actor_critic.py",
-        "return only_allowed(out, obs, self.action_space), carry",
-        "return out, carry",
+        "return only_allowed(out, obs, self.action_space), value, carry",
+        "return out, value, carry",
         ("tests/agents/test_masking.py",),
     ),
     Mutant(

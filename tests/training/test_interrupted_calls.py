@@ -125,7 +125,8 @@ def ctrl_c_at_line(number):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a destructor
-@pytest.mark.parametrize("env", [None, in_full("host")])
+@pytest.mark.full
+@pytest.mark.parametrize("env", [None, "host"])
 def test_ctrl_c_at_any_line_loses_no_row(tiny, tmp_path, env):
     """As above, but at lines instead of times, so that short moments are hit as well."""
     from host_twins import HostCounter

@@ -80,7 +80,7 @@ def assert_close(one, other, **tolerance):
     jax.tree.map(compare, keys_as_data(one), keys_as_data(other))
 
 
-@pytest.mark.parametrize("name", by_default(["ppo", "dqn"], NAMES))
+@pytest.mark.parametrize("name", by_default(["ppo"], NAMES))
 def test_devices_compute_what_a_mapped_axis_does(name):
     """`shard_map` over a mesh is `vmap` over an axis of that name, which is easier to understand;
     the learners of all devices are equal, and environment steps are those of all.
@@ -188,7 +188,8 @@ def whole(ts, count):
     return found
 
 
-@pytest.mark.parametrize("name", by_default(["dqn"], NAMES))
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
 def test_a_state_moves_to_other_devices(name):
     """From 2 to 1, 4 and 2: every environment keeps its episode, its transitions and their
     priorities; the learner is the same. Only keys are new.
