@@ -55,7 +55,7 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/SpaceInvaders-MinAtar": Goal(
         bar=131, published="gymnax 131 (10M, 1 run, an older gymnax)"
     ),
-    "ppo/gymnax/Freeway-MinAtar": Goal(published="gymnax 58 (10M, 1 run, an older gymnax)"),
+    "ppo/gymnax/Freeway-MinAtar": Goal(bar=58, published="gymnax 58 (10M, 1 run, an older gymnax)"),
     "ppo/gymnax/Seaquest-MinAtar": Goal(),
     "ppo/gymnax/MountainCar-v0": Goal(bar=-112, published=f"{_ZOO} -110.4 (1M, 1 run)"),
     "ppo/gymnax/MemoryChain-bsuite": Goal(bar=0.95),
