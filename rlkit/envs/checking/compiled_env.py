@@ -1,6 +1,7 @@
 """`reset` and `step` of a `JaxEnv`, each compiled once; and whether tracing them again differs."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from rlkit.types import Action, EnvState, Key, Obs
 Tell = Callable[[str], None]  # called with what is being done, before it is
 # Compiling takes far longer than the steps of a check, and a simulator's half as long like this.
 QUICK: dict[str, bool | str] = {"xla_backend_optimization_level": "0"}
+# But a step of a few simulators then takes seconds instead of milliseconds: Playground's swimmer.
+SLOW = 1.0
 
 
 class Tracing:
@@ -29,6 +32,29 @@ class Tracing:
         return self.kept[-1].out_info
 
 
+class Program:
+    """A traced function, compiled quickly; or well, if the first call takes `SLOW` seconds."""
+
+    def __init__(self, name: str, traced: jax.stages.Traced, tell: Tell):
+        self._name, self._traced, self._tell = name, traced, tell
+        tell(f"compiling {name}")
+        self._run = traced.lower().compile(QUICK)
+        self._is_new = True
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Its results. All calls are of one program, so that equal calls give equal bits."""
+        if not self._is_new:
+            return self._run(*arguments)
+        self._is_new = False
+        begun = time.perf_counter()
+        result = jax.block_until_ready(self._run(*arguments))
+        if time.perf_counter() - begun < SLOW:
+            return result
+        self._tell(f"compiling {self._name} again, for faster calls")
+        self._run = self._traced.lower().compile()
+        return self._run(*arguments)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompiledEnv:
     """What a check calls of an environment."""
@@ -40,11 +66,8 @@ class CompiledEnv:
     @classmethod
     def of(cls, env: JaxEnv, tracing: Tracing, tell: Tell) -> "CompiledEnv":
         """`env`, whose `reset` and `step` were traced, in this order."""
-        functions = {}
-        for name, traced in zip(("reset", "step"), tracing.kept, strict=True):
-            tell(f"compiling {name}")
-            functions[name] = traced.lower().compile(QUICK)
-        return cls(env=env, **functions)
+        reset, step = tracing.kept
+        return cls(env=env, reset=Program("reset", reset, tell), step=Program("step", step, tell))
 
 
 def is_traced_the_same(function: Callable[..., Any], before: jax.stages.Traced) -> bool:

@@ -12,6 +12,7 @@ from fragile_envs import Fragile
 from gymnasium import spaces
 
 from rlkit.envs import TimeLimit, check_env, make_env, vectorize
+from rlkit.envs.checking import compiled_env
 from rlkit.envs.checking.compiled_env import CompiledEnv, Tracing
 from rlkit.envs.checking.jax_rollout import random_rollout
 from rlkit.envs.jittable.contract import trace_findings
@@ -649,6 +650,26 @@ def test_each_function_is_compiled_once_and_traced_three_times(monkeypatch):
         "compiling step",
         "calling reset",
         "playing 40 random steps",
+    ]
+
+
+def test_what_is_slow_at_its_first_call_is_compiled_well(monkeypatch):
+    """Once, so that all calls that are compared are of one program."""
+    options, stages = [], []
+    real = jax.stages.Lowered.compile
+    monkeypatch.setattr(compiled_env, "SLOW", 0.0)
+    monkeypatch.setattr(
+        jax.stages.Lowered, "compile", lambda *args: options.append(args[1:]) or real(*args)
+    )
+    assert check_env(Sound(), num_steps=40, progress=stages.append).findings == ()
+    assert options == [(compiled_env.QUICK,), (compiled_env.QUICK,), (), ()]
+    assert stages[3:] == [
+        "compiling reset",
+        "compiling step",
+        "calling reset",
+        "compiling reset again, for faster calls",
+        "playing 40 random steps",
+        "compiling step again, for faster calls",
     ]
 
 
