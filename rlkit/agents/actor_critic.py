@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from rlkit.agents.base import OUTPUTS
+from rlkit.agents.base import OUTPUTS, Outputs
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.heads import Distribution, PolicyHead, policy_head
 from rlkit.agents.layers import MLP, Linear
@@ -33,7 +33,7 @@ class ActorCritic:
     network: Network[tuple[Carry, tuple[Array, Array]]]
     head: PolicyHead
     memory: InitialCarry | None  # that of the network
-    keeps_outputs: bool  # see `OutputsAgent`
+    keeps_outputs: bool  # see `Outputs`
     spec: tuple[str, ActorCriticConfig] | None
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
@@ -54,10 +54,11 @@ class ActorCritic:
     ) -> tuple[Action, Carry, dict[str, PyTree]]:
         """Samples from the policy; log-probs are computed after collection, in one batch.
 
-        So are values, unless acting computes them anyway: see `OutputsAgent`.
+        So are values, unless acting computes them anyway: then the extras have `Outputs`.
         """
         out, value, carry = self._act(params, obs, carry)
-        extras = {OUTPUTS: (out, value)} if self.keeps_outputs else {}
+        keeps = self.keeps_outputs and type(self) is ActorCritic  # others may compute more
+        extras = {OUTPUTS: Outputs(policy=out, value=value, agent=self)} if keeps else {}
         if isinstance(carry, WithMemory):
             action, noise = self.head.explore(out, params["head"], carry.noise, key)
             return action, carry.replace(noise=noise), extras

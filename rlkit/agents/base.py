@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import jax
+from flax import struct
 from jax import Array
 
 from rlkit.errors import SpaceError
@@ -70,18 +71,26 @@ class ActorCriticAgent(StateValueAgent, Protocol):
 
 
 OUTPUTS = "outputs"
-"""Name in a rollout's extras of what an `OutputsAgent` keeps of acting: (outputs, values [N])."""
+"""Name of `Outputs` in the extras of a rollout."""
 
 
-@runtime_checkable
-class OutputsAgent(ActorCriticAgent, Protocol):
-    """An actor-critic that may keep what its network computed when it acted, in `OUTPUTS`.
+class Outputs(struct.PyTreeNode, kw_only=True):
+    """What an actor-critic's network computed when it acted, where that includes the values.
 
-    It does where acting computes the values anyway. Then nothing is computed again for a loss.
+    An on-policy algorithm then learns from these, rather than from the same numbers computed again.
     """
 
-    def distribution(self, params: Params, outputs: PyTree) -> "Distribution":
-        """The policy of the outputs, [B, ...]."""
+    policy: Array  # [N, outputs], of which `agent.distribution` makes the policy
+    value: Array  # [N]
+    agent: "OutputsAgent" = struct.field(pytree_node=False)
+    """Who acted. Another one that wraps it may mean something else by them."""
+
+
+class OutputsAgent(ActorCriticAgent, Protocol):
+    """An actor-critic that keeps `Outputs`."""
+
+    def distribution(self, params: Params, outputs: Array) -> "Distribution":
+        """The policy of its network's outputs [B, ...]."""
         ...
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.agents.base import OUTPUTS, ActorCriticAgent, OutputsAgent, StateValueAgent
+from rlkit.agents.base import OUTPUTS, ActorCriticAgent, Outputs, StateValueAgent
 from rlkit.algorithms.batch_builder import Plan
 from rlkit.algorithms.sequences import (
     SequenceDataset,
@@ -95,8 +95,8 @@ class Minibatches:
 class OnPolicyBatchBuilder:
     """Computes GAE once per rollout, then draws `minibatches` from it.
 
-    Values and log-probs are computed here, in one batch, rather than step by step while collecting,
-    unless the agent kept them: see `OutputsAgent`.
+    Values and log-probs are computed here, in one batch, rather than step by step while collecting.
+    Where the agent kept `Outputs`, its network is not called again.
     """
 
     gamma: float | Array
@@ -171,12 +171,13 @@ def policy_and_value(
     behaviour: PolicyState | None,
 ) -> tuple["Distribution", Array]:
     """The policy that acted and the learner's values, for all steps [T·N]; `obs` are normalised."""
-    if OUTPUTS in rollout.extras and isinstance(agent, OutputsAgent):
+    kept = rollout.extras.get(OUTPUTS)
+    if isinstance(kept, Outputs) and kept.agent == agent:
         acted = learner if behaviour is None else behaviour
-        out, value = flatten(rollout.extras[OUTPUTS])
+        policy, value = flatten((kept.policy, kept.value))
         if behaviour is not None:
             value = agent.value(learner.params, as_inputs(rollout, obs))
-        return agent.distribution(acted.params, out), value
+        return kept.agent.distribution(acted.params, policy), value
     policy, value = agent.policy_and_value(learner.params, as_inputs(rollout, obs))
     if behaviour is not None:
         seen = normalize(behaviour.obs_stats, rollout.obs)

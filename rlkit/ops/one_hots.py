@@ -20,4 +20,5 @@ def one_hots(index: Array, counts: tuple[int, ...]) -> Array:
 def _period(counts: tuple[int, ...]) -> int:
     """The length of the shortest list that, repeated, is `counts`."""
     size = len(counts)
-    return next(n for n in range(1, size + 1) if counts == counts[:n] * (size // n))
+    divisors = (n for n in range(1, size + 1) if size % n == 0)
+    return next(n for n in divisors if counts == counts[:n] * (size // n))
