@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlkit.agents.base import OUTPUTS
+from rlkit.agents.base import Outputs
 from rlkit.algorithms.sequences import CARRY
 from rlkit.errors import require
 from rlkit.types import Carry, PyTree, Transition
@@ -116,10 +116,10 @@ class Layout:
 def split_extras(extras: dict[str, PyTree]) -> tuple[Carry, dict[str, PyTree]]:
     """(the memory before the step, () without; all other extras that are stored)
 
-    Outputs of an actor-critic are not: what is replayed is computed with newer parameters.
+    `Outputs` of an actor-critic are not: what is replayed is computed with newer parameters.
     """
-    apart = (CARRY, OUTPUTS)
-    return extras.get(CARRY, ()), {name: x for name, x in extras.items() if name not in apart}
+    stored = {name: x for name, x in extras.items() if name != CARRY and not isinstance(x, Outputs)}
+    return extras.get(CARRY, ()), stored
 
 
 def to_flags(terminated: Array, truncated: Array) -> Array:

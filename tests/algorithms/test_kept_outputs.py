@@ -14,6 +14,7 @@ from rlkit.agents.actor_critic import ActorCritic
 from rlkit.agents.base import OUTPUTS
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.initial_state import example_transition
+from rlkit.algorithms.packed_transition import split_extras
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.replay_buffer import UniformReplay
 
@@ -70,7 +71,7 @@ def test_a_batch_has_what_would_be_computed_again(
 
 
 class Exploring(ActorCritic):
-    """Its policy is not that of its network's outputs alone."""
+    """Its values are not its network's alone."""
 
     def policy_and_value(self, params, obs):
         policy, value = super().policy_and_value(params, obs)
@@ -124,6 +125,8 @@ def test_a_replay_memory_stores_none(make_env, make_agent):
     found = [memory(make_agent(env, share_torso=share)) for share in (False, True)]
     assert [OUTPUTS in example.extras for example, _ in found] == [False, True]
     assert jax.tree.map(jnp.shape, found[0][1]) == jax.tree.map(jnp.shape, found[1][1])
+    own = {OUTPUTS: jnp.zeros(3)}  # somebody else's extras of that name
+    assert split_extras(own) == ((), own)
 
 
 def _shaken(key, x):

@@ -22,7 +22,7 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.torso import Torso, WithHead
 from rlkit.xla_gpu import fused_layers as room
-from rlkit.xla_gpu.fused_kernels import Static, gradients, one_by_one, outputs
+from rlkit.xla_gpu.fused_kernels import ACTIVATIONS, Static, gradients, one_by_one, outputs
 from rlkit.xla_gpu.fused_layers import FEWEST_ROWS, MOST_LAYERS, are_fused, fused_layers
 
 
@@ -112,6 +112,15 @@ def test_on_a_gpu_too(key, rows, sizes, activations):
         assert np.linalg.norm(a - b) <= tolerance * np.linalg.norm(b)
     broken = fused_layers(x.at[0, 0].set(np.nan), parameters, activations)
     assert np.isnan(broken[0]).all() and np.isfinite(broken[1:]).all()
+
+
+def test_a_unit_of_relu_at_zero_has_no_gradient():
+    """As of `jax.nn.relu`, in the kernels and in the layers that stand in for them."""
+    activate, gradient = ACTIVATIONS["relu"]
+    z = jnp.array([-1.0, 0.0, 2.0])
+    pulled = jax.vmap(jax.grad(activate))(z)
+    np.testing.assert_array_equal(pulled, [0.0, 0.0, 1.0])
+    np.testing.assert_array_equal(gradient(jnp.ones(3), activate(z)), pulled)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
