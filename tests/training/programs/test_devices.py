@@ -188,8 +188,7 @@ def whole(ts, count):
     return found
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_default(["dqn"], NAMES))
 def test_a_state_moves_to_other_devices(name):
     """From 2 to 1, 4 and 2: every environment keeps its episode, its transitions and their
     priorities; the learner is the same. Only keys are new.
