@@ -336,16 +336,18 @@ class ContinuousRecall(Recall):
         return super().step(key, state, (action[0] > 0).astype(jnp.int32))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "learns"),
-    [
-        ("dqn.gru", True),
-        ("dqn", False),
-        ("qr_dqn.min_gru", True),
-        ("discrete_sac.gru", True),
-        ("sac.lstm_gsde", True),
-    ],
+    by_default(
+        [("dqn.gru", True)],
+        [
+            ("dqn.gru", True),
+            ("dqn", False),
+            ("qr_dqn.min_gru", True),
+            ("discrete_sac.gru", True),
+            ("sac.lstm_gsde", True),
+        ],
+    ),
 )
 def test_only_memory_recalls(key, quick_jit, name, learns):
     """A cue is shown at the first step and asked for at the last: see `probe/Recall`."""
