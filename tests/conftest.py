@@ -6,13 +6,13 @@ import collections
 import gc
 import os
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quick_compiling import quick_flags
 from shell_signals import hear_signals
 
 
@@ -31,30 +31,15 @@ def _private_cache_dir() -> str:
     return str(path) if ours else tempfile.mkdtemp(prefix="rlkit-tests-")
 
 
-def _known(flags: list[str]) -> list[str]:
-    """Those that the installed jaxlib knows. It ends the process at a flag that it does not know,
-    so a process of its own is asked (0.4 s, once: workers inherit XLA_FLAGS).
-    """
-    program = "from jaxlib import xla_client; xla_client.CompileOptions()"
-    environment = os.environ | {"XLA_FLAGS": " ".join(flags)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
-    )
-    return flags if done.returncode == 0 else [flag for flag in flags if flag not in done.stderr]
-
-
-# Compiling dominates: without most of XLA's optimisations the suite takes a third less, and with
-# its older way of generating fused loops, in one piece each, another quarter. `make test-all`
-# compiles as users do. jaxlib 0.11 dropped the first of these flags.
-QUICK = ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
-
-
 def _xla_flags() -> str:
+    """Those that are given, and to compile quickly but in `make test-all`, which compiles as users
+    do. Workers inherit them.
+    """
     given = os.environ.get("XLA_FLAGS", "").split()
     wanted = ["--xla_force_host_platform_device_count=2"]
     quick = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"
     if quick and "PYTEST_XDIST_WORKER" not in os.environ:
-        wanted += _known(QUICK)
+        wanted += quick_flags()
     return " ".join(dict.fromkeys(given + wanted))
 
 
@@ -84,6 +69,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         seconds[item.path] += _seconds(item)
     items.sort(key=lambda item: -seconds[item.path])  # stable: a file's tests stay together
+
+
+class ToldAtOnce:
+    """Tells failures as they happen: what CI cuts off at its limit never comes to the summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter):
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\nFAILED {report.nodeid}\n{report.longreprtext[-3000:]}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    plugins = session.config.pluginmanager
+    terminal = plugins.get_plugin("terminalreporter")  # not in the workers
+    if os.environ.get("CI") and terminal is not None:
+        plugins.register(ToldAtOnce(terminal))
 
 
 MOST_MAPPINGS = 25_000  # Linux allows a process 65,530, and XLA crashes or hangs without one more

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from quick_compiling import quick_environment
 from sessions import RLKIT, Ended, Session, session
 
 from rlkit.training.files.checkpointer import steps_in
@@ -28,13 +29,12 @@ def together(
 ) -> Iterator[list[Session]]:
     """Starts commands, one for each process, which differ in what tells them who they are.
 
-    Each has so many CPU devices. Standard errors are in `cwd`; leaving the block kills what is
-    left.
+    Each has so many CPU devices, and compiles quickly. Standard errors are in `cwd`; leaving the
+    block kills what is left.
     """
-    known = {
+    known = quick_environment() | {
         "JAX_PLATFORMS": "cpu",
         "NPROC": "1",
-        "XLA_FLAGS": None,
         "JAX_NUM_CPU_DEVICES": devices,
     }
     with ExitStack() as stack:
