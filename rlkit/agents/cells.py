@@ -14,6 +14,7 @@ from rlkit.agents.first_weights import described
 from rlkit.agents.layers import Linear
 from rlkit.agents.memory import steps_in_a_loop
 from rlkit.types import Carry
+from rlkit.xla_cpu.matmul import matmul
 
 LONGEST = 1000.0  # steps over which the slowest unit of a new `MinGRU` remembers
 
@@ -72,7 +73,11 @@ class Gated(nnx.Module):
         """See `Cell`. The inputs of all steps pass through their layer in one product."""
         step: Any = copy.copy(self.cell)
         step.dense_i = lambda projected: projected
-        return steps_in_a_loop(step, self.initial_carry, carry, self.cell.dense_i(x), restart)
+        layer = self.cell.dense_i
+        projected = matmul(x.astype(layer.kernel.dtype), layer.kernel[...])
+        if layer.bias is not None:
+            projected = projected + layer.bias[...]
+        return steps_in_a_loop(step, self.initial_carry, carry, projected, restart)
 
 
 class MinGRU(nnx.Module):

@@ -10,8 +10,12 @@ from jax.custom_derivatives import SymbolicZero
 from rlkit.xla_cpu.packing import PyTree
 from rlkit.xla_cpu.switch import may_be_on
 
-NARROW = 32  # the smaller of inputs and outputs; this and the next: measured in benchmarks/notes.md
-SMALL = 64  # the larger of them
+# Of layers, by the smaller and the larger of inputs and outputs; measured in benchmarks/notes.md.
+NARROW = 32  # the smaller one
+SMALL = 64  # the larger one; of the layers below, the smaller one
+STRIDED = 64  # of which the larger one is a multiple
+LONG = 1024  # the larger one
+FEW_ROWS = 512  # of a batch
 SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 
 
@@ -30,17 +34,30 @@ def matmul(x: Array, weights: Array) -> Array:
 
     The gradient with respect to the weights sums over the batch, the first axis of both factors. On
     a CPU, XLA computes such a product more slowly than one without a transposition, and on its
-    thread pool, so what follows waits for another thread. If the smaller of inputs and outputs is
-    at most `NARROW`, or the larger at most `SMALL`, the factor with fewer columns (x, or the
-    gradient with respect to the output) is therefore first transposed into a buffer of its own.
-    Every derivative equals that of `x @ weights`, to rounding.
+    thread pool, so what follows waits for another thread. Where it pays (`_pays`), the factor with
+    fewer columns (x, or the gradient with respect to the output) is therefore first transposed into
+    a buffer of its own. Every derivative equals that of `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
-    pays = min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL
-    if not pays or not may_be_on("matmul"):
-        return x @ weights
     batch = x.shape[:-1]
-    return _matmul(x.reshape(math.prod(batch), x.shape[-1]), weights).reshape(*batch, outputs)
+    rows = math.prod(batch)
+    if not _pays(rows, inputs, outputs) or not may_be_on("matmul"):
+        return x @ weights
+    return _matmul(x.reshape(rows, x.shape[-1]), weights).reshape(*batch, outputs)
+
+
+def _pays(rows: int, inputs: int, outputs: int) -> bool:
+    """Whether transposing a factor first is faster for a batch of `rows` rows.
+
+    It is for narrow and for small layers, for very long rows, and where rows lie a multiple of 256
+    bytes apart: Eigen reads columns, whose numbers then share few sets of the cache.
+    """
+    smaller, larger = sorted((inputs, outputs))
+    if smaller <= NARROW or larger <= SMALL:
+        return True
+    if smaller > SMALL or (larger % STRIDED and larger < LONG):
+        return False
+    return inputs > outputs or rows <= FEW_ROWS
 
 
 @jax.custom_jvp

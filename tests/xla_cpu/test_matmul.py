@@ -7,7 +7,7 @@ import pytest
 
 from rlkit.agents.layers import Linear
 from rlkit.agents.networks import make_network
-from rlkit.xla_cpu.matmul import NARROW, SMALL, matmul
+from rlkit.xla_cpu.matmul import FEW_ROWS, LONG, NARROW, SMALL, matmul
 
 pytestmark = pytest.mark.fast
 SHAPES = [
@@ -20,6 +20,9 @@ SHAPES = [
     (NARROW, 200),
     (200, NARROW),
     (SMALL + 1, SMALL),
+    (128, 40),
+    (40, 128),
+    (LONG + 1, 40),
 ]
 
 
@@ -99,11 +102,11 @@ def test_factors_that_do_not_fit_have_the_error_of_jax():
         matmul(jnp.ones((6, 4)), jnp.ones((3, 2)))
 
 
-def products_of_gradient(multiply, inputs, outputs):
+def products_of_gradient(multiply, inputs, outputs, rows=128):
     """For each product in the compiled gradient by the weights: does it sum over the first axis of
     its first factor?
     """
-    x, weights = factors(inputs, outputs, (128,))
+    x, weights = factors(inputs, outputs, (rows,))
     program = jax.jit(jax.grad(scalar(multiply), 1)).lower(x, weights).compile().as_text()
     return [
         bool(re.search(r"lhs_contracting_dims=\{0\}", line))
@@ -112,7 +115,9 @@ def products_of_gradient(multiply, inputs, outputs):
     ]
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(4, 64), (64, 2), (SMALL, SMALL)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs"), [(4, 64), (64, 2), (SMALL, SMALL), (128, 64), (64, 192), (1225, 64)]
+)
 def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(inputs, outputs):
     """The other kind is the slow one; the plain product has it."""
     assert products_of_gradient(jnp.matmul, inputs, outputs) == [False, True]
@@ -133,10 +138,16 @@ def test_layers_of_networks_are_such_products():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "backend"),
-    [(SMALL + 1, SMALL, "cpu"), (200, NARROW + 1, "cpu"), (4, 2, "gpu")],
+    ("inputs", "outputs", "rows", "backend"),
+    [
+        (SMALL + 1, SMALL, 128, "cpu"),
+        (200, NARROW + 1, 128, "cpu"),
+        (SMALL + 64, SMALL + 64, 128, "cpu"),
+        (64, 192, FEW_ROWS + 1, "cpu"),
+        (4, 2, 128, "gpu"),
+    ],
 )
-def test_other_sizes_and_backends_are_left_alone(inputs, outputs, backend, monkeypatch):
+def test_other_sizes_and_backends_are_left_alone(inputs, outputs, rows, backend, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    x, weights = factors(inputs, outputs)
+    x, weights = factors(inputs, outputs, (rows,))
     assert str(jax.make_jaxpr(matmul)(x, weights)) == str(jax.make_jaxpr(jnp.matmul)(x, weights))
