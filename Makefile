@@ -22,7 +22,7 @@ NEWEST ?= python3.13
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
 	@echo "make test       the tests that every change must pass; under six minutes on two cores"
-	@echo "make test-all   these and the full matrix of algorithms, compiled as in real runs; half an hour"
+	@echo "make test-all   these and the full matrix, algorithms compiled as in real runs; forty minutes"
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make test-suites  the tests of the suites of others (Brax, Craftax, ...), in an environment that has them"
@@ -62,8 +62,13 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
+# What algorithms and compiled programs compute is tested as users compile it. The rest, much of it
+# in processes of its own, is compiled quickly, as in make test.
+AS_USERS := tests/algorithms tests/training/programs tests/training/compile tests/training/test_resume.py
+
 test-all: $(STAMP)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "full or not full" $(AS_USERS:%=--ignore=%) $(ARGS)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS) $(AS_USERS)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)

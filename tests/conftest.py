@@ -32,8 +32,8 @@ def _private_cache_dir() -> str:
 
 
 def _xla_flags() -> str:
-    """Those that are given, and to compile quickly but in `make test-all`, which compiles as users
-    do. Workers inherit them.
+    """Those that are given, and to compile quickly but where `make test-all` compiles as users do.
+    Workers inherit them.
     """
     given = os.environ.get("XLA_FLAGS", "").split()
     wanted = ["--xla_force_host_platform_device_count=2"]

@@ -1,5 +1,7 @@
 """Memory: recurrent layers over sequences, and the agents that have one."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +58,10 @@ def drawn(cell, key):
     return cell
 
 
+def assert_close(found, wanted, *, atol=1e-6):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), found, wanted)
+
+
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_over_a_sequence_flaxs_cell_takes_its_steps(key, kind):
     cell = drawn(built(kind), key)
@@ -66,8 +72,44 @@ def test_over_a_sequence_flaxs_cell_takes_its_steps(key, kind):
         carry, row = cell.cell(where_rows(restart[t], cell.initial_carry(BATCH), carry), x[t])
         rows.append(row)
     last, found = cell.over(start, x, restart)
-    np.testing.assert_allclose(found, jnp.stack(rows), atol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), last, carry)
+    assert_close((last, found), (carry, jnp.stack(rows)))
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_derivatives_over_a_sequence_are_those_of_its_steps(key, kind):
+    """Forwards and backwards, by the weights, the first memory and the inputs."""
+    cell = drawn(built(kind), key)
+    x, restart = some_inputs(key)
+    graph, weights = nnx.split(cell)
+    start = jax.tree.map(lambda c: c + 0.3, cell.initial_carry(BATCH))
+    initial = cell.initial_carry(BATCH)
+
+    def by_steps(weights, carry, x):
+        flaxs, rows = nnx.merge(graph, weights).cell, []
+        for t in range(LENGTH):
+            carry, row = flaxs(where_rows(restart[t], initial, carry), x[t])
+            rows.append(row)
+        return carry, jnp.stack(rows)
+
+    def at_once(weights, carry, x):
+        return nnx.merge(graph, weights).over(carry, x, restart)
+
+    primals = (weights, start, x)
+    leaves, structure = jax.tree.flatten(primals)
+    directions = jax.tree.unflatten(
+        structure,
+        [
+            jax.random.normal(k, leaf.shape)
+            for k, leaf in zip(jax.random.split(key, len(leaves)), leaves, strict=True)
+        ],
+    )
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def derivatives(over):
+        out, changes = jax.jvp(over, primals, directions)
+        return changes, jax.vjp(over, *primals)[1](jax.tree.map(jnp.cos, out))
+
+    assert_close(derivatives(at_once), derivatives(by_steps), atol=1e-5)
 
 
 def test_min_gru_computes_in_parallel_what_its_equation_says(key):
