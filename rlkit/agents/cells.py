@@ -11,10 +11,9 @@ from jax import Array
 
 from rlkit.agents.configs import Memory
 from rlkit.agents.first_weights import described
-from rlkit.agents.layers import Linear
+from rlkit.agents.layers import Linear, linear
 from rlkit.agents.memory import steps_in_a_loop
 from rlkit.types import Carry
-from rlkit.xla_cpu.matmul import matmul
 
 LONGEST = 1000.0  # steps over which the slowest unit of a new `MinGRU` remembers
 
@@ -70,13 +69,14 @@ class Gated(nnx.Module):
         return zeros if self.num_parts == 1 else (zeros, zeros)
 
     def over(self, carry: Carry, x: Array, restart: Array) -> tuple[Carry, Array]:
-        """See `Cell`. The inputs of all steps pass through their layer in one product."""
+        """See `Cell`. The inputs of all steps pass through their layer in one product, in the type
+        of its weights.
+        """
         step: Any = copy.copy(self.cell)
         step.dense_i = lambda projected: projected
         layer = self.cell.dense_i
-        projected = matmul(x.astype(layer.kernel.dtype), layer.kernel[...])
-        if layer.bias is not None:
-            projected = projected + layer.bias[...]
+        bias = None if layer.bias is None else layer.bias[...]
+        projected = linear(x, layer.kernel[...], bias)
         return steps_in_a_loop(step, self.initial_carry, carry, projected, restart)
 
 

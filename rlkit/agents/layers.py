@@ -48,8 +48,8 @@ def _layer_norm(features: int) -> nnx.LayerNorm:
 class Linear(nnx.Module):
     """A linear layer, [..., in_features] -> [..., out_features].
 
-    Its weights are NaN until `make_network` draws them: orthogonal, times `scale`. Computed by
-    `xla_cpu.matmul`. Its parameters are named like those of `nnx.Linear`, which is slower to trace.
+    Its weights are NaN until `make_network` draws them: orthogonal, times `scale`. Its parameters
+    are named like those of `nnx.Linear`, which is slower to trace.
     """
 
     def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0):
@@ -57,9 +57,13 @@ class Linear(nnx.Module):
         self.bias = described((out_features,), "constant", 0.0)
 
     def __call__(self, x: Array) -> Array:
-        kernel, bias = self.kernel[...], self.bias[...]
-        bias = bias.reshape((1,) * (x.ndim - 1) + (-1,))
-        return matmul(x.astype(kernel.dtype), kernel) + bias
+        return linear(x, self.kernel[...], self.bias[...])
+
+
+def linear(x: Array, kernel: Array, bias: Array | None) -> Array:
+    """`x @ kernel + bias` in the type of the kernel, [..., I] -> [..., O], by `xla_cpu.matmul`."""
+    out = matmul(x.astype(kernel.dtype), kernel)
+    return out if bias is None else out + bias.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 class MLP(nnx.Module):

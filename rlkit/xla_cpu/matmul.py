@@ -1,4 +1,4 @@
-"""Matrix products on a CPU: which are small, and a faster weight gradient for narrow layers."""
+"""Matrix products on a CPU: which are small, and a faster weight gradient where it is slow."""
 
 import math
 
@@ -10,12 +10,14 @@ from jax.custom_derivatives import SymbolicZero
 from rlkit.xla_cpu.packing import PyTree
 from rlkit.xla_cpu.switch import may_be_on
 
-# Of layers, by the smaller and the larger of inputs and outputs; measured in benchmarks/notes.md.
-NARROW = 32  # the smaller one
-SMALL = 64  # the larger one; of the layers below, the smaller one
-STRIDED = 64  # of which the larger one is a multiple
-LONG = 1024  # the larger one
-FEW_ROWS = 512  # of a batch
+# Where transposing pays, measured in benchmarks/notes.md: the smaller of inputs and outputs is at
+# most NARROW, or the larger at most SMALL, or outputs are at most SMALL and inputs a multiple of
+# STRIDED or at least LONG, or the layer makes the gates of a small GRU or LSTM from FEW_ROWS rows.
+NARROW = 32
+SMALL = 64
+STRIDED = 64
+LONG = 1024
+FEW_ROWS = 512
 SMALL_PRODUCT = 2**22  # multiplications; measured in benchmarks/notes.md
 
 
@@ -33,10 +35,10 @@ def matmul(x: Array, weights: Array) -> Array:
     """`x @ weights`: [..., I] and [I, O] -> [..., O].
 
     The gradient with respect to the weights sums over the batch, the first axis of both factors. On
-    a CPU, XLA computes such a product more slowly than one without a transposition, and on its
-    thread pool, so what follows waits for another thread. Where it pays (`_pays`), the factor with
-    fewer columns (x, or the gradient with respect to the output) is therefore first transposed into
-    a buffer of its own. Every derivative equals that of `x @ weights`, to rounding.
+    a CPU, XLA often computes such a product more slowly than one without a transposition, and on
+    its thread pool, so what follows waits for another thread. Where it pays (`_pays`), the factor
+    with fewer columns (x, or the gradient with respect to the output) is therefore first transposed
+    into a buffer of its own. Every derivative equals that of `x @ weights`, to rounding.
     """
     inputs, outputs = weights.shape
     batch = x.shape[:-1]
@@ -47,17 +49,16 @@ def matmul(x: Array, weights: Array) -> Array:
 
 
 def _pays(rows: int, inputs: int, outputs: int) -> bool:
-    """Whether transposing a factor first is faster for a batch of `rows` rows.
+    """Whether transposing a factor first is faster for a batch of `rows`, of one seed.
 
-    It is for narrow and for small layers, for very long rows, and where rows lie a multiple of 256
-    bytes apart: Eigen reads columns, whose numbers then share few sets of the cache.
+    It is for layers that are narrow or small. It is for large inputs too, above all for a multiple
+    of 64 numbers: Eigen seems to read columns, whose numbers then fall into few cache sets.
     """
-    smaller, larger = sorted((inputs, outputs))
-    if smaller <= NARROW or larger <= SMALL:
+    if min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL:
         return True
-    if smaller > SMALL or (larger % STRIDED and larger < LONG):
-        return False
-    return inputs > outputs or rows <= FEW_ROWS
+    if inputs > outputs:
+        return outputs <= SMALL and (inputs % STRIDED == 0 or inputs >= LONG)
+    return inputs == SMALL and outputs in (3 * SMALL, 4 * SMALL) and rows <= FEW_ROWS
 
 
 @jax.custom_jvp

@@ -4,7 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
+from rlkit.agents.cells import make_cell
 from rlkit.agents.layers import Linear
 from rlkit.agents.networks import make_network
 from rlkit.xla_cpu.matmul import FEW_ROWS, LONG, NARROW, SMALL, matmul
@@ -21,7 +23,7 @@ SHAPES = [
     (200, NARROW),
     (SMALL + 1, SMALL),
     (128, 40),
-    (40, 128),
+    (64, 192),
     (LONG + 1, 40),
 ]
 
@@ -82,8 +84,9 @@ def test_every_other_derivative(inputs, outputs):
 
 
 @pytest.mark.parametrize("axes", [(0, 0), (None, 0), (0, None)])
-def test_under_vmap(axes):
-    x, weights = factors(4, 64)
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 64), (128, 40)])
+def test_under_vmap(axes, inputs, outputs):
+    x, weights = factors(inputs, outputs)
     stacked = [
         x if axis is None else np.stack([x, 2 * x])
         for x, axis in zip((x, weights), axes, strict=True)
@@ -116,12 +119,24 @@ def products_of_gradient(multiply, inputs, outputs, rows=128):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs"), [(4, 64), (64, 2), (SMALL, SMALL), (128, 64), (64, 192), (1225, 64)]
+    ("inputs", "outputs", "rows"),
+    [
+        (4, 64, 128),
+        (64, 2, 128),
+        (SMALL, SMALL, 128),
+        (128, SMALL, FEW_ROWS + 1),
+        (LONG, 40, 128),
+        (1225, 64, 128),
+        (64, 192, FEW_ROWS),
+        (64, 256, 128),
+    ],
 )
-def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(inputs, outputs):
+def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(
+    inputs, outputs, rows
+):
     """The other kind is the slow one; the plain product has it."""
-    assert products_of_gradient(jnp.matmul, inputs, outputs) == [False, True]
-    assert products_of_gradient(matmul, inputs, outputs) == [False, False]
+    assert products_of_gradient(jnp.matmul, inputs, outputs, rows) == [False, True]
+    assert products_of_gradient(matmul, inputs, outputs, rows) == [False, False]
 
 
 def test_layers_of_networks_are_such_products():
@@ -137,12 +152,30 @@ def test_layers_of_networks_are_such_products():
     assert products_of_gradient(multiply, 64, 2) == [False, False]
 
 
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_so_are_the_gates_of_a_memory(kind):
+    cell = make_cell(kind, 64, 64)
+    graph, weights = nnx.split(cell)
+    x, start = jnp.ones((2, 8, 64)), cell.initial_carry(8)
+
+    def loss(weights):
+        return nnx.merge(graph, weights).over(start, x, jnp.zeros((2, 8), bool))[1].sum()
+
+    weights = jax.tree.map(jnp.zeros_like, weights)
+    with jax.numpy_rank_promotion("raise"):
+        program = str(jax.make_jaxpr(jax.grad(loss))(weights))
+    assert program.count("optimization_barrier") == 1
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "rows", "backend"),
     [
         (SMALL + 1, SMALL, 128, "cpu"),
         (200, NARROW + 1, 128, "cpu"),
-        (SMALL + 64, SMALL + 64, 128, "cpu"),
+        (128, 128, 128, "cpu"),
+        (LONG - 1, SMALL, 128, "cpu"),
+        (64, 128, 128, "cpu"),
+        (48, 256, 128, "cpu"),
         (64, 192, FEW_ROWS + 1, "cpu"),
         (4, 2, 128, "gpu"),
     ],
