@@ -32,7 +32,7 @@ def _private_cache_dir() -> str:
 
 
 def _xla_flags() -> str:
-    """Those that are given, and to compile quickly but where `make test-all` compiles as users do.
+    """The given flags, and those that compile quickly unless the run is to compile as users do.
     Workers inherit them.
     """
     given = os.environ.get("XLA_FLAGS", "").split()

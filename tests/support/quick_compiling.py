@@ -1,4 +1,4 @@
-"""Compiling quickly, where a test is not about what compiled programs compute."""
+"""Compiling quickly: most tests, and the processes that they start."""
 
 import functools
 import os
@@ -13,8 +13,8 @@ _FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_spl
 
 @functools.cache
 def quick_flags() -> tuple[str, ...]:
-    """Of XLA, those that the installed jaxlib knows. It ends the process at a flag that it does not
-    know, so a process of its own is asked (0.4 s).
+    """Those of `_FLAGS` that the installed jaxlib knows. It ends the process at a flag that it does
+    not know, so a process of its own is asked (0.4 s).
     """
     program = "from jaxlib import xla_client; xla_client.CompileOptions()"
     environment = os.environ | {"XLA_FLAGS": " ".join(_FLAGS)}

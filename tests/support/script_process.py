@@ -13,10 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-}  # short runs: compiling takes longer than training
+# Short runs: compiling takes longer than training.
+ENVIRONMENT = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
 class ScriptProcess:

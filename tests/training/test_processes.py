@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 TIMEOUT = 5  # seconds of silence after which a process is lost, in these tests
 SMALL = ["--num-envs", 8, "--hidden-sizes", 8, "--evaluation-episodes", 2, "--no-debug"]
 SMALL += ["--max-evaluation-steps", 20, "--process-timeout", TIMEOUT]
-LONG = ["--total-steps", "60k", "--num-checkpoints", 60]  # until somebody ends it
+LONG = ["--total-steps", "100k", "--num-checkpoints", 100]  # until somebody ends it
 CARTPOLE = ["train", "ppo", "gymnax/CartPole-v1", *SMALL]
 
 
@@ -188,7 +188,7 @@ def test_a_lost_process_ends_the_others_in_time(victim, number, tmp_path):
     assert ended.code == 1 and ended.at - sent < TIMEOUT + 8
     assert f"process {victim}" in ended.err and "rlkit resume" in ended.err
     saved = max(steps_in(tmp_path / "run" / "checkpoints"))
-    run(["resume", "run", "--total-steps", "61k", "--process-timeout", TIMEOUT], 2, cwd=tmp_path)
+    run(["resume", "run", "--total-steps", "101k", "--process-timeout", TIMEOUT], 2, cwd=tmp_path)
     rows = read_records(tmp_path / "run" / "metrics.jsonl")
     steps = [row.env_steps for row in rows if row.kind == "train"]
     assert steps == sorted(set(steps)) and len(steps) > saved
