@@ -15,14 +15,16 @@ NEWEST ?= python3.13
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-all test-fast test-versions docs mutants learning lint format bench clean
+.PHONY: help train test test-all test-compiled test-matrix test-fast test-versions docs mutants learning lint format bench clean
 .PHONY: faults faults-all soak curves suites test-suites test-ray
 .PHONY: bench-startup bench-limits bench-overhead bench-growth bench-replay bench-regression bench-sweep
 
 help:
 	@echo "make train      PPO on gymnax/CartPole-v1, 4 seeds in one program, into a new directory under runs/"
 	@echo "make test       the tests that every change must pass; under six minutes on two cores"
-	@echo "make test-all   these and the full matrix, algorithms compiled as in real runs; forty minutes"
+	@echo "make test-all   these and the full matrix of algorithms; forty minutes"
+	@echo "make test-compiled  what algorithms, networks and compiled programs compute, compiled as in real runs; a quarter of an hour"
+	@echo "make test-matrix  what make test leaves out, as CI runs it: make test-compiled, then the others; forty minutes"
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make test-suites  the tests of the suites of others (Brax, Craftax, ...), in an environment that has them"
@@ -62,13 +64,19 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
-# What algorithms and compiled programs compute is tested as users compile it. The rest, much of it
-# in processes of its own, is compiled quickly, as in make test.
-AS_USERS := tests/algorithms tests/training/programs tests/training/compile tests/training/test_resume.py
-
 test-all: $(STAMP)
-	$(BIN)/pytest $(PARALLEL) -m "full or not full" $(AS_USERS:%=--ignore=%) $(ARGS)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS) $(AS_USERS)
+	$(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS)
+
+# What algorithms, networks and compiled programs compute, as XLA compiles it in real runs.
+COMPILED := tests/agents tests/algorithms tests/training/core tests/training/programs tests/xla_cpu
+
+test-compiled: $(STAMP)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS) $(COMPILED)
+
+# What make test leaves out, each test once.
+test-matrix: $(STAMP)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m full $(COMPILED)
+	$(BIN)/pytest $(PARALLEL) -m full $(COMPILED:%=--ignore=%)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)
