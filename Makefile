@@ -67,8 +67,10 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS)
 
-# What algorithms, networks and compiled programs compute, as XLA compiles it in real runs.
-COMPILED := tests/agents tests/algorithms tests/training/core tests/training/programs tests/xla_cpu
+# What algorithms, networks and compiled programs compute, and whether resumed runs end with the same
+# bits, as XLA compiles it in real runs.
+COMPILED := tests/agents tests/algorithms tests/training/core tests/training/programs \
+	tests/training/test_resume.py tests/xla_cpu
 
 test-compiled: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS) $(COMPILED)

@@ -42,7 +42,7 @@ def test_two_processes_have_the_same_learner(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["ppo.gru", "dqn", "sac", "pqn"])
+@pytest.mark.parametrize("name", ["ppo.gru", "dqn", "sac", "td3", "pqn"])
 def test_two_processes_are_two_devices(name, tmp_path):
     """Bit for bit, replay, environments and keys too; and process 0 alone writes."""
     both = work({"name": name, "settings": in_run(tmp_path)}, 2, cwd=tmp_path)
