@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax import export
 
 from rlkit.agents.cells import make_cell
 from rlkit.agents.layers import Linear
@@ -92,6 +93,15 @@ def test_under_vmap(axes, inputs, outputs):
         for x, axis in zip((x, weights), axes, strict=True)
     ]
     assert_same(lambda f: jax.vmap(jax.grad(f, (0, 1)), axes), *stacked)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_it_is_exported_for_any_batch_size(inputs, outputs):
+    x, weights = factors(inputs, outputs)
+    (batch,) = export.symbolic_shape("batch")
+    any_batch = jax.ShapeDtypeStruct((batch, inputs), jnp.float32)
+    exported = export.export(jax.jit(matmul))(any_batch, weights)
+    np.testing.assert_array_equal(exported.call(x, weights), jax.jit(jnp.matmul)(x, weights))
 
 
 @pytest.mark.parametrize("multiply", [matmul, jnp.matmul])
