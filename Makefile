@@ -24,7 +24,7 @@ help:
 	@echo "make test       the tests that every change must pass; under six minutes on two cores"
 	@echo "make test-all   these and the full matrix of algorithms; forty minutes"
 	@echo "make test-compiled  what algorithms, networks and compiled programs compute, compiled as in real runs; a quarter of an hour"
-	@echo "make test-matrix  what make test leaves out, as CI runs it: make test-compiled, then the others; forty minutes"
+	@echo "make test-matrix  what make test leaves out, and the tricks for CPUs compiled as in real runs, as CI runs it; forty minutes"
 	@echo "make test-fast  only the tests that compile nothing"
 	@echo "make test-versions  a core of the tests on the lowest and the newest supported versions, in environments of their own"
 	@echo "make test-suites  the tests of the suites of others (Brax, Craftax, ...), in an environment that has them"
@@ -75,8 +75,9 @@ COMPILED := tests/agents tests/algorithms tests/training/core tests/training/pro
 test-compiled: $(STAMP)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "full or not full" $(ARGS) $(COMPILED)
 
-# What make test leaves out, each test once.
+# What make test leaves out, each test once. The tricks for CPUs are about what XLA makes of them.
 test-matrix: $(STAMP)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "not full" tests/xla_cpu
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m full $(COMPILED)
 	$(BIN)/pytest $(PARALLEL) -m full $(COMPILED:%=--ignore=%)
 

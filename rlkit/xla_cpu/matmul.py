@@ -1,4 +1,4 @@
-"""Matrix products on a CPU: which are small, and a faster weight gradient where it is slow."""
+"""Matrix products on a CPU: which are small, and faster gradients of weights."""
 
 import math
 
@@ -12,7 +12,8 @@ from rlkit.xla_cpu.switch import may_be_on
 
 # Where transposing pays, measured in benchmarks/notes.md: the smaller of inputs and outputs is at
 # most NARROW, or the larger at most SMALL, or outputs are at most SMALL and inputs a multiple of
-# STRIDED or at least LONG, or the layer makes the gates of a small GRU or LSTM from FEW_ROWS rows.
+# STRIDED or at least LONG, or it makes 3 or 4 times SMALL outputs, as the gates of a GRU or LSTM,
+# from SMALL inputs and at most FEW_ROWS rows.
 NARROW = 32
 SMALL = 64
 STRIDED = 64
@@ -49,10 +50,11 @@ def matmul(x: Array, weights: Array) -> Array:
 
 
 def _pays(rows: int, inputs: int, outputs: int) -> bool:
-    """Whether transposing a factor first is faster for a batch of `rows`, of one seed.
+    """Whether transposing a factor first is faster for a batch of `rows`.
 
-    It is for layers that are narrow or small. It is for large inputs too, above all for a multiple
-    of 64 numbers: Eigen seems to read columns, whose numbers then fall into few cache sets.
+    It pays for narrow and small layers, for large inputs, above all for a multiple of 64 numbers
+    (Eigen probably reads columns, whose numbers then fall into few cache sets), and for the gates
+    of a small memory. Measured for one seed, not for seeds under `vmap`.
     """
     if min(inputs, outputs) <= NARROW or max(inputs, outputs) <= SMALL:
         return True
