@@ -4,6 +4,7 @@ before JAX is imported.
 
 import collections
 import gc
+import multiprocessing
 import os
 import stat
 import sys
@@ -106,6 +107,13 @@ def programs_are_dropped() -> Iterator[None]:
 
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_worker_is_left() -> Iterator[None]:
+    """A file closes its environments: others count their own worker processes."""
+    yield
+    assert multiprocessing.active_children() == []
 
 
 @pytest.fixture

@@ -44,6 +44,15 @@ CASES = [
     for num_seeds in (1, 2)
 ]
 DEFAULTS = [("dqn", "update", "async", 1)]
+OPENED: list[GymnasiumAdapter] = []
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Trainers leave open what they are given."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
 
 
 class Hooked(HostCounter):
@@ -84,6 +93,7 @@ def trainer_of(tiny, run_dir, algorithm="ppo", env=None, *, stop=None, hyper=Non
     num_envs = settings.pop("num_envs", 2)
     env = env or ENVS[algorithm]
     adapter = GymnasiumAdapter(env, num_envs, vectorization=vectorization, max_episode_steps=13)
+    OPENED.append(adapter)
     learns = tiny.algorithm(algorithm, **(SETTINGS[algorithm] if hyper is None else hyper))
     config = tiny.config(
         run_dir=str(run_dir),
