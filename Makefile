@@ -77,9 +77,9 @@ test-compiled: $(STAMP)
 
 # What make test leaves out, each test once. The tricks for CPUs are about what XLA makes of them.
 test-matrix: $(STAMP)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "not full" tests/xla_cpu
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m full $(COMPILED)
-	$(BIN)/pytest $(PARALLEL) -m full $(COMPILED:%=--ignore=%)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m "not full" $(ARGS) tests/xla_cpu
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/pytest $(PARALLEL) -m full $(ARGS) $(COMPILED)
+	$(BIN)/pytest $(PARALLEL) -m full $(ARGS) $(COMPILED:%=--ignore=%)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -m "fast and not full" $(ARGS)

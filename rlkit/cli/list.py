@@ -1,5 +1,6 @@
 """`rlkit list`: the names of environments, agents, algorithms or presets. Imports no JAX."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from rlkit.cli import help
@@ -20,6 +21,7 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(f"cannot list {kind!r}; {did_you_mean(kind, KINDS)}")
     if kind == "envs" and len(rest) == 2 and rest[0] == "--suite":
         lines = _envs_of(rest[1])
+        _say_what_is_missing(rest[1])
     elif rest:
         raise ConfigError(
             f"{COMMAND} {kind} does not take {' '.join(rest)}; see `{COMMAND} --help`"
@@ -46,6 +48,19 @@ def _envs_of(suite: str) -> list[str]:
         suites = sorted({env_id.partition("/")[0] for env_id in ids})
         raise ConfigError(f"there is no suite {suite!r}; use one of {', '.join(suites)}")
     return found
+
+
+def _say_what_is_missing(suite: str) -> None:
+    """On stderr: the list itself may be piped."""
+    from rlkit.envs.suites.lookup import missing_package
+
+    missing = missing_package(suite)
+    if missing is not None:
+        package, cure = missing
+        print(
+            f"{suite} needs the package {package!r}, which is not installed; {cure}",
+            file=sys.stderr,
+        )
 
 
 def _agents() -> Iterator[str]:

@@ -216,3 +216,19 @@ def test_list(capsys):
     ]
     assert all(name in said_by(capsys, "list", "algorithms") for name in ALGORITHMS)
     assert "actor_critic" in said_by(capsys, "list", "agents")
+
+
+def test_the_list_of_a_suite_says_what_it_needs(capsys, monkeypatch):
+    """On stderr, so that the list can be piped."""
+    has = set()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in has or None)
+    assert main(["list", "envs", "--suite", "playground"]) == 0
+    listed, told = capsys.readouterr()
+    assert "playground/CartpoleBalance" in listed.split()
+    assert told == (
+        "playground needs the package 'mujoco_playground', which is not installed;"
+        " pip install 'playground>=0.2,<1'\n"
+    )
+    has.add("mujoco_playground")
+    assert main(["list", "envs", "--suite", "playground"]) == 0
+    assert capsys.readouterr() == (listed, "")

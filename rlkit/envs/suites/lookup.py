@@ -219,10 +219,22 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
+def missing_package(suite: str) -> tuple[str, str] | None:
+    """The package that all environments of a suite need and that is not installed, and the cure."""
+    needed = {name: (row.package, row.install) for name, row in ADAPTED.items()}
+    needed["envpool"] = ("envpool", INSTALL["envpool"])
+    if suite not in needed or _is_installed(needed[suite][0]):
+        return None
+    return needed[suite]
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
 def _require_package(package: str, cure: str, env_id: str) -> None:
-    installed = importlib.util.find_spec(package) is not None
     require(
-        installed,
+        _is_installed(package),
         f"{env_id} needs the package {package!r}, which is not installed",
         cure,
     )
