@@ -1,19 +1,21 @@
 """Signs that a run does not learn, from metrics that are on the host already.
 
 Each check warns once in a run, or in a phase of a curriculum, in plain words and with a cure. All
-of them are conservative: what they look for must last, and returns must not have risen.
+of them are conservative: what they look for must last, and returns must not have risen, or
+evaluations show little of that.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 import numpy as np
 from gymnasium import spaces
 
 from rlkit.spaces import COMPOSITE, Space, leaves
 
-IN_A_ROW = 3  # outer iterations: one may be an accident
+IN_A_ROW = 3  # outer iterations, or evaluations: one may be an accident
 SHARE = 0.2  # of the run, in a row: some presets learn nothing in their first tenth
 LEAST_STEPS = 10_000  # of a seed, in a row: shorter trials say nothing about learning
 UNEXPLAINED = 0.05  # a critic that learns is beyond this share of the variance early
@@ -21,6 +23,7 @@ RISE = 0.25  # of the first return of the run: random policies vary by less betw
 COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.2 % of the actions are others, of two
 LEAST_STD = 0.01  # of an action, relative to half the width of its bounds
 LONG_EPISODE = 1000  # steps; most time limits are shorter
+MISSED = 0.5  # of what sampled actions gained: others are differences between a few episodes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,7 @@ class Health:
     told: tuple[str, ...] = ()
     """Names of the checks that have warned."""
     in_a_row: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    """Outer iterations in a row in which a check found something."""
+    """Outer iterations, or evaluations, in a row in which a check found something."""
     first_return: tuple[float, ...] = ()
     """Mean return of the first outer iteration of the run in which episodes ended; NaN: none."""
     best_return: tuple[float, ...] = ()
@@ -59,11 +62,12 @@ class Setting:
     hyperparameters: object  # config of the algorithm; None: unknown
     steps_per_checkpoint: int  # environment steps of one seed in an outer iteration
     total_steps: int
+    eval_every: int = 1  # outer iterations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Signs:
-    """What an outer iteration showed, for each seed [S]; NaN: not measured."""
+    """What the training of an outer iteration showed, for each seed [S]; NaN: not measured."""
 
     explained_variance: np.ndarray
     entropy: np.ndarray
@@ -72,11 +76,22 @@ class Signs:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Check:
-    """Something that can be wrong with a run."""
+class Evaluated:
+    """Mean returns of an evaluation, for each seed [S]."""
+
+    greedy: np.ndarray  # of the most likely actions
+    sampled: np.ndarray
+
+
+Seen = TypeVar("Seen")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Check(Generic[Seen]):
+    """Something that can be wrong with a run, as `Signs` or an evaluation shows."""
 
     name: str
-    is_found: Callable[[Signs, Health, Setting], np.ndarray]  # [S] bool; of one outer iteration
+    is_found: Callable[[Seen, Health, Setting], np.ndarray]  # [S] bool; of one outer iteration
     least_steps: Callable[[Setting], float]  # of one seed, in a row
     tell: Callable[[str, int, Setting], str]  # (whose, steps in a row) -> what is wrong; its cure
 
@@ -101,30 +116,47 @@ def examine(
         best_return=tuple(best.tolist()),
         first_entropy=tuple(entropy.tolist()),
     )
+    return _checked(TRAINING_CHECKS, signs, health, setting, setting.steps_per_checkpoint)
+
+
+def examine_evaluation(
+    health: Health, greedy: np.ndarray, sampled: np.ndarray, setting: Setting
+) -> tuple[Health, tuple[str, ...]]:
+    """(health after an evaluation with these mean returns [S], what to warn of now)."""
+    if len(health.first_return) != setting.num_seeds:  # nothing was trained yet
+        return health, ()
+    seen = Evaluated(greedy=greedy, sampled=sampled)
+    steps = setting.steps_per_checkpoint * setting.eval_every
+    return _checked(EVALUATION_CHECKS, seen, health, setting, steps)
+
+
+def _checked(
+    checks: tuple[Check[Seen], ...], seen: Seen, health: Health, setting: Setting, steps: int
+) -> tuple[Health, tuple[str, ...]]:
+    """`steps`: environment steps of a seed that this shows."""
     texts = []
-    for check in CHECKS:
+    for check in checks:
         if check.name not in health.told:
-            health, text = _check(check, signs, health, setting)
+            health, text = _check(check, seen, health, setting, steps)
             texts += [text] if text else []
     return health, tuple(texts)
 
 
 def _check(
-    check: Check, signs: Signs, health: Health, setting: Setting
+    check: Check[Seen], seen: Seen, health: Health, setting: Setting, steps: int
 ) -> tuple[Health, str | None]:
-    found = check.is_found(signs, health, setting)
+    found = check.is_found(seen, health, setting)
     before = np.array(health.in_a_row.get(check.name, (0,) * setting.num_seeds))
     rows = np.where(found, before + 1, 0)
     least = max(SHARE * setting.total_steps, check.least_steps(setting))
-    is_long = (rows >= IN_A_ROW) & (rows * setting.steps_per_checkpoint >= least)
+    is_long = (rows >= IN_A_ROW) & (rows * steps >= least)
     in_a_row = health.in_a_row | {check.name: tuple(rows.tolist())}
     if not is_long.any():
         return dataclasses.replace(health, in_a_row=in_a_row), None
     del in_a_row[check.name]
     seeds = ", ".join(map(str, np.flatnonzero(is_long)))
     whose = f"seed {seeds}: " if is_long.sum() == 1 else f"seeds {seeds}: "
-    steps = int(rows.max()) * setting.steps_per_checkpoint
-    text = check.tell(whose if setting.num_seeds > 1 else "", steps, setting)
+    text = check.tell(whose if setting.num_seeds > 1 else "", int(rows.max()) * steps, setting)
     return dataclasses.replace(health, in_a_row=in_a_row).telling(check.name), text
 
 
@@ -247,7 +279,29 @@ def _tell_endless(whose: str, steps: int, setting: Setting) -> str:
     )
 
 
-CHECKS = (
+# (d) most likely actions that throw away what was learned
+
+
+def _is_missed(seen: Evaluated, health: Health, setting: Setting) -> np.ndarray:
+    """Only where sampled actions are better than at first, as returns of training are."""
+    first = np.array(health.first_return)
+    gained = seen.sampled - first
+    has_learned = _has_risen(health) & (gained > RISE * np.abs(first))
+    return has_learned & (seen.sampled - seen.greedy > MISSED * gained)
+
+
+def _tell_missed(whose: str, steps: int, setting: Setting) -> str:
+    bonus = getattr(setting.hyperparameters, "entropy_coef", 0.0)
+    cures = ["train for longer", "lower entropy_coef (--entropy-coef)"][: 2 if bonus > 0 else 1]
+    cures += ["give a policy that cannot tell states apart a memory (--memory gru)"]
+    return (
+        f"{whose}the most likely actions return much less than sampled ones (eval/avg_return beside"
+        f" eval/sampled_avg_return, for {steps:,} environment steps), so the policy still relies on"
+        f" chance; {', '.join(cures)}, or act with sampled actions (deterministic=False)"
+    )
+
+
+TRAINING_CHECKS = (
     Check(
         name="unexplained_returns",
         is_found=_is_unexplained,
@@ -265,5 +319,13 @@ CHECKS = (
         is_found=_is_endless,
         least_steps=lambda setting: max(LEAST_STEPS, _longest_episode(setting)),
         tell=_tell_endless,
+    ),
+)
+EVALUATION_CHECKS = (
+    Check(
+        name="missed_by_likely_actions",
+        is_found=_is_missed,
+        least_steps=lambda setting: LEAST_STEPS,
+        tell=_tell_missed,
     ),
 )

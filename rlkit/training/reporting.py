@@ -27,7 +27,7 @@ from rlkit.training.finite_checks import (
     skipped_in,
     skipped_in_a_row,
 )
-from rlkit.training.health import examine
+from rlkit.training.health import examine, examine_evaluation
 from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
@@ -268,6 +268,7 @@ class Reporter:
         if broken > 0 and EVALUATION not in self.run.health.told:
             self.run.health = self.run.health.telling(EVALUATION)
             self._log_text("warning", resets_in_evaluation(_env_of(self.run), broken), moment)
+        self._examine(evaluation, moment)
         if isinstance(extra, dict):
             added = {f"eval/{name}": float(value) for name, value in extra.items()}
             records[-1].metrics.update(added)
@@ -277,6 +278,17 @@ class Reporter:
             self._log_text("text", extra, moment)
         if evaluation:
             self.call("on_evaluation", pending.iteration, _at(moment, evaluation))
+
+    def _examine(self, evaluation: Measurements, moment: Moment) -> None:
+        """Warns if the most likely actions are far worse than sampled ones."""
+        run, num_seeds = self.run, self.run.config.num_seeds
+        greedy = seed_returns(evaluation, num_seeds)
+        sampled = seed_returns(evaluation, num_seeds, name="sampled_return")
+        if greedy is None or sampled is None or not isinstance(run.parts.module, RLModule):
+            return
+        run.health, warnings = examine_evaluation(run.health, greedy, sampled, run.setting)
+        for text in warnings:
+            self._log_text("warning", text, moment)
 
     def _seen_by(self, eval_fn: EvalFn, state: PyTree) -> str | dict[str, float] | None:
         """What the user's function says of a state, which it gets whole: in process 0 alone."""

@@ -248,6 +248,7 @@ class Run:
             num_seeds=self.config.num_seeds,
             steps_per_checkpoint=self.plan.steps_per_checkpoint,
             total_steps=self.plan.total_steps,
+            eval_every=self.config.eval_every,
         )
 
     def steps_at(self, iteration: int) -> int:

@@ -15,7 +15,7 @@ from tiers import in_full
 from rlkit.algorithms.configs import PPOConfig, SACConfig
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training import health
-from rlkit.training.health import Health, Setting, entropy_range, examine
+from rlkit.training.health import Health, Setting, entropy_range, examine, examine_evaluation
 from rlkit.training.logs.records import read_records
 
 SETTING = Setting(
@@ -137,6 +137,48 @@ def test_episodes_that_never_end():
     assert when(rows(**endless), unknown) == [7]  # 64 x 1,001 steps
 
 
+def missed(greedy, sampled, setting=SETTING, returns=(10.0, 500.0)):
+    """The same of evaluations [E, S], after training that began and ended with these returns."""
+    learned = [x * STUCK["sum/episodes"] for x in returns]
+    now, found = Health(), []
+    for metrics in rows(returns=learned, explained_variance=[0.9, 0.9]):
+        now, _ = examine(now, metrics, setting)
+    for number, (low, high) in enumerate(zip(greedy, sampled, strict=True), 1):
+        now, texts = examine_evaluation(now, np.atleast_1d(low), np.atleast_1d(high), setting)
+        found += [(number, text) for text in texts]
+    return found
+
+
+@pytest.mark.fast
+def test_likely_actions_that_throw_away_what_was_learned():
+    ((number, text),) = missed([200.0] * 10, [500.0] * 10)  # 300 of the 490 that were gained
+    assert number == 3
+    assert "return much less than sampled ones" in text and "30,000 environment steps" in text
+    assert "; train for longer, lower entropy_coef (--entropy-coef), give a policy" in text
+    without = dataclasses.replace(SETTING, hyperparameters=SACConfig())
+    ((_, text),) = missed([200.0] * 10, [500.0] * 10, without)
+    assert "; train for longer, give a policy" in text
+    assert missed([260.0] * 10, [500.0] * 10) == []  # 240 of 490
+    assert missed([200.0, 200.0, 500.0] * 4, [500.0] * 12) == []  # never three in a row
+    assert missed([500.0] * 10, [200.0] * 10) == []
+    assert missed([math.nan] * 10, [500.0] * 10) == []
+    # nothing was gained: in training, or by the sampled actions of evaluations
+    assert missed([0.0] * 10, [12.0] * 10, returns=(10.0, 12.0)) == []
+    assert missed([-90.0] * 10, [12.0] * 10) == []
+
+
+@pytest.mark.fast
+def test_likely_actions_are_compared_seed_by_seed_from_the_first_training_on():
+    seeds = dataclasses.replace(SETTING, num_seeds=3)
+    ((_, text),) = missed([[200.0, 500.0, 480.0]] * 3, [[500.0, 500.0, 500.0]] * 3, seeds)
+    assert text.startswith("seed 0: the most likely")
+    rarely = dataclasses.replace(SETTING, eval_every=2, total_steps=300_000)
+    ((number, text),) = missed([200.0] * 10, [500.0] * 10, rarely)  # three show 60,000 steps
+    assert number == 3 and "60,000 environment steps" in text
+    low, high = np.array([0.0]), np.array([500.0])
+    assert examine_evaluation(Health(), low, high, SETTING) == (Health(), ())
+
+
 @pytest.mark.fast
 def test_warnings_name_the_seeds():
     seeds = dataclasses.replace(SETTING, num_seeds=3)
@@ -188,15 +230,28 @@ def test_modules_without_such_metrics_are_left_alone():
     assert when(table, known) == []
 
 
+UNEXPLAINED = {"UNEXPLAINED": 2.0, "RISE": 1e9}, "seeds 0, 1: the values explain"
+MISSED = {"MISSED": -1e9, "RISE": -1e9}, "seeds 0, 1: the most likely actions"
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("on_host", "stops"), [(False, (2, 4)), in_full((True, (2, 4))), in_full((False, (3,)))]
+    ("limits", "on_host", "stops"),
+    [
+        (UNEXPLAINED, False, (2, 4)),
+        in_full((UNEXPLAINED, True, (2, 4))),
+        in_full((UNEXPLAINED, False, (3,))),
+        (MISSED, False, (2, 4)),
+        in_full((MISSED, True, (2, 4))),
+    ],
 )
-def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_host, stops):
-    """Every critic explains too little here; after the third of five outer iterations."""
-    monkeypatch.setattr(health, "UNEXPLAINED", 2.0)
-    monkeypatch.setattr(health, "RISE", 1e9)
-    monkeypatch.setattr(health, "LEAST_STEPS", 0)
+def test_a_run_warns_once_also_if_it_is_resumed(
+    tiny, tmp_path, monkeypatch, limits, on_host, stops
+):
+    """Every run has these signs here; after the third of five outer iterations."""
+    changed, begins = limits
+    for name, value in {**changed, "LEAST_STEPS": 0}.items():
+        monkeypatch.setattr(health, name, value)
     run = tmp_path / "run"
     settings = {"num_checkpoints": 5, "epochs_per_checkpoint": 1, "num_seeds": 2, "max_queued": 1}
     for stop in (*stops, 5):
@@ -207,7 +262,7 @@ def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_
             share=False,
             run_dir=str(run),
             restore_checkpoint="auto",
-            enable_evaluation=False,
+            evaluation_episodes=2,
             callbacks=callbacks,
             **settings,
         ) as trainer:
@@ -216,6 +271,6 @@ def test_a_run_warns_once_also_if_it_is_resumed(tiny, tmp_path, monkeypatch, on_
     warned = [
         (record.kind, record.env_steps)
         for record in read_records(run / "metrics.jsonl")
-        if record.text and record.text.startswith("seeds 0, 1: the values explain")
+        if record.text and record.text.startswith(begins)
     ]
     assert warned == [("warning", 48)]
