@@ -64,6 +64,14 @@ class PPOTask(OnPolicyTask):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class NormalizedPPOTask(PPOTask):
+    """PPO on running statistics of observations and of discounted returns, both clipped to 10."""
+
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RecurrentPPOTask(PPOTask):
     """PPO with a GRU: a layer, the memory, a layer; actor and critic share the memory."""
 

@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import TASKS, A2CTask, PQNTask, Task
+from tasks import TASKS, A2CTask, NormalizedPPOTask, PQNTask, Task
 
 OURS = "rlkit"
 PARTS = 10
@@ -60,6 +60,19 @@ _MUJOCO = dataclasses.replace(
 # Stable-Baselines3's PPO on the host, with the value loss not clipped, its default.
 _HOST_PPO = dataclasses.replace(
     _PPO, suite="gymnasium", num_envs=8, num_updates=490, clip_value_loss=False
+)
+# CleanRL's for MuJoCo, with the value loss not clipped.
+_MUJOCO_PPO = NormalizedPPOTask(
+    suite="gymnasium",
+    env="HalfCheetah-v5",
+    num_envs=1,
+    num_steps=2048,
+    num_updates=240,
+    num_minibatches=32,
+    num_epochs=10,
+    learning_rate=3e-4,
+    clip_value_loss=False,
+    entropy_coef=0.0,
 )
 # Stable-Baselines3's defaults, in 8 environments.
 _A2C = A2CTask(
@@ -125,6 +138,9 @@ CELLS: dict[str, Cell] = {
     "td3-pendulum": Cell(task=_TD3, reference="rejax"),
     "ppo-cartpole-host": Cell(task=_HOST_PPO, reference="sb3", seeds=5),
     "ppo-acrobot-host": Cell(task=_on(_HOST_PPO, "Acrobot-v1"), reference="sb3", seeds=5),
+    "ppo-halfcheetah": Cell(task=_MUJOCO_PPO, reference="sb3", seeds=5),
+    "ppo-hopper": Cell(task=_on(_MUJOCO_PPO, "Hopper-v5"), reference="sb3", seeds=5),
+    "ppo-walker2d": Cell(task=_on(_MUJOCO_PPO, "Walker2d-v5"), reference="sb3", seeds=5),
     "a2c-cartpole-host": Cell(task=_A2C, reference="sb3", seeds=5),
     "a2c-acrobot-host": Cell(task=_on(_A2C, "Acrobot-v1"), reference="sb3", seeds=5),
     "dqn-cartpole-host": Cell(

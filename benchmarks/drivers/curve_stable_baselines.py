@@ -7,6 +7,9 @@ from curve_serving import parts_of, serve
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.vec_env import VecNormalize
+
+from tasks import NormalizedPPOTask
 
 
 class Episodes(BaseCallback):
@@ -38,6 +41,8 @@ def run(library, activations, packages):
         def train(seed):
             env = make_vec_env(task.env, n_envs=task.num_envs, seed=seed)
             settings = SETTINGS[name](task, env)
+            if isinstance(task, NormalizedPPOTask):
+                env = VecNormalize(env, gamma=task.gamma)
             model = make("MlpPolicy", env, policy_kwargs=network, seed=seed, **settings)
             episodes = Episodes()
             model.learn(task.total_steps, callback=episodes, log_interval=None)
