@@ -69,8 +69,8 @@ class Gated(nnx.Module):
         return zeros if self.num_parts == 1 else (zeros, zeros)
 
     def over(self, carry: Carry, x: Array, restart: Array) -> tuple[Carry, Array]:
-        """See `Cell`. The inputs of all steps pass through their layer in one product, in the type
-        of its weights.
+        """See `Cell`. The inputs of all steps pass through the cell's layer for them in one
+        product, so the loop over steps is left with the product by the memory.
         """
         step: Any = copy.copy(self.cell)
         step.dense_i = lambda projected: projected
