@@ -60,6 +60,7 @@ class Setting:
     action_space: Space | None  # None: unknown
     max_episode_steps: int | None  # None: none is declared
     hyperparameters: object  # config of the algorithm; None: unknown
+    has_vectors: bool  # whether observations hold numbers that are neither codes nor images
     steps_per_checkpoint: int  # environment steps of one seed in an outer iteration
     total_steps: int
     eval_every: int = 1  # outer iterations
@@ -191,9 +192,10 @@ def _is_unexplained(signs: Signs, health: Health, setting: Setting) -> np.ndarra
 
 
 def _tell_unexplained(whose: str, steps: int, setting: Setting) -> str:
+    names = ["normalize_rewards", *(["normalize_observations"] if setting.has_vectors else [])]
     untried = [
         f"{name}=True (--{name.replace('_', '-')})"
-        for name in ("normalize_rewards", "normalize_observations")
+        for name in names
         if getattr(setting.hyperparameters, name, None) is False
     ]
     cures = ["look whether observations show what rewards depend on (rlkit check-env)"]

@@ -24,6 +24,7 @@ SETTING = Setting(
     action_space=spaces.Discrete(2),
     max_episode_steps=200,
     hyperparameters=PPOConfig(),
+    has_vectors=True,
     steps_per_checkpoint=10_000,
     total_steps=100_000,
 )
@@ -66,6 +67,8 @@ def test_a_critic_that_explains_nothing_is_told_once_with_a_cure():
     assert number == 3  # in a row, 30 % of the run
     assert "almost nothing of the returns" in text and "30,000 environment steps" in text
     assert "normalize_rewards=True (--normalize-rewards) and normalize_observations=True" in text
+    ((_, text),) = told(rows(), dataclasses.replace(SETTING, has_vectors=False))
+    assert "; try normalize_rewards=True (--normalize-rewards), or look" in text
     tried = PPOConfig(normalize_rewards=True, normalize_observations=True)
     ((_, text),) = told(rows(), dataclasses.replace(SETTING, hyperparameters=tried))
     assert "normalize" not in text and "; look whether observations" in text
