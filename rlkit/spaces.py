@@ -133,11 +133,6 @@ def is_image(space: Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3
 
 
-def is_vector(space: Space) -> bool:
-    """Whether `space` holds numbers that are no image."""
-    return isinstance(space, spaces.Box) and not is_image(space)
-
-
 def bounds(space: Space) -> tuple[PyTree, PyTree]:
     """Lowest and highest element of a leaf space, inclusive."""
     if isinstance(space, spaces.Box):

@@ -113,7 +113,11 @@ def programs_are_dropped() -> Iterator[None]:
 def no_worker_is_left() -> Iterator[None]:
     """A file closes its environments: others count their own worker processes."""
     yield
-    assert multiprocessing.active_children() == []
+    left = multiprocessing.active_children()
+    for process in left:
+        process.kill()  # or the next file would be blamed
+        process.join()
+    assert left == []
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ def run(arguments: Sequence[str]) -> int:
     kind, *rest = [part for word in arguments for part in word.split("=", 1)]
     if kind not in KINDS:
         raise ConfigError(f"cannot list {kind!r}; {did_you_mean(kind, KINDS)}")
-    if kind == "envs" and len(rest) == 2 and rest[0] == "--suite":
-        lines = _envs_of(rest[1])
-        _say_what_is_missing(rest[1])
+    suite = rest[1] if kind == "envs" and len(rest) == 2 and rest[0] == "--suite" else None
+    if suite is not None:
+        lines = _envs_of(suite)
     elif rest:
         raise ConfigError(
             f"{COMMAND} {kind} does not take {' '.join(rest)}; see `{COMMAND} --help`"
@@ -30,6 +30,8 @@ def run(arguments: Sequence[str]) -> int:
         lines = KINDS[kind]()
     for line in lines:
         print(line)
+    if suite is not None:
+        _say_what_is_missing(suite)
     return 0
 
 

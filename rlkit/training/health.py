@@ -1,8 +1,9 @@
-"""Signs that a run does not learn, from metrics that are on the host already.
+"""Signs that a run does not learn, or learns what its most likely actions do not show, from metrics
+that are on the host already.
 
 Each check warns once in a run, or in a phase of a curriculum, in plain words and with a cure. All
-of them are conservative: what they look for must last, and returns must not have risen, or
-evaluations show little of that.
+of them are conservative: what they look for must last. Those of training need returns that have not
+risen, that of evaluations a difference beyond what a few episodes vary by.
 """
 
 import dataclasses
@@ -23,7 +24,9 @@ RISE = 0.25  # of the first return of the run: random policies vary by less betw
 COLLAPSED = 0.02  # of the entropy of uniform actions: some 0.2 % of the actions are others, of two
 LEAST_STD = 0.01  # of an action, relative to half the width of its bounds
 LONG_EPISODE = 1000  # steps; most time limits are shorter
-MISSED = 0.5  # of what sampled actions gained: others are differences between a few episodes
+MISSED = 0.5  # of what sampled actions gained since the first evaluation
+STANDARD_ERRORS = 3.0  # a settled policy repeats its luck, as evaluations repeat their draws
+ENTROPY_SETTINGS = ("entropy_coef", "target_entropy", "target_entropy_ratio")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,8 @@ class Health:
     """The highest of an outer iteration of the phase; NaN: no episode has ended in it."""
     first_entropy: tuple[float, ...] = ()
     """Entropy in the first outer iteration of the phase; NaN: not measured."""
+    first_sampled: tuple[float, ...] = ()
+    """Mean return of sampled actions in the first evaluation of the phase."""
 
     def telling(self, name: str) -> "Health":
         """After a warning."""
@@ -60,7 +65,7 @@ class Setting:
     action_space: Space | None  # None: unknown
     max_episode_steps: int | None  # None: none is declared
     hyperparameters: object  # config of the algorithm; None: unknown
-    has_vectors: bool  # whether observations hold numbers that are neither codes nor images
+    has_floats: bool  # whether observations hold numbers that normalisation changes
     steps_per_checkpoint: int  # environment steps of one seed in an outer iteration
     total_steps: int
     eval_every: int = 1  # outer iterations
@@ -78,7 +83,7 @@ class Signs:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """Mean returns of an evaluation, for each seed [S]."""
+    """Returns of the episodes of an evaluation, for each seed [S, E]."""
 
     greedy: np.ndarray  # of the most likely actions
     sampled: np.ndarray
@@ -92,7 +97,7 @@ class Check(Generic[Seen]):
     """Something that can be wrong with a run, as `Signs` or an evaluation shows."""
 
     name: str
-    is_found: Callable[[Seen, Health, Setting], np.ndarray]  # [S] bool; of one outer iteration
+    is_found: Callable[[Seen, Health, Setting], np.ndarray]  # [S] bool
     least_steps: Callable[[Setting], float]  # of one seed, in a row
     tell: Callable[[str, int, Setting], str]  # (whose, steps in a row) -> what is wrong; its cure
 
@@ -123,9 +128,10 @@ def examine(
 def examine_evaluation(
     health: Health, greedy: np.ndarray, sampled: np.ndarray, setting: Setting
 ) -> tuple[Health, tuple[str, ...]]:
-    """(health after an evaluation with these mean returns [S], what to warn of now)."""
-    if len(health.first_return) != setting.num_seeds:  # nothing was trained yet
-        return health, ()
+    """(health after an evaluation with these returns [S, E], what to warn of now)."""
+    first = health.first_sampled or (math.nan,) * setting.num_seeds
+    first = tuple(_known(first, sampled.mean(1)).tolist())
+    health = dataclasses.replace(health, first_sampled=first)
     seen = Evaluated(greedy=greedy, sampled=sampled)
     steps = setting.steps_per_checkpoint * setting.eval_every
     return _checked(EVALUATION_CHECKS, seen, health, setting, steps)
@@ -157,7 +163,8 @@ def _check(
     del in_a_row[check.name]
     seeds = ", ".join(map(str, np.flatnonzero(is_long)))
     whose = f"seed {seeds}: " if is_long.sum() == 1 else f"seeds {seeds}: "
-    text = check.tell(whose if setting.num_seeds > 1 else "", int(rows.max()) * steps, setting)
+    shown = min(int(rows.max()) * steps, setting.total_steps)  # the last may show fewer
+    text = check.tell(whose if setting.num_seeds > 1 else "", shown, setting)
     return dataclasses.replace(health, in_a_row=in_a_row).telling(check.name), text
 
 
@@ -192,7 +199,7 @@ def _is_unexplained(signs: Signs, health: Health, setting: Setting) -> np.ndarra
 
 
 def _tell_unexplained(whose: str, steps: int, setting: Setting) -> str:
-    names = ["normalize_rewards", *(["normalize_observations"] if setting.has_vectors else [])]
+    names = ["normalize_rewards", *(["normalize_observations"] if setting.has_floats else [])]
     untried = [
         f"{name}=True (--{name.replace('_', '-')})"
         for name in names
@@ -246,19 +253,22 @@ def _is_collapsed(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
 
 
 def _tell_collapsed(whose: str, steps: int, setting: Setting) -> str:
-    raised = next(
-        (
-            f"raise {name} (--{name.replace('_', '-')})"
-            for name in ("entropy_coef", "target_entropy", "target_entropy_ratio")
-            if hasattr(setting.hyperparameters, name)
-        ),
-        "let it explore more",
-    )
+    name = _entropy_setting(setting)
+    raised = "let it explore more" if name is None else f"raise {_with_flag(name)}"
     return (
         f"{whose}the policy hardly varies its actions any more (their entropy has been almost that"
         f" of a single action for {steps:,} environment steps), and returns have not risen;"
         f" {raised}, or lower learning_rate (--learning-rate)"
     )
+
+
+def _entropy_setting(setting: Setting) -> str | None:
+    """What the entropy of the algorithm's policies depends on."""
+    return next((name for name in ENTROPY_SETTINGS if hasattr(setting.hyperparameters, name)), None)
+
+
+def _with_flag(name: str) -> str:
+    return f"{name} (--{name.replace('_', '-')})"
 
 
 # (c) no end of an episode
@@ -285,21 +295,28 @@ def _tell_endless(whose: str, steps: int, setting: Setting) -> str:
 
 
 def _is_missed(seen: Evaluated, health: Health, setting: Setting) -> np.ndarray:
-    """Only where sampled actions are better than at first, as returns of training are."""
-    first = np.array(health.first_return)
-    gained = seen.sampled - first
-    has_learned = _has_risen(health) & (gained > RISE * np.abs(first))
-    return has_learned & (seen.sampled - seen.greedy > MISSED * gained)
+    """Only where sampled actions are better than in the first evaluation."""
+    episodes = seen.sampled.shape[1]
+    if episodes == 1:  # which says nothing about how much returns vary
+        return np.zeros(setting.num_seeds, bool)
+    first = np.array(health.first_sampled)
+    with np.errstate(invalid="ignore"):  # infinite returns are told elsewhere
+        gained = seen.sampled.mean(1) - first
+        missed = seen.sampled.mean(1) - seen.greedy.mean(1)
+        error = np.sqrt((seen.sampled.var(1) + seen.greedy.var(1)) / (episodes - 1))
+        has_learned = gained > RISE * np.abs(first)
+        return has_learned & (missed > MISSED * gained) & (missed > STANDARD_ERRORS * error)
 
 
 def _tell_missed(whose: str, steps: int, setting: Setting) -> str:
-    bonus = getattr(setting.hyperparameters, "entropy_coef", 0.0)
-    cures = ["train for longer", "lower entropy_coef (--entropy-coef)"][: 2 if bonus > 0 else 1]
-    cures += ["give a policy that cannot tell states apart a memory (--memory gru)"]
+    name = _entropy_setting(setting)
+    is_off = name is None or getattr(setting.hyperparameters, name) == 0.0
+    lowered = "" if name is None or is_off else f", lower {_with_flag(name)}"
     return (
         f"{whose}the most likely actions return much less than sampled ones (eval/avg_return beside"
         f" eval/sampled_avg_return, for {steps:,} environment steps), so the policy still relies on"
-        f" chance; {', '.join(cures)}, or act with sampled actions (deterministic=False)"
+        " chance, perhaps because observations do not tell states apart; train for longer"
+        f"{lowered}, or act with sampled actions (deterministic=False)"
     )
 
 

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from rlkit.algorithms.metrics import NON_FINITE, split_each
 from rlkit.errors import ConfigError, EnvStateError, require
-from rlkit.spaces import is_vector, leaves
+from rlkit.spaces import leaves
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.devices import devices_of_run
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
@@ -235,7 +235,7 @@ class Run:
             "action_space": None,
             "max_episode_steps": None,
             "hyperparameters": None,
-            "has_vectors": False,
+            "has_floats": False,
         }
         if isinstance(module, RLModule):
             env, spec = module.env, module.algorithm.spec
@@ -244,7 +244,9 @@ class Run:
                 "action_space": env.action_space,
                 "max_episode_steps": env.max_episode_steps,
                 "hyperparameters": None if spec is None else spec[1],
-                "has_vectors": any(map(is_vector, leaves(env.observation_space))),
+                "has_floats": any(
+                    np.issubdtype(leaf.dtype, np.floating) for leaf in leaves(env.observation_space)
+                ),
             }
         return Setting(
             **known,

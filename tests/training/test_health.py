@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from stopping import StopAt
 from tiers import in_full
 
-from rlkit.algorithms.configs import PPOConfig, SACConfig
+from rlkit.algorithms.configs import DiscreteSACConfig, PPOConfig, SACConfig, TD3Config
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.training import health
 from rlkit.training.health import Health, Setting, entropy_range, examine, examine_evaluation
@@ -24,7 +24,7 @@ SETTING = Setting(
     action_space=spaces.Discrete(2),
     max_episode_steps=200,
     hyperparameters=PPOConfig(),
-    has_vectors=True,
+    has_floats=True,
     steps_per_checkpoint=10_000,
     total_steps=100_000,
 )
@@ -67,7 +67,7 @@ def test_a_critic_that_explains_nothing_is_told_once_with_a_cure():
     assert number == 3  # in a row, 30 % of the run
     assert "almost nothing of the returns" in text and "30,000 environment steps" in text
     assert "normalize_rewards=True (--normalize-rewards) and normalize_observations=True" in text
-    ((_, text),) = told(rows(), dataclasses.replace(SETTING, has_vectors=False))
+    ((_, text),) = told(rows(), dataclasses.replace(SETTING, has_floats=False))
     assert "; try normalize_rewards=True (--normalize-rewards), or look" in text
     tried = PPOConfig(normalize_rewards=True, normalize_observations=True)
     ((_, text),) = told(rows(), dataclasses.replace(SETTING, hyperparameters=tried))
@@ -140,14 +140,18 @@ def test_episodes_that_never_end():
     assert when(rows(**endless), unknown) == [7]  # 64 x 1,001 steps
 
 
-def missed(greedy, sampled, setting=SETTING, returns=(10.0, 500.0)):
-    """The same of evaluations [E, S], after training that began and ended with these returns."""
-    learned = [x * STUCK["sum/episodes"] for x in returns]
-    now, found = Health(), []
-    for metrics in rows(returns=learned, explained_variance=[0.9, 0.9]):
-        now, _ = examine(now, metrics, setting)
-    for number, (low, high) in enumerate(zip(greedy, sampled, strict=True), 1):
-        now, texts = examine_evaluation(now, np.atleast_1d(low), np.atleast_1d(high), setting)
+def missed(greedy, sampled, setting=SETTING, first=10.0, start=None):
+    """The same of evaluations with these mean returns [E] or [E, S], after a first one.
+
+    Each has 16 episodes, whose returns have a standard deviation of 1.
+    """
+    spread = np.array([-1.0, 1.0] * 8)
+    now, found = start or Health(), []
+    firsts = np.full((1, setting.num_seeds), first)
+    pairs = zip([*firsts, *greedy], [*firsts, *sampled], strict=True)
+    for number, (low, high) in enumerate(pairs):
+        returns = (np.reshape(mean, (-1, 1)) + spread for mean in (low, high))
+        now, texts = examine_evaluation(now, *returns, setting)
         found += [(number, text) for text in texts]
     return found
 
@@ -157,29 +161,75 @@ def test_likely_actions_that_throw_away_what_was_learned():
     ((number, text),) = missed([200.0] * 10, [500.0] * 10)  # 300 of the 490 that were gained
     assert number == 3
     assert "return much less than sampled ones" in text and "30,000 environment steps" in text
-    assert "; train for longer, lower entropy_coef (--entropy-coef), give a policy" in text
-    without = dataclasses.replace(SETTING, hyperparameters=SACConfig())
-    ((_, text),) = missed([200.0] * 10, [500.0] * 10, without)
-    assert "; train for longer, give a policy" in text
+    assert "; train for longer, lower entropy_coef (--entropy-coef), or act with" in text
     assert missed([260.0] * 10, [500.0] * 10) == []  # 240 of 490
     assert missed([200.0, 200.0, 500.0] * 4, [500.0] * 12) == []  # never three in a row
     assert missed([500.0] * 10, [200.0] * 10) == []
-    assert missed([math.nan] * 10, [500.0] * 10) == []
-    # nothing was gained: in training, or by the sampled actions of evaluations
-    assert missed([0.0] * 10, [12.0] * 10, returns=(10.0, 12.0)) == []
-    assert missed([-90.0] * 10, [12.0] * 10) == []
+    for unknown in (math.nan, math.inf, -math.inf):
+        assert missed([unknown] * 10, [500.0] * 10, first=unknown) == []
+        assert missed([200.0] * 10, [unknown] * 10) == []
+    assert missed([0.0] * 10, [12.0] * 10) == []  # sampled actions gained less than a quarter
 
 
 @pytest.mark.fast
-def test_likely_actions_are_compared_seed_by_seed_from_the_first_training_on():
+@pytest.mark.parametrize(
+    ("hyperparameters", "cure"),
+    [
+        (SACConfig(), "lower target_entropy (--target-entropy)"),
+        (DiscreteSACConfig(), "lower target_entropy_ratio (--target-entropy-ratio)"),
+        (PPOConfig(entropy_coef=0.0), None),
+        (TD3Config(), None),
+        (None, None),
+    ],
+)
+def test_a_cure_is_named_where_there_is_one(hyperparameters, cure):
+    setting = dataclasses.replace(SETTING, hyperparameters=hyperparameters)
+    ((_, text),) = missed([200.0] * 10, [500.0] * 10, setting)
+    lowered = "" if cure is None else f"{cure}, "
+    assert f"; train for longer, {lowered}or act with sampled actions" in text
+
+
+@pytest.mark.fast
+def test_what_a_few_episodes_vary_by_is_not_told():
+    """16 episodes with a deviation of 1: the difference of means has an error of 0.365."""
+    assert missed([1.0] * 10, [2.0] * 10, first=0.5) == []  # 2.7 of these
+    assert len(missed([0.8] * 10, [2.0] * 10, first=0.5)) == 1  # 3.3
+    rng, alarms = np.random.default_rng(0), 0
+    for _ in range(200):  # rare successes of settled policies, which repeat their luck
+        luck = (rng.random((2, 1, 16)) < 0.1).astype(np.float64)
+        now, _ = examine_evaluation(Health(), np.zeros((1, 16)), np.zeros((1, 16)), SETTING)
+        for _ in range(10):
+            now, texts = examine_evaluation(now, *luck, SETTING)
+            alarms += len(texts)
+    assert alarms <= 2
+    one = np.zeros((1, 1))
+    now, _ = examine_evaluation(Health(), one, one, SETTING)
+    for _ in range(10):  # a single episode says nothing
+        now, texts = examine_evaluation(now, one, one + 500.0, SETTING)
+        assert texts == ()
+
+
+@pytest.mark.fast
+def test_likely_actions_are_compared_seed_by_seed():
     seeds = dataclasses.replace(SETTING, num_seeds=3)
     ((_, text),) = missed([[200.0, 500.0, 480.0]] * 3, [[500.0, 500.0, 500.0]] * 3, seeds)
     assert text.startswith("seed 0: the most likely")
+
+
+@pytest.mark.fast
+def test_rare_evaluations_show_more_steps_but_not_more_than_the_run_has():
     rarely = dataclasses.replace(SETTING, eval_every=2, total_steps=300_000)
-    ((number, text),) = missed([200.0] * 10, [500.0] * 10, rarely)  # three show 60,000 steps
+    ((number, text),) = missed([200.0] * 10, [500.0] * 10, rarely)
     assert number == 3 and "60,000 environment steps" in text
-    low, high = np.array([0.0]), np.array([500.0])
-    assert examine_evaluation(Health(), low, high, SETTING) == (Health(), ())
+    thrice = dataclasses.replace(SETTING, eval_every=7, total_steps=200_000)
+    ((_, text),) = missed([200.0] * 3, [500.0] * 3, thrice)  # after 7, 14 and 20
+    assert "for 200,000 environment steps" in text
+
+
+@pytest.mark.fast
+def test_a_phase_compares_evaluations_with_its_own_first():
+    now = Health(first_return=(20.0,), best_return=(460.0,), first_sampled=(10.0,))
+    assert missed([200.0] * 10, [500.0] * 10, first=500.0, start=now.in_next_phase()) == []
 
 
 @pytest.mark.fast
@@ -234,7 +284,10 @@ def test_modules_without_such_metrics_are_left_alone():
 
 
 UNEXPLAINED = {"UNEXPLAINED": 2.0, "RISE": 1e9}, "seeds 0, 1: the values explain"
-MISSED = {"MISSED": -1e9, "RISE": -1e9}, "seeds 0, 1: the most likely actions"
+MISSED = (
+    {"MISSED": -1e9, "RISE": -1e9, "STANDARD_ERRORS": -1e9},
+    "seeds 0, 1: the most likely actions",
+)
 
 
 @pytest.mark.full
@@ -266,6 +319,7 @@ def test_a_run_warns_once_also_if_it_is_resumed(
             run_dir=str(run),
             restore_checkpoint="auto",
             evaluation_episodes=2,
+            skip_initial_evaluation=True,
             callbacks=callbacks,
             **settings,
         ) as trainer:
