@@ -42,7 +42,12 @@ def run(library, activations, packages):
             env = make_vec_env(task.env, n_envs=task.num_envs, seed=seed)
             settings = SETTINGS[name](task, env)
             if isinstance(task, NormalizedPPOTask):
-                env = VecNormalize(env, gamma=task.gamma)
+                env = VecNormalize(
+                    env,
+                    norm_obs=task.normalize_observations,
+                    norm_reward=task.normalize_rewards,
+                    gamma=task.gamma,
+                )
             model = make("MlpPolicy", env, policy_kwargs=network, seed=seed, **settings)
             episodes = Episodes()
             model.learn(task.total_steps, callback=episodes, log_interval=None)
