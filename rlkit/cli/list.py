@@ -58,11 +58,7 @@ def _say_what_is_missing(suite: str) -> None:
 
     missing = missing_package(suite)
     if missing is not None:
-        package, cure = missing
-        print(
-            f"{suite} needs the package {package!r}, which is not installed; {cure}",
-            file=sys.stderr,
-        )
+        print(missing, file=sys.stderr)
 
 
 def _agents() -> Iterator[str]:

@@ -201,7 +201,7 @@ def _is_unexplained(signs: Signs, health: Health, setting: Setting) -> np.ndarra
 def _tell_unexplained(whose: str, steps: int, setting: Setting) -> str:
     names = ["normalize_rewards", *(["normalize_observations"] if setting.has_floats else [])]
     untried = [
-        f"{name}=True (--{name.replace('_', '-')})"
+        f"{name}=True ({_flag(name)})"
         for name in names
         if getattr(setting.hyperparameters, name, None) is False
     ]
@@ -254,7 +254,7 @@ def _is_collapsed(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
 
 def _tell_collapsed(whose: str, steps: int, setting: Setting) -> str:
     name = _entropy_setting(setting)
-    raised = "let it explore more" if name is None else f"raise {_with_flag(name)}"
+    raised = "let it explore more" if name is None else f"raise {name} ({_flag(name)})"
     return (
         f"{whose}the policy hardly varies its actions any more (their entropy has been almost that"
         f" of a single action for {steps:,} environment steps), and returns have not risen;"
@@ -267,8 +267,8 @@ def _entropy_setting(setting: Setting) -> str | None:
     return next((name for name in ENTROPY_SETTINGS if hasattr(setting.hyperparameters, name)), None)
 
 
-def _with_flag(name: str) -> str:
-    return f"{name} (--{name.replace('_', '-')})"
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 # (c) no end of an episode
@@ -299,10 +299,9 @@ def _is_missed(seen: Evaluated, health: Health, setting: Setting) -> np.ndarray:
     episodes = seen.sampled.shape[1]
     if episodes == 1:  # which says nothing about how much returns vary
         return np.zeros(setting.num_seeds, bool)
-    first = np.array(health.first_sampled)
+    first, sampled = np.array(health.first_sampled), seen.sampled.mean(1)
     with np.errstate(invalid="ignore"):  # infinite returns are told elsewhere
-        gained = seen.sampled.mean(1) - first
-        missed = seen.sampled.mean(1) - seen.greedy.mean(1)
+        gained, missed = sampled - first, sampled - seen.greedy.mean(1)
         error = np.sqrt((seen.sampled.var(1) + seen.greedy.var(1)) / (episodes - 1))
         has_learned = gained > RISE * np.abs(first)
         return has_learned & (missed > MISSED * gained) & (missed > STANDARD_ERRORS * error)
@@ -311,7 +310,7 @@ def _is_missed(seen: Evaluated, health: Health, setting: Setting) -> np.ndarray:
 def _tell_missed(whose: str, steps: int, setting: Setting) -> str:
     name = _entropy_setting(setting)
     is_off = name is None or getattr(setting.hyperparameters, name) == 0.0
-    lowered = "" if name is None or is_off else f", lower {_with_flag(name)}"
+    lowered = "" if name is None or is_off else f", lower {name} ({_flag(name)})"
     return (
         f"{whose}the most likely actions return much less than sampled ones (eval/avg_return beside"
         f" eval/sampled_avg_return, for {steps:,} environment steps), so the policy still relies on"

@@ -33,6 +33,7 @@ from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
     HostMetrics,
     Moment,
+    episode_returns,
     eval_records,
     exact_counts,
     seed_returns,
@@ -281,14 +282,11 @@ class Reporter:
 
     def _examine(self, evaluation: Measurements, moment: Moment) -> None:
         """Warns if the most likely actions are far worse than sampled ones."""
-        run = self.run
-        names = "return", "sampled_return"
-        if not (isinstance(run.parts.module, RLModule) and all(x in evaluation for x in names)):
+        run, num_seeds = self.run, self.run.config.num_seeds
+        greedy = episode_returns(evaluation, num_seeds)
+        sampled = episode_returns(evaluation, num_seeds, name="sampled_return")
+        if greedy is None or sampled is None or not isinstance(run.parts.module, RLModule):
             return
-        greedy, sampled = (
-            np.asarray(evaluation[name], np.float64).reshape(run.config.num_seeds, -1)
-            for name in names
-        )
         run.health, warnings = examine_evaluation(run.health, greedy, sampled, run.setting)
         for text in warnings:
             self._log_text("warning", text, moment)

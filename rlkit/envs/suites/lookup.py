@@ -219,22 +219,24 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
-def missing_package(suite: str) -> tuple[str, str] | None:
-    """The package that all environments of a suite need and that is not installed, and the cure."""
-    needed = {name: (row.package, row.install) for name, row in ADAPTED.items()}
-    needed["envpool"] = ("envpool", INSTALL["envpool"])
-    if suite not in needed or _is_installed(needed[suite][0]):
+def missing_package(suite: str) -> str | None:
+    """What all environments of a suite need and is not installed, and the cure; None: nothing."""
+    if suite == "envpool":
+        package, cure = suite, INSTALL[suite]
+    elif suite in ADAPTED:
+        package, cure = ADAPTED[suite].package, ADAPTED[suite].install
+    else:
         return None
-    return needed[suite]
+    return None if _is_installed(package) else f"{_lacking(suite, package)}; {cure}"
 
 
 def _is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+def _lacking(name: str, package: str) -> str:
+    return f"{name} needs the package {package!r}, which is not installed"
+
+
 def _require_package(package: str, cure: str, env_id: str) -> None:
-    require(
-        _is_installed(package),
-        f"{env_id} needs the package {package!r}, which is not installed",
-        cure,
-    )
+    require(_is_installed(package), _lacking(env_id, package), cure)

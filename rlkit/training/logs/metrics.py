@@ -77,10 +77,17 @@ def seed_returns(
     evaluation: Measurements, num_seeds: int, *, name: str = "return"
 ) -> np.ndarray | None:
     """Mean of each seed, [S] ([1] for one seed), of `name`; None if the evaluation lacks it."""
+    episodes = episode_returns(evaluation, num_seeds, name=name)
+    return None if episodes is None else episodes.mean(1)
+
+
+def episode_returns(
+    evaluation: Measurements, num_seeds: int, *, name: str = "return"
+) -> np.ndarray | None:
+    """Each episode of each seed, [S, E] ([1, E] for one seed), of `name`; None if it lacks it."""
     if name not in evaluation:
         return None
-    returns = np.asarray(evaluation[name], np.float64)
-    return returns.reshape(num_seeds, -1).mean(1)
+    return np.asarray(evaluation[name], np.float64).reshape(num_seeds, -1)
 
 
 def score(evaluation: Measurements, num_seeds: int, *, name: str = "return") -> float | None:
