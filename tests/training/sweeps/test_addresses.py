@@ -57,6 +57,7 @@ def unreliable():
     yield
     UnreliableFileSystem.store.clear()
     UnreliableFileSystem.pseudo_dirs[:] = [""]
+    UnreliableFileSystem.requests.clear()
     UnreliableFileSystem.is_away = False
 
 
@@ -336,7 +337,7 @@ def test_what_a_command_says_is_copied_while_it_runs(tmp_path, monkeypatch):
 
 
 def test_a_sweep_at_an_address_is_that_of_a_directory(sweeps, tmp_path, unreliable):
-    """Stopped, and continued on another machine, while every third request fails."""
+    """Stopped, and continued on another machine, while many requests fail."""
     config = sweeps.config(grid={"gamma": (0.9, 0.99)}, num_checkpoints=2, max_queued=1)
     address, said = "unreliable://box/sweep", []
     part = run_sweep(config, address, watch=stops_at(1), say=said.append)
