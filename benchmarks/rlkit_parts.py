@@ -176,7 +176,7 @@ def _td3(task):
 
 def _dqn(task):
     network = rlkit.QNetworkConfig(**_q_network(task))
-    return network, _off_policy(rlkit.DQNConfig, task, double=False, loss="mse")
+    return network, _off_policy(rlkit.DQNConfig, task, double=False)
 
 
 def _q_network(task):
@@ -190,7 +190,8 @@ def _q_network(task):
 
 
 def _off_policy(kind, task, **others):
-    return _named_alike(kind, task, updates_per_step=1 / task.num_envs, **others)
+    ratio = task.gradient_steps / task.env_steps
+    return _named_alike(kind, task, updates_per_step=ratio, **others)
 
 
 def _named_alike(kind, task, **others):

@@ -174,6 +174,29 @@ class OffPolicyTask:
         return self.num_updates
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZooDQNTask(OffPolicyTask):
+    """DQN as rl-baselines3-zoo trains it: several gradient steps at once, and Huber's loss.
+
+    An update is a round of gradient steps.
+    """
+
+    num_steps: int
+    """Steps of each environment between two updates."""
+    steps_per_update: int
+    """Gradient steps in an update."""
+    max_grad_norm: float = 10.0
+    loss: str = "huber"
+
+    @property
+    def env_steps(self) -> int:
+        return self.num_envs * self.num_steps * self.num_updates
+
+    @property
+    def gradient_steps(self) -> int:
+        return self.num_updates * self.steps_per_update
+
+
 Task = OnPolicyTask | OffPolicyTask
 
 # PureJaxRL's own settings.

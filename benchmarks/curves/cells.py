@@ -5,7 +5,7 @@ Plain data, importable in every contender's environment.
 
 import dataclasses
 
-from tasks import TASKS, A2CTask, NormalizedPPOTask, PQNTask, Task
+from tasks import TASKS, A2CTask, NormalizedPPOTask, PQNTask, Task, ZooDQNTask
 
 OURS = "rlkit"
 PARTS = 10
@@ -85,6 +85,23 @@ _CAR_PPO = dataclasses.replace(
     num_epochs=4,
     gae_lambda=0.98,
 )
+# rl-baselines3-zoo's.
+_CAR_DQN = ZooDQNTask(
+    algorithm="dqn",
+    suite="gymnasium",
+    env="MountainCar-v0",
+    num_updates=7440,
+    prefill_steps=1008,
+    capacity=10_000,
+    batch_size=128,
+    learning_rate=4e-3,
+    gamma=0.98,
+    target_period=600,
+    epsilon_end=0.07,
+    exploration_fraction=0.2,
+    num_steps=16,
+    steps_per_update=8,
+)
 # Stable-Baselines3's defaults, in 8 environments.
 _A2C = A2CTask(
     suite="gymnasium",
@@ -157,6 +174,7 @@ CELLS: dict[str, Cell] = {
     "dqn-cartpole-host": Cell(
         task=dataclasses.replace(_DQN, suite="gymnasium"), reference="sb3", seeds=5
     ),
+    "dqn-mountaincar-host": Cell(task=_CAR_DQN, reference="sb3", seeds=5),
     "ppo-mountaincar-host": Cell(task=_CAR_PPO, reference="sb3", seeds=5),
     "sac-halfcheetah": Cell(task=_MUJOCO, reference="sbx", seeds=5),
     "sac-hopper": Cell(task=_on(_MUJOCO, "Hopper-v5"), reference="sbx", seeds=5),

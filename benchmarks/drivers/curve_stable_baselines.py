@@ -9,7 +9,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import VecNormalize
 
-from tasks import NormalizedPPOTask
+from tasks import NormalizedPPOTask, ZooDQNTask
 
 
 class Episodes(BaseCallback):
@@ -27,10 +27,14 @@ class Episodes(BaseCallback):
         return True
 
 
-def run(library, activations, packages):
-    """Runs the driver of a library; `activations` are its functions by name."""
+def run(library, activations, packages, prepare=lambda task: None):
+    """Runs the driver of a library.
+
+    `activations` are its functions by name; `prepare` is called with the task before all else.
+    """
 
     def trainer(task):
+        prepare(task)
         network = {
             "net_arch": list(task.hidden),
             "activation_fn": activations[task.activation],
@@ -72,6 +76,12 @@ def _a2c(task, env):
 def _dqn(task, env):
     settings = sb3_sac.settings(task)
     del settings["tau"]
+    if isinstance(task, ZooDQNTask):
+        settings |= {
+            "train_freq": task.num_steps,
+            "gradient_steps": task.steps_per_update,
+            "max_grad_norm": task.max_grad_norm,
+        }
     return settings | {
         "target_update_interval": task.target_period,
         "exploration_initial_eps": task.epsilon_start,
