@@ -54,10 +54,9 @@ def _envs_of(suite: str) -> list[str]:
 
 def _say_what_is_missing(suite: str) -> None:
     """On stderr: the list itself may be piped."""
-    from rlkit.envs.suites.lookup import missing_package
+    from rlkit.envs.suites.lookup import missing_packages
 
-    missing = missing_package(suite)
-    if missing is not None:
+    for missing in missing_packages(suite):
         print(missing, file=sys.stderr)
 
 

@@ -232,3 +232,13 @@ def test_the_list_of_a_suite_says_what_it_needs(capsys, monkeypatch):
     has.add("mujoco_playground")
     assert main(["list", "envs", "--suite", "playground"]) == 0
     assert capsys.readouterr() == (listed, "")
+    has |= {"mujoco", "ale_py"}
+    assert main(["list", "envs", "--suite", "gymnasium"]) == 0
+    listed, told = capsys.readouterr()
+    assert {"gymnasium/CartPole-v1", "gymnasium/ALE/Pong-v5"} <= set(listed.split())
+    assert told == (
+        "each Box2D environment of gymnasium needs the package 'Box2D', which is not installed;"
+        ' pip install "gymnasium[box2d]"\n'
+        "each Atari game of gymnasium needs the package 'cv2', which is not installed;"
+        " pip install ale-py opencv-python-headless\n"
+    )

@@ -37,6 +37,12 @@ TABLES = {
     **{suite: row.ids for suite, row in ADAPTED.items()},
 }
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
+NOT_WITH_GYMNASIUM = {
+    "box2d": ("Box2D environment", ("Box2D",)),
+    "mujoco": ("MuJoCo environment", ("mujoco",)),
+    "atari": ("Atari game", ("ale_py", "cv2")),
+}
+"""Environments that gymnasium alone cannot make: what they are called, and what they need."""
 SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
 
 
@@ -183,14 +189,13 @@ def _is_gymnasium(name: str) -> bool:
 
     spec = gymnasium.registry.get(name)
     if spec is None and name in ATARI_IDS:  # ale_py registers these when one is created
-        for package in ("ale_py", "cv2"):
-            _require_package(package, INSTALL["atari"], f"gymnasium/{name}")
+        _require_packages("atari", f"gymnasium/{name}")
         return True
     if spec is None or _only_raises(spec.entry_point):
         return False
-    for package, kind in (("mujoco", "mujoco"), ("Box2D", "box2d")):
+    for kind in ("mujoco", "box2d"):
         if str(spec.entry_point).startswith(f"gymnasium.envs.{kind}."):
-            _require_package(package, INSTALL[kind], f"gymnasium/{name}")
+            _require_packages(kind, f"gymnasium/{name}")
     return True
 
 
@@ -219,15 +224,25 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
     return factory
 
 
-def missing_package(suite: str) -> str | None:
-    """What all environments of a suite need and is not installed, and the cure; None: nothing."""
-    if suite == "envpool":
-        package, cure = suite, INSTALL[suite]
+def missing_packages(suite: str) -> list[str]:
+    """What environments of a suite need and is not installed, each with the cure."""
+    if suite == "gymnasium":
+        needed = [
+            (f"each {title} of gymnasium", package, INSTALL[kind])
+            for kind, (title, packages) in NOT_WITH_GYMNASIUM.items()
+            for package in packages
+        ]
+    elif suite == "envpool":
+        needed = [(suite, suite, INSTALL[suite])]
     elif suite in ADAPTED:
-        package, cure = ADAPTED[suite].package, ADAPTED[suite].install
+        needed = [(suite, ADAPTED[suite].package, ADAPTED[suite].install)]
     else:
-        return None
-    return None if _is_installed(package) else f"{_lacking(suite, package)}; {cure}"
+        needed = []
+    return [
+        f"{_lacking(what, package)}; {cure}"
+        for what, package, cure in needed
+        if not _is_installed(package)
+    ]
 
 
 def _is_installed(package: str) -> bool:
@@ -240,3 +255,8 @@ def _lacking(name: str, package: str) -> str:
 
 def _require_package(package: str, cure: str, env_id: str) -> None:
     require(_is_installed(package), _lacking(env_id, package), cure)
+
+
+def _require_packages(kind: str, env_id: str) -> None:
+    for package in NOT_WITH_GYMNASIUM[kind][1]:
+        _require_package(package, INSTALL[kind], env_id)
