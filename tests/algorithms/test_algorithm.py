@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from tiers import in_full
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
@@ -161,7 +160,8 @@ def test_log_probs_belong_to_the_unclipped_action(key, make_env, make_agent, one
     np.testing.assert_allclose(timestep.info["push"], 0.02, rtol=1e-5)
 
 
-@pytest.mark.parametrize("factory", [ppo, in_full(a2c)])
+@pytest.mark.full
+@pytest.mark.parametrize("factory", [ppo, a2c])
 def test_two_devices_learn_as_one_from_the_joined_batch(
     key, make_env, make_agent, quick_jit, factory
 ):

@@ -120,7 +120,8 @@ def test_noise_goes_on_where_it_was(tiny, tmp_path, algorithm):
 CARRIED = {name: algorithm_rows.long_episodes(name) for name in algorithm_rows.MEMORY}
 
 
-@pytest.mark.parametrize("algorithm", by_default(["ppo.gru"], CARRIED))
+@pytest.mark.full
+@pytest.mark.parametrize("algorithm", CARRIED)
 def test_memory_goes_on_where_it_was(tiny, tmp_path, algorithm):
     """A resumed run is the uninterrupted one with its memory, and without an array of it it is not.
 

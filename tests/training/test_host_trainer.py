@@ -18,7 +18,6 @@ import pytest
 from gymnasium import spaces
 from host_twins import HostCounter, agent_for
 from shared_host_functions import share_compiled
-from tiers import in_full
 
 from rlkit.algorithms.collectors import Collector
 from rlkit.envs.base import EnvAdapter
@@ -99,7 +98,8 @@ def test_two_runs_of_a_seed_are_equal_and_of_another_are_not(tiny):
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.parametrize("overlap", [in_full("none"), "acting", in_full("update")])
+@pytest.mark.full
+@pytest.mark.parametrize("overlap", ["none", "acting", "update"])
 def test_several_seeds_and_overlaps(tiny, overlap):
     with trainer_of(tiny, overlap=overlap, num_seeds=2) as trainer:
         history = trainer.run(0)
@@ -213,6 +213,7 @@ def state_of(tiny, run_dir, **settings):
         )
 
 
+@pytest.mark.full
 def test_resume_restores_the_learner_and_restarts_the_environments(tiny, tmp_path):
     """Learner, normalisers, counters and keys to the bit; episodes anew, from seeds that depend on
     the resumed step.

@@ -170,11 +170,12 @@ def test_no_batch_holds_any(tiny, key, name):
         assert_finite(ring.transitions)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "settings"),
-    by_default([("dqn", {"num_steps": 1})], [("ppo", {}), ("dqn", {"num_steps": 1}), ("dqn", {})]),
+    [("ppo", {}), ("dqn", {"num_steps": 1}), ("dqn", {})],
 )
-@pytest.mark.parametrize("overlap", ["none", in_full("update"), in_full("acting")])
+@pytest.mark.parametrize("overlap", ["none", "update", "acting"])
 def test_both_kinds_train_on_the_same(tiny, key, name, settings, overlap):
     """The same transitions and counts; with single steps in the compiled loop of the host."""
     device, host = modules(tiny, name, **settings)
@@ -279,7 +280,8 @@ def test_a_resumed_run_counts_on_and_does_not_tell_again(tmp_path, kind):
 NAMES = ("whole", "parts")
 
 
-@pytest.mark.parametrize("kind", ["Fragile", in_full("HostFragile")])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["Fragile", "HostFragile"])
 def test_a_run_that_ended_with_the_error_can_go_on(tmp_path, kind):
     """From its last checkpoint, with config.yaml changed: the states are the same."""
     run = tmp_path / "run"

@@ -104,9 +104,10 @@ def holds_memory(step_dir):
     return "memory" in (step_dir / "signature" / "metadata").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "num_seeds"),
-    by_default([("device", 2)], [("device", 1), ("device", 2), ("host", 1), ("host", 2)]),
+    [("device", 1), ("device", 2), ("host", 1), ("host", 2)],
 )
 def test_a_memory_that_is_not_saved_is_filled_anew(make, tmp_path, kind, num_seeds):
     run = tmp_path / "run"
@@ -418,7 +419,8 @@ def test_reopened_as_it_was_configured(tiny, tmp_path):
 # What it is filled with
 
 
-@pytest.mark.parametrize("epsilon", by_default([1.0], [0.0, 1.0]))
+@pytest.mark.full
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_it_is_filled_by_the_policy_as_it_explores(tiny, key, epsilon):
     """Greedy actions where it explores no more, which random ones would not all be; others where it
     still does.

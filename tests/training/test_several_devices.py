@@ -11,7 +11,6 @@ import pytest
 import yaml
 from small_trainers import NUM_ENVS, OUTER, trainer_of
 from stopping import StopAt
-from tiers import by_default
 
 import rlkit
 from rlkit.cli.main import main
@@ -40,8 +39,9 @@ def told(run_dir):
     return "\n".join(row.text for row in rows if row.text)
 
 
-@pytest.mark.parametrize("name", by_default(["ppo"], ["ppo", "dqn", "sac", "td3", "pqn"]))
-@pytest.mark.parametrize("num_seeds", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "td3", "pqn"])
+@pytest.mark.parametrize("num_seeds", [1, 2])
 def test_resumed_ends_as_uninterrupted(name, num_seeds, tmp_path):
     both = {"devices": 2, "num_seeds": num_seeds}
     whole, _ = trained(name, run_dir=str(tmp_path / "whole"), **both)

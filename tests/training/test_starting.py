@@ -122,6 +122,7 @@ def test_a_resumed_run_is_not_started_again(tiny, tmp_path):
         lost.run(0)
 
 
+@pytest.mark.full
 def test_a_policy_that_does_not_fit_is_refused(tiny, tmp_path):
     with tiny.trainer(run_dir=str(tmp_path / "run")) as first:
         first.run(3)

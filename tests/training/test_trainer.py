@@ -340,6 +340,7 @@ def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds
         trainer.evaluate(seed="a")
 
 
+@pytest.mark.full
 def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
     """Episodes depend on the number of environments, which nobody chose here."""
     with tiny.trainer(run_dir=str(tmp_path / "script"), share=False) as trainer:

@@ -132,6 +132,7 @@ def test_what_is_not_finite_stays_so(key, activation):
     assert np.isnan(y[3]).all() and np.isfinite(np.delete(y, 3, 0)).all()
 
 
+@pytest.mark.full
 def test_mapped_over_seeds_equals_a_loop(key):
     problems = [problem(k, 80, (4, 16, 2)) for k in jax.random.split(key, 3)]
     pulled = partial(gradients, static=Static(("tanh", None)), emulated=True)
@@ -225,10 +226,9 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("observation", "share_torso"),
-    by_default([("vector", False)], itertools.product(SPACES, (False, True))),
-)
+@pytest.mark.full
+@pytest.mark.parametrize("share_torso", [False, True])
+@pytest.mark.parametrize("observation", SPACES)
 def test_networks_compute_the_same(few_rows, fusions, monkeypatch, key, observation, share_torso):
     space = SPACES[observation]
     config = ActorCriticConfig(hidden_sizes=(16, 16), share_torso=share_torso)

@@ -316,7 +316,7 @@ SOME_DUE = {
     ("name", "hyper"),
     [
         in_full(("dqn", STEP)),
-        ("dqn", STEP | {"priority_exponent": 0.6, "n_step": 3}),
+        in_full(("dqn", STEP | {"priority_exponent": 0.6, "n_step": 3})),
         in_full(("dqn", SOME_DUE)),
         ("ppo", {"num_epochs": 3, "num_minibatches": 2}),
     ],

@@ -228,9 +228,10 @@ def test_a_learner_goes_on_in_other_environments(num_envs, num_seeds):
         assert trainer.env_steps == 2 * STEPS + num_envs * ROLLOUT
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("per", "num_envs"),
-    by_default([(0.6, 5)], [(per, envs) for per in (None, 0.6) for envs in (2, 5, 1)]),
+    [(per, envs) for per in (None, 0.6) for envs in (2, 5, 1)],
 )
 def test_the_replay_memory_goes_on(per, num_envs):
     """With the newest transitions, all of them ended where they are."""
@@ -578,6 +579,7 @@ def test_a_longer_run_trains_on_in_its_last_phase(tmp_path):
         assert [phase.num_checkpoints for phase in trainer.plan.phases] == [2, 3]
 
 
+@pytest.mark.full
 def test_another_curriculum_cannot_go_on(tmp_path):
     phases = (Phase(steps=2 * STEPS), Phase(steps=2 * STEPS))
     given = {"epochs_per_checkpoint": 1, "run_dir": str(tmp_path / "a")}

@@ -142,7 +142,7 @@ def test_onnx_of_settings(name):
 @pytest.mark.parametrize(
     ("agent", "observation", "action"),
     by_default(
-        [("actor_critic", "dict", "multi-discrete"), ("soft_actor_critic", "floats", "box")],
+        [("soft_actor_critic", "floats", "box")],
         OF_WHOLE_SPACES,
     ),
 )
@@ -208,7 +208,8 @@ MASKED = [(name, "discrete") for name in AGENTS if acts_in(name, "discrete")]
 MASKED += [("actor_critic", "multi-discrete")]
 
 
-@pytest.mark.parametrize(("agent", "action"), by_default([MASKED[-1]], MASKED))
+@pytest.mark.full
+@pytest.mark.parametrize(("agent", "action"), MASKED)
 def test_a_masked_policy_takes_the_mask(agent, action):
     """As a part of the observation."""
     space = masked_space(OBSERVATIONS["dict"], ACTIONS[action])

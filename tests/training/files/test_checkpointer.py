@@ -506,6 +506,7 @@ for step in range((saver.latest_step() or 0) + 1, 100_000):
 """
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_sigkill_leaves_only_intact_steps(tmp_path):
     target = {"a": {"x": jax.ShapeDtypeStruct((2_000_000,), np.uint8)}}

@@ -185,6 +185,7 @@ def test_what_a_trainer_wrote_is_read_back(tiny, tmp_path):
     assert {"eval/avg_return", "train/loss"} <= set(frame)
 
 
+@pytest.mark.full
 def test_a_run_of_parts_of_ones_own_is_read_back(tiny, tmp_path):
     env = rlkit.make_env(HostCounter, num_envs=2)
     with tiny.trainer(env=env, run_dir=str(tmp_path), enable_evaluation=False) as trainer:

@@ -112,6 +112,7 @@ logger.close()
     ).returncode
 
 
+@pytest.mark.full
 @pytest.mark.process
 def test_kill_loses_no_wandb_row(tmp_path, quiet_wandb):
     assert log_until_killed(tmp_path, steps=range(0, 40), checkpoint=20, kill=30) == -signal.SIGKILL

@@ -310,6 +310,7 @@ def test_a_failing_step_leaves_the_last_finished_update(
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(trainer.state.learner.params))
 
 
+@pytest.mark.full
 def test_an_interrupt_while_the_program_computes(tiny, watched):
     """As by Ctrl-C: it reaches the thread that waits, at once, and nothing is lost."""
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), epochs_per_checkpoint=1_000_000) as trainer:
@@ -364,6 +365,7 @@ def test_an_interrupt_before_the_program_began(tiny, watched, monkeypatch):
         assert trainer.state.learner.updates.to_int() == 6
 
 
+@pytest.mark.full
 def test_a_failing_program_does_not_keep_its_caller_waiting(tiny, watched, monkeypatch):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1)) as trainer:
         trainer.init(0)

@@ -336,6 +336,7 @@ def test_what_a_command_says_is_copied_while_it_runs(tmp_path, monkeypatch):
     assert store.read("log") == "before\nbegan\nended\n"
 
 
+@pytest.mark.full
 def test_a_sweep_at_an_address_is_that_of_a_directory(sweeps, tmp_path, unreliable):
     """Stopped, and continued on another machine, while many requests fail."""
     config = sweeps.config(grid={"gamma": (0.9, 0.99)}, num_checkpoints=2, max_queued=1)

@@ -117,6 +117,7 @@ def test_numbers_are_inputs_of_a_program_where_they_can_be(
     assert group_trials(configs, changes) == (joint if is_traced else apart)
 
 
+@pytest.mark.full
 def test_one_program_trains_all_trials_of_a_shape(sweeps):
     counts = []
     for name, values in (("few", (1e-3, 1e-2)), ("more", tuple(np.linspace(1e-3, 1e-2, 3)))):
