@@ -49,6 +49,7 @@ def stacked(rows):
     return np.stack(rows)
 
 
+@pytest.mark.full
 def test_what_is_in_it(exported):
     assert {path.name for path in exported.path.iterdir()} == {
         "policy.onnx",
@@ -71,6 +72,7 @@ def test_what_is_in_it(exported):
     assert [each["kind"] for each in about["parity"]] == ["onnx", "stablehlo", "sampled"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("loader", ["onnx", "stablehlo"])
 @pytest.mark.process
 def test_the_folder_acts_wherever_it_lies(loader, policy, exported, tmp_path):

@@ -113,7 +113,8 @@ def test_devices_compute_what_a_mapped_axis_does(name):
     assert keys.shape[0] == D and (keys[0] != keys[1]).any()
 
 
-@pytest.mark.parametrize("name", by_default(["dqn"], algorithm_rows.NAMES))
+@pytest.mark.full
+@pytest.mark.parametrize("name", algorithm_rows.NAMES)
 def test_devices_with_shares_of_the_seeds_train_each_as_one_device_does(name):
     module, num_seeds = module_of(name), 2 * D
     one, several = (program_of(module, num_seeds, where) for where in (None, devices(4, "seeds")))
