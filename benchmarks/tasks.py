@@ -121,7 +121,7 @@ class OffPolicyTask:
 
     SAC learns its temperature, starting at 1, for a target entropy of minus the number of action
     dimensions. TD3 has a policy delay of 2 and the usual target noise. DQN is not double and uses
-    the squared error.
+    the squared error (but see `ZooDQNTask`).
     """
 
     algorithm: Literal["sac", "td3", "dqn"]

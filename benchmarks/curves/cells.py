@@ -85,7 +85,7 @@ _CAR_PPO = dataclasses.replace(
     num_epochs=4,
     gae_lambda=0.98,
 )
-# rl-baselines3-zoo's.
+# rl-baselines3-zoo's, with a prefill and a length of whole rounds.
 _CAR_DQN = ZooDQNTask(
     algorithm="dqn",
     suite="gymnasium",

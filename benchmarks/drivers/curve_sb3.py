@@ -7,8 +7,10 @@ from curve_stable_baselines import run
 from tasks import ZooDQNTask
 
 
-def prepare(task):
-    """Its DQN minimises Huber's loss; most tasks ask for squared errors."""
+def choose_loss(task):
+    """Its DQN minimises Huber's loss, and diverges with it on CartPole; most tasks ask for squared
+    errors.
+    """
     if not isinstance(task, ZooDQNTask):
         torch.nn.functional.smooth_l1_loss = torch.nn.functional.mse_loss
 
@@ -20,5 +22,5 @@ if __name__ == "__main__":
         stable_baselines3,
         {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU},
         ("stable-baselines3", "torch", "gymnasium", "mujoco", "numpy"),
-        prepare,
+        choose_loss,
     )

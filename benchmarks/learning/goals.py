@@ -128,12 +128,12 @@ GOALS: dict[str, Goal] = {
     "sac/gymnasium/MountainCarContinuous-v0": Goal(bar=92, published=_CAR),
     "sac/gymnasium/HalfCheetah-v5": Goal(
         seeds=3,
-        published="SimbaV2's baseline 11321 ± 1108 (v4, 1M, 10 seeds);"
+        published="SAC in SimbaV2's results 11321 ± 1108 (v4, 1M, 10 seeds);"
         " CleanRL 9635 ± 1424 (training return, v4, 1M, 3 seeds)",
     ),
     "sac/gymnasium/Hopper-v5": Goal(
         seeds=3,
-        published="SimbaV2's baseline 2787 ± 868 (v4, 1M, 10 seeds);"
+        published="SAC in SimbaV2's results 2787 ± 868 (v4, 1M, 10 seeds);"
         " CleanRL 2310 ± 343 (training return, v4, 1M, 3 seeds)",
     ),
     "td3/gymnax/Pendulum-v1": Goal(bar=-200, published=_TD3_PENDULUM),

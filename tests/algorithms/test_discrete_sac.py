@@ -162,7 +162,6 @@ def test_each_loss_moves_its_groups_alone(groups, make_loss, temperature):
     assert float(optax.tree.norm(of_targets)) == 0.0
 
 
-@pytest.mark.full
 def test_probe(key, quick_jit):
     """Finds the best action for each observation, at a temperature that falls; targets follow by
     tau.

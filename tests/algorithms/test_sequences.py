@@ -1,6 +1,7 @@
 """Learning through memory: what a rollout is cut into, and what gradients and targets must be."""
 
 import dataclasses
+import itertools
 from functools import partial
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from algorithm_rows import VARIANTS, algorithm_of
 from gymnasium import spaces
-from tiers import in_full
+from tiers import by_default, in_full
 
 import rlkit
 from rlkit.agents.base import memory_of
@@ -91,9 +92,10 @@ def assert_close(one, other):
     jax.tree_util.tree_map_with_path(compare, one, other)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("kind", ["gru", "lstm", "min_gru"])
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    by_default([("gru", True)], itertools.product(("gru", "lstm", "min_gru"), (True, False))),
+)
 def test_gradients_are_those_of_episodes_unrolled_one_by_one(key, kind, share):
     """Episodes end in the middle, two of them in one rollout and one at its last step."""
     agent = agent_with(kind, share_torso=share)

@@ -53,6 +53,21 @@ def test_episodes_fall_into_tenths_of_the_steps_after_the_prefill():
     np.testing.assert_array_equal(episodes, [2, 1, *[0] * 7, 1])
 
 
+def test_updates_of_the_zoos_dqn_are_rounds_of_gradient_steps():
+    """8 after every 16 steps; other tasks have one after each step of all environments."""
+    from cells import CELLS
+
+    from rlkit_parts import SETTINGS
+
+    task = CELLS["dqn-mountaincar-host"].task
+    assert (task.env_steps, task.total_steps, task.gradient_steps) == (119_040, 120_048, 59_520)
+    _, config = SETTINGS["dqn"](task)
+    assert (config.num_steps, config.updates_per_step) == (16, 0.5)
+    assert (config.loss, config.max_grad_norm) == ("huber", 10.0)
+    _, config = SETTINGS["dqn"](CELLS["dqn-cartpole"].task)
+    assert (config.num_steps, config.updates_per_step, config.loss) == (1, 0.1, "mse")
+
+
 class Four:
     """Episodes of four steps, each with a reward of its action; as gymnax 0.0.9 steps."""
 

@@ -1,5 +1,6 @@
 """Which cases of a parametrised battery run by default: one algorithm stands for each kind, and
-each option appears once. All combinations are in the full matrix (`make test-matrix`).
+each option appears once, but for the slowest. All combinations are in the full matrix (`make
+test-matrix`).
 
 For what the parts around an algorithm do: command line, checkpoints, the loop on the host. What an
 algorithm computes (laws, losses, most probes) is tested by default for each of them.

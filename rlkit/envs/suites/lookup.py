@@ -37,12 +37,12 @@ TABLES = {
     **{suite: row.ids for suite, row in ADAPTED.items()},
 }
 BUILT_IN = {f"{suite}/{name}" for suite, names in TABLES.items() for name in names}
-NOT_WITH_GYMNASIUM = {
+GYMNASIUM_KINDS = {
     "box2d": ("Box2D environment", ("Box2D",)),
     "mujoco": ("MuJoCo environment", ("mujoco",)),
     "atari": ("Atari game", ("ale_py", "cv2")),
 }
-"""Environments that gymnasium alone cannot make: what they are called, and what they need."""
+"""Kinds of environments that gymnasium alone cannot make: the name of one, and what it needs."""
 SUGGESTED_FIRST = ("gymnax", "gymnasium")  # for environments that exist in several suites
 
 
@@ -225,11 +225,11 @@ def _envpool(name: str) -> "Callable[..., EnvAdapter]":
 
 
 def missing_packages(suite: str) -> list[str]:
-    """What environments of a suite need and is not installed, each with the cure."""
+    """Packages that environments of a suite need and that are not installed, each with the cure."""
     if suite == "gymnasium":
         needed = [
             (f"each {title} of gymnasium", package, INSTALL[kind])
-            for kind, (title, packages) in NOT_WITH_GYMNASIUM.items()
+            for kind, (title, packages) in GYMNASIUM_KINDS.items()
             for package in packages
         ]
     elif suite == "envpool":
@@ -258,5 +258,5 @@ def _require_package(package: str, cure: str, env_id: str) -> None:
 
 
 def _require_packages(kind: str, env_id: str) -> None:
-    for package in NOT_WITH_GYMNASIUM[kind][1]:
+    for package in GYMNASIUM_KINDS[kind][1]:
         _require_package(package, INSTALL[kind], env_id)
