@@ -189,9 +189,6 @@ CELLS: dict[str, Cell] = {
         variants=_FAST_TARGETS,
     ),
     "td3-walker2d": Cell(
-        task=_on(_MUJOCO, "Walker2d-v5", algorithm="td3"),
-        reference="sbx",
-        seeds=5,
-        variants=_FAST_TARGETS,
+        task=_on(_MUJOCO, "Walker2d-v5", algorithm="td3"), reference="sbx", seeds=5
     ),
 }
