@@ -7,7 +7,8 @@
 
 Two presets train at a time (`--jobs`), on a core each. Every seed is recorded when it is done, with
 its commit, in results/learning/, so the command may be stopped at any time and goes on where it
-stopped. A preset's rows count until its file changes. The exit code is 1 if a preset of those named
+stopped: a seed that is training is resumed from its last checkpoint, in runs/learning/. A preset's
+rows count until its file changes. The exit code is 1 if a preset of those named
 misses its bar.
 """
 

@@ -69,6 +69,17 @@ def test_seeds_that_follow_each_other_are_one_program_on_the_device(jittable, to
     assert groups([2, 0, 1, 4], jittable) == together
 
 
+def test_a_run_is_not_resumed_once_its_preset_has_changed(monkeypatch):
+    import preset_rlkit
+
+    before = preset_rlkit.run_directory(NAME, 0, 5)
+    assert before == preset_rlkit.run_directory(NAME, 0, 5)
+    changed = {**preset_rlkit.settings(NAME), "hyperparameters": {"gamma": 0.5}}
+    monkeypatch.setattr(preset_rlkit, "settings", lambda name: changed)
+    assert preset_rlkit.run_directory(NAME, 0, 5) not in {before, *before.parents}
+    assert preset_rlkit.run_directory(NAME, 1, 1).parent == before.parent
+
+
 @pytest.mark.parametrize(("returns", "missed"), [([470.0, 479.0], True), ([471.0, 480.0], False)])
 def test_a_bar_is_missed_by_the_mean(recorded, returns, missed):
     import preset_report
