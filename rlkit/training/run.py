@@ -187,7 +187,7 @@ class Run:
             assert isinstance(before, RLModule) and isinstance(module, RLModule)
             if module.env is not before.env:
                 try:
-                    self._advance(lambda ts: (self.program.enter(ts), None))
+                    self._advance(lambda ts: (self.program.enter(ts), None), lambda done: done)
                 except BaseException:
                     phases.index, self.plan, self.program = phases.index - 1, plan, old
                     raise
@@ -331,15 +331,14 @@ class Run:
 
     def outer_iteration(self) -> Results:
         """Runs an outer iteration; returns (metrics, counters)."""
-        results = self._advance(self.program.outer)
-        self.progress = self.progress.after_outer_iteration(self.plan)
-        return results
+        return self._advance(
+            self.program.outer, lambda progress: progress.after_outer_iteration(self.plan)
+        )
 
     def single_iteration(self) -> Results:
         """Runs an iteration outside the plan; returns (metrics, counters)."""
-        results = self._advance(self.program.single)
-        self.progress = self.progress.after_steps(self.plan.env_steps_per_iteration)
-        return results
+        steps = self.plan.env_steps_per_iteration
+        return self._advance(self.program.single, lambda progress: progress.after_steps(steps))
 
     @property
     def refill_steps(self) -> int:
@@ -351,8 +350,10 @@ class Run:
     def refill(self) -> None:
         """Fills the replay memory that a checkpoint left out, with steps of the policy."""
         with self._warming_up(self.refill_steps):
-            self._advance(lambda ts: (self._refilled(ts), None))
-        self.progress = self.progress.after_steps(self.refill_steps)
+            self._advance(
+                lambda ts: (self._refilled(ts), None),
+                lambda progress: progress.after_steps(self.refill_steps),
+            )
         self.set_horizon()
 
     def _refilled(self, ts: PyTree) -> PyTree:
@@ -394,8 +395,8 @@ class Run:
     def set_horizon(self) -> None:
         """Makes schedules end with the run, including the steps outside the plan."""
         if isinstance(self.parts.module, RLModule):
-            last = self.steps_at(self.plan.num_checkpoints)
-            self.state = self.parts.module.with_horizon(self.state, last)
+            last = self.parts.schedule_length or self.plan.num_checkpoints
+            self.state = self.parts.module.with_horizon(self.state, self.steps_at(last))
 
     def set_hyperparameters(self) -> None:
         """Makes those that the state holds, if any, the ones of its phase."""
@@ -411,8 +412,12 @@ class Run:
             self.progress = dataclasses.replace(self.progress, updates=counts[1])
         return metrics
 
-    def _advance(self, step: Callable[[PyTree], tuple[PyTree, Any]]) -> Any:
-        """Calls `step`, which donates the state; returns its results.
+    def _advance(
+        self,
+        step: Callable[[PyTree], tuple[PyTree, Any]],
+        count: Callable[[RunProgress], RunProgress],
+    ) -> Any:
+        """Calls `step`, which donates the state, and counts it; returns its results.
 
         After an error or interruption, the state is that of the last finished update, if the
         program kept it. Ctrl-C interrupts only where a program allows it.
@@ -429,6 +434,7 @@ class Run:
                 steps = iterations * self.plan.env_steps_per_iteration
                 self.progress = self.progress.after_steps(steps)
                 raise
+            self.progress = count(self.progress)
             return results
 
     def _make_program(self, module: Module, num_iterations: int) -> Program:

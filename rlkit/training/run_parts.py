@@ -31,6 +31,7 @@ class RunParts:
     module: Module
     plan: Plan
     eval_env: EnvAdapter | None  # set even if no evaluation is planned; None: there is none
+    schedule_length: int | None = None  # outer iterations until schedules end; None: the plan's
     own_envs: tuple[EnvAdapter, ...] = ()  # made for this run, to be closed with it
     curriculum: Curriculum | None = None
     phases: tuple["RunParts", ...] = ()  # of the curriculum; (): there is none

@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import jax
 import pytest
 from tiers import in_full
 
@@ -22,6 +23,7 @@ from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import allowed_interrupts, deferred_interrupts
 from rlkit.training.logs.append_only_file import AppendOnlyFile
 from rlkit.training.logs.loaded_run import load_run
+from rlkit.training.logs.metrics import exact_counts
 from rlkit.training.logs.records import read_records
 
 
@@ -95,6 +97,25 @@ def test_interrupted_calls_lose_no_row(tiny, tmp_path, env):
     assert history == steps
     evaluations = [env_steps for kind, env_steps, _ in rows if kind == "eval"]
     assert len(evaluations) == len(set(evaluations)) == 1 + 14
+
+
+@pytest.mark.parametrize("call", ["train_step", "train_epoch"])
+def test_what_was_trained_before_ctrl_c_is_counted(tiny, monkeypatch, call):
+    with tiny.trainer() as trainer:
+        trainer.init(0)
+        program, name = trainer._run.program, "single" if call == "train_step" else "outer"
+        step = getattr(program, name)
+
+        def interrupted(state):
+            signal.raise_signal(signal.SIGINT)
+            return step(state)
+
+        monkeypatch.setattr(program, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(trainer, call)()
+        counters = trainer._run.parts.module.counters(trainer.state)
+        assert exact_counts(jax.device_get(counters))[0] == trainer.env_steps > 0
+        assert trainer.outer_iteration == (call == "train_epoch")
 
 
 @contextlib.contextmanager

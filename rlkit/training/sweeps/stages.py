@@ -106,7 +106,8 @@ def train_jointly(
             f"{num_lanes} seeds can be divided equally among {trainer_config.devices} of"
             f" {own.devices} devices: the others are idle"
         )
-    parts = dataclasses.replace(parts, plan=plan)
+    length = parts.plan.num_checkpoints  # schedules end with the last rung
+    parts = dataclasses.replace(parts, plan=plan, schedule_length=length)
     pause = PauseAt(until)
     unused: Any = None  # `_parts` has them
     with contextlib.ExitStack() as stack:

@@ -274,6 +274,23 @@ def test_the_winner_of_halving_is_the_trial_of_a_whole_sweep(sweeps):
 
 
 @pytest.mark.full
+def test_schedules_end_with_the_last_rung_though_replay_memory_is_filled_again(sweeps):
+    grid = {"learning_rate": (1e-3, 3e-3, 1e-2, 2e-2)}
+    unsaved = {"save_replay": False}
+    config = sweeps.config(
+        "dqn", grid=grid, num_checkpoints=4, checkpointer_config=unsaved, sweep={"halving": 2}
+    )
+    sweep = sweeps.run(config)
+    assert sorted(result.rung for result in sweep.results) == [0, 0, 1, 2]
+    for result in sweep.results:
+        with reopen(sweep.trial_directory(result.trial)) as trainer:
+            counts = trainer.state.learner
+            left = trainer.plan.num_checkpoints - trainer.outer_iteration
+            left *= trainer.plan.steps_per_checkpoint
+            assert float(counts.total_steps) == trainer.env_steps + left
+
+
+@pytest.mark.full
 def test_halving_that_was_stopped_ends_like_any_other(sweeps):
     grid = {"learning_rate": (1e-3, 3e-3, 1e-2, 2e-2)}
     config = sweeps.config(grid=grid, num_checkpoints=4, max_queued=1, sweep={"halving": 2})
