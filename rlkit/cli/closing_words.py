@@ -31,7 +31,7 @@ def closing_words(
             ),
         ]
     lines += ["", f"results      {run_dir}"]
-    if (pathlib.Path(run_dir) / "learning_curve.png").is_file():
+    if (pathlib.Path(run_dir).expanduser() / "learning_curve.png").is_file():
         lines.append(f"plot         {run_dir}/learning_curve.png")
     lines.append(f"evaluate     rlkit evaluate {run_dir}{env_flag}")
     resume = f"rlkit resume {run_dir}{env_flag}"
@@ -70,7 +70,8 @@ def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:
 def _speed(run_dir: str) -> list[str]:
     """The run's size, and the speed of its last part without compiling, from its summary."""
     try:
-        summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text(encoding="utf-8"))
+        path = pathlib.Path(run_dir).expanduser() / "summary.json"
+        summary = json.loads(path.read_text(encoding="utf-8"))
         steps, seeds = summary["env_steps"], summary["num_seeds"]
         seconds, compiling = summary["wall_seconds"], summary["compile_seconds"]
         speed = summary["env_steps_per_second"]

@@ -3,14 +3,13 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from rlkit.cli import flags
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import is_address
+from rlkit.training.directories import absolute_path, is_address
 
 COMMAND = "rlkit copy"
 EXAMPLES = f"""examples:
@@ -38,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         f"it copies an address to a directory, got {chosen.address} and {chosen.directory}",
         f"use `{COMMAND} s3://bucket/my-sweep runs/my-sweep`",
     )
-    target = Path(os.path.abspath(os.path.expanduser(chosen.directory)))
+    target = absolute_path(chosen.directory)
     require(
         not os.path.lexists(target),
         f"{chosen.directory} is there already",

@@ -8,6 +8,7 @@ import shutil
 from rlkit.errors import RunDirectoryError, require
 from rlkit.training.callbacks import Callback, RunView
 from rlkit.training.config import TrainerConfig
+from rlkit.training.directories import absolute_path
 from rlkit.validation import PlainData
 
 _OWNER = "best_of.json"  # in the copy: the run and the step that it is of
@@ -27,7 +28,7 @@ class BestModel(Callback):
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
-        self.directory = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
+        self.directory = absolute_path(directory)
         name = self.directory.name
         self._new, self._old = (self.directory.with_name(f".{name}-{x}") for x in ("new", "old"))
 
@@ -86,7 +87,7 @@ class BestModel(Callback):
 def _place(config: TrainerConfig) -> str | None:
     """The directory of the run, by which it is known."""
     run_dir = config.run_dir
-    return None if run_dir is None else os.path.abspath(os.path.expanduser(run_dir))
+    return None if run_dir is None else str(absolute_path(run_dir))
 
 
 def _discard(path: pathlib.Path) -> None:

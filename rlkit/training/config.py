@@ -185,7 +185,7 @@ class TrainerConfig:
     def checkpoint_directory(self, run_dir: str | os.PathLike[str]) -> str:
         """The directory of the checkpoints of a run in `run_dir`."""
         own = None if self.checkpointer_config is None else self.checkpointer_config.directory
-        return own or os.path.join(run_dir, "checkpoints")
+        return os.path.expanduser(own or os.path.join(run_dir, "checkpoints"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,11 @@ MODE = 0o755
 SWEEP = "sweep.yaml"  # makes a directory that of a sweep
 
 
+def absolute_path(path: str | os.PathLike[str]) -> Path:
+    """The path from the root; `~` is the user's home directory."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
 def is_address(path: str | os.PathLike[str]) -> bool:
     """Whether it is an address, such as gs://bucket/my-sweep, and not a path."""
     return "://" in os.fspath(path)
@@ -74,7 +79,7 @@ def owner_writes(path: str, flags: int) -> int:
 
 def near_run(path: str | os.PathLike[str]) -> str:
     """What to name in place of the path of a run that holds none; "" if nothing is alike."""
-    wanted = Path(path)
+    wanted = Path(path).expanduser()
     if (wanted / SWEEP).is_file():
         one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
         return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"

@@ -270,7 +270,7 @@ def _require_inside(
         "checkpointer_config.directory": checkpoints and checkpoints.directory,
     }
     known = {os.path.realpath(os.path.expanduser(path)) for path in outside}
-    inside = os.path.realpath(run_dir)
+    inside = os.path.realpath(os.path.expanduser(run_dir))
     for name, path in named.items():
         target = inside if path is None else os.path.realpath(os.path.expanduser(path))
         require(

@@ -7,6 +7,7 @@ from pathlib import Path
 from rlkit.errors import require, require_positive_integer
 from rlkit.training.callbacks import Callback, RunView
 from rlkit.training.config import TrainerConfig
+from rlkit.training.directories import absolute_path
 from rlkit.training.run_config import require_seed
 from rlkit.training.video.movie_file import ENDINGS, check_movie_file
 
@@ -86,4 +87,4 @@ class RecordVideo(Callback):
         known = self.directory is not None or config.run_dir is not None
         fix = "pass directory='videos', or set run_dir"
         require(known, "RecordVideo has no directory for its videos", fix)
-        return Path(self.directory or os.path.join(str(config.run_dir), "videos"))
+        return absolute_path(self.directory or os.path.join(str(config.run_dir), "videos"))

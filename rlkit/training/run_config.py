@@ -23,7 +23,7 @@ from rlkit.training.config import TrainerConfig
 from rlkit.training.curriculum import Curriculum
 from rlkit.training.curriculum import from_plain as curriculum_from_plain
 from rlkit.training.curriculum import to_plain as curriculum_to_plain
-from rlkit.training.directories import near_run, require_copied
+from rlkit.training.directories import absolute_path, near_run, require_copied
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.validation import PlainData, PositiveInt
 
@@ -182,10 +182,7 @@ def for_branch(config: RunConfig, run_dir: str) -> RunConfig:
 def _inside(path: str | None, directory: str | None) -> bool:
     if path is None or directory is None:
         return False
-    inner, outer = (
-        pathlib.Path(os.path.abspath(os.path.expanduser(each))) for each in (path, directory)
-    )
-    return inner.is_relative_to(outer)
+    return absolute_path(path).is_relative_to(absolute_path(directory))
 
 
 def read_yaml(path: str | pathlib.Path) -> Any:
@@ -215,7 +212,7 @@ def _unreadable(path: str | pathlib.Path, error: Exception) -> ConfigError:
 def read_settings(run_dir: str | os.PathLike[str]) -> PlainData:
     """The unchecked settings in a run's `config.yaml`. Raises `RunDirectoryError` without one."""
     require_copied(run_dir)
-    path = os.path.join(run_dir, "config.yaml")
+    path = os.path.expanduser(os.path.join(run_dir, "config.yaml"))
     require(
         os.path.isfile(path),
         f"{os.fspath(run_dir)} does not contain a run",

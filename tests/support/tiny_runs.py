@@ -24,7 +24,7 @@ _TRAINER = {
 }
 
 
-def settings_of(run_dir: Path, **trainer: object) -> RunConfig:
+def settings_of(run_dir: Path | str, **trainer: object) -> RunConfig:
     """The settings of the run, with others of the trainer."""
     return from_dict(_SETTINGS | {"trainer": _TRAINER | trainer | {"run_dir": str(run_dir)}})
 

@@ -32,7 +32,7 @@ from orbax.checkpoint.options import MultiprocessingOptions
 
 from rlkit.errors import CheckpointError, DiskError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
-from rlkit.training.directories import make_directory
+from rlkit.training.directories import absolute_path, make_directory
 from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
 from rlkit.training.files.checkpoint_leaves import (
     array_bytes,
@@ -105,7 +105,7 @@ class Checkpointer:
             raise CheckpointError(
                 "CheckpointerConfig.directory is not set; name the directory of the checkpoints"
             )
-        self.directory = pathlib.Path(os.path.abspath(os.path.expanduser(config.directory)))
+        self.directory = absolute_path(config.directory)
         self._config = config
         self._read_only = read_only
         self._pending: int | None = None

@@ -1,11 +1,11 @@
 """`export_policy`: a small directory with the policy of a run, which `load_policy` loads."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 
 from rlkit.errors import CheckpointError, RunDirectoryError, require
+from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.logs.redaction import redact
@@ -30,7 +30,7 @@ def export_policy(
     Raises `RunDirectoryError` if the directory exists, `CheckpointError` if there is no checkpoint,
     or one without a policy; nothing is written then.
     """
-    target = Path(os.path.abspath(os.path.expanduser(directory)))
+    target = absolute_path(directory)
     fix = "choose another directory, or move it away"
     is_free = may_exist or not target.exists()
     require(is_free, f"{target} already exists", fix, RunDirectoryError)

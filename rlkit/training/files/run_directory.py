@@ -11,7 +11,12 @@ from typing import Self
 import yaml
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.directories import make_directory, require_no_address, write_atomically
+from rlkit.training.directories import (
+    absolute_path,
+    make_directory,
+    require_no_address,
+    write_atomically,
+)
 from rlkit.training.logs.loaded_run import CONFIG, LOCK, METRICS, STATUS, SUMMARY
 from rlkit.training.plain_yaml import parse_yaml
 
@@ -140,7 +145,7 @@ def _checked(path: str | os.PathLike[str]) -> pathlib.Path:
     _require(text != "", "the run directory has no name", "name one, such as runs/mine")
     require_no_address(text)
     _require("\0" not in text, f"{text!r} contains a NUL character", "choose another name")
-    found = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
+    found = absolute_path(text)
     cure = "use at most 128 letters, digits, '.', '_' and '-', starting with a letter or digit"
     _require(_NAME.fullmatch(found.name) is not None, f"{found.name!r} is not a run name", cure)
     is_file = found.exists() and not found.is_dir()

@@ -14,6 +14,7 @@ from typing import Any
 from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.other_processes import UnwrittenCheckpoints
@@ -295,8 +296,9 @@ class RunFiles:
 
 def open_checkpoints(path: Path) -> Checkpointer:
     """The checkpoints of a run directory or checkpoint directory, opened read-only."""
-    inner = os.path.join(path, "checkpoints")
-    directory = inner if os.path.isdir(inner) else os.fspath(path)
+    outer = absolute_path(path)
+    inner = outer / "checkpoints"
+    directory = os.fspath(inner if inner.is_dir() else outer)
     return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
 
 

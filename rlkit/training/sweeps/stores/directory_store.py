@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlkit.errors import RunDirectoryError
-from rlkit.training.directories import make_directory, write_atomically
+from rlkit.training.directories import absolute_path, make_directory, write_atomically
 from rlkit.training.files.run_directory import take_lock
 from rlkit.training.sweeps.stores.store import Hold, Workplace
 
@@ -23,7 +23,7 @@ class DirectoryStore:
     """The files of a sweep in a directory, which several machines may share; see `SweepStore`."""
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.place = Path(os.path.abspath(os.path.expanduser(path)))
+        self.place = absolute_path(path)
         self.name = self.place.name
         self.is_shared = True
 
