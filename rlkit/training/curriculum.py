@@ -68,11 +68,12 @@ class Phase:
             f"a phase sets algorithm and {', '.join(self.overrides)}",
             "set them in its algorithm",
         )
-        require(
-            self.env is None or isinstance(self.env, str) or self.env_params is None,
-            "env_params go to an environment that is made from an id, but env is an object",
-            "make it with these arguments, and leave out env_params",
-        )
+        for name in ("env_params", "weights"):
+            require(
+                self.env is None or isinstance(self.env, str) or getattr(self, name) is None,
+                f"{name} go to an environment that is made from an id, but env is an object",
+                f"make it with these arguments, and leave out {name}",
+            )
 
     @property
     def overrides(self) -> PlainData:

@@ -179,14 +179,13 @@ class _Envs:
 
     def _object(self, phase: Phase) -> EnvAdapter:
         given = phase.env
-        if isinstance(given, type) and phase.num_envs is not None:
-            number = phase.num_envs
+        if isinstance(given, type):
+            number = phase.num_envs or self._own.num_envs
             return self._once((given, number), lambda: make_env(given, number))
-        for known, env in self._known:
-            if known is given:
-                return env
-        env = as_adapter(given, self._made)
-        self._known.append((given, env))
+        env = next((env for known, env in self._known if known is given), None)
+        if env is None:
+            env = as_adapter(given, self._made)
+            self._known.append((given, env))
         require(
             phase.num_envs in (None, env.num_envs),
             f"num_envs={phase.num_envs}, but env is an adapter of {env.num_envs}",

@@ -28,6 +28,6 @@ def test_a_tilde_in_a_path_is_the_home_directory_wherever_it_is_read(tmp_path, m
     with build(settings_of(place, restore_checkpoint="auto", num_checkpoints=4)) as longer:
         longer.run(0)
         assert longer.outer_iteration == 4
-    with pytest.raises(RunDirectoryError, match="did you mean .*/runs/mine"):
+    with pytest.raises(RunDirectoryError, match=r"did you mean .*/runs/mine"):
         rlkit.load_policy("~/runs/mone")
     assert not (tmp_path / "~").exists()

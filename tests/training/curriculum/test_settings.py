@@ -32,7 +32,8 @@ BAD_PHASES = [
         "num_steps of a phase is set twice",
     ),
     ({"steps": 10, "num_steps": 4, "algorithm": object()}, "a phase sets algorithm and num_steps"),
-    ({"steps": 10, "env": object(), "env_params": {"a": 1}}, "env is an object"),
+    ({"steps": 10, "env": object(), "env_params": {"a": 1}}, "env_params go to"),
+    ({"steps": 10, "env": object(), "weights": (0.5, 0.5)}, "weights go to"),
 ]
 
 

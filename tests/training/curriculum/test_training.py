@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from stopping import StopAt
 from tiers import by_default
 
@@ -442,6 +443,20 @@ def test_phases_that_do_not_fit_are_refused_before_anything_compiles(phase, give
     with pytest.raises(RlkitError) as error:
         build(settings(Phase(steps=48), phase, epochs_per_checkpoint=1, **given))
     assert str(error.value).startswith("phase 2 of 2: ") and said in str(error.value)
+
+
+def test_a_class_is_made_as_often_as_the_run_has_environments():
+    phases = (Phase(steps=STEPS), Phase(steps=STEPS, env=CartPoleEnv))
+    with build(settings(*phases, env="gymnasium/CartPole-v1", epochs_per_checkpoint=1)) as trainer:
+        numbers = [phase.module.env.num_envs for phase in trainer._run.phases.whole.phases]
+    assert numbers == [2, 2]
+
+
+def test_an_adapter_has_its_number_of_environments_in_every_phase():
+    env = rlkit.make_env(CART, 2)
+    phases = (Phase(steps=STEPS, env=env), Phase(steps=STEPS, env=env, num_envs=4))
+    with pytest.raises(ConfigError, match="num_envs=4, but env is an adapter of 2"):
+        build(settings(*phases, epochs_per_checkpoint=1))
 
 
 def test_advancing_needs_evaluations():
