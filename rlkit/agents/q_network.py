@@ -133,7 +133,7 @@ def normalized_q_network(
     torso: TorsoBuilder | None = None,
 ) -> QNetwork:
     """A `q_network` with layer norm, which stabilises learning without a target network (PQN)."""
-    config = config or NormalizedQNetworkConfig()
+    config = settings(config, NormalizedQNetworkConfig)
     network = q_network(observation_space, action_space, config, torso=torso)
     return dataclasses.replace(network, spec=("normalized_q_network", config))
 

@@ -1,7 +1,6 @@
 """`rlkit evaluate`: evaluates the trained policy of a run."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -84,6 +83,7 @@ def _as_json(policy: "Policy", result: "Measurements") -> str:
     import jax
 
     from rlkit.training.logs.metrics import mean_of_known
+    from rlkit.training.logs.strict_json import to_strict_json
 
     episodes = {
         name: np.asarray(values).tolist() for name, values in result.items() if name != "done_info"
@@ -101,4 +101,4 @@ def _as_json(policy: "Policy", result: "Measurements") -> str:
         "seed_index": policy.seed_index,
     }
     reported = {"done_info": jax.tree.map(lambda x: np.asarray(x).tolist(), done_info)}
-    return json.dumps({**about, **averages, **episodes, **reported})
+    return to_strict_json({**about, **averages, **episodes, **reported})

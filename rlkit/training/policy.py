@@ -235,7 +235,7 @@ class Policy:
             agent=self.agent,
             policy=self.state,
             episodes=episodes,
-            max_steps=max_steps or self.max_evaluation_steps,
+            max_steps=self.max_evaluation_steps if max_steps is None else max_steps,
             seed=FRESH_EVALUATION_SEED if seed is None else seed,
             deterministic=deterministic,
             fps=fps,

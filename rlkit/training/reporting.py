@@ -208,7 +208,7 @@ class Reporter:
                 self._log_records(row)
         updates = moment.updates - run.progress.updates
         run.progress = dataclasses.replace(run.progress, updates=moment.updates)
-        self._require_finite(iteration, metrics, updates)
+        self._require_finite(iteration, metrics, updates, moment)
         run.count_resets(metrics)
         self._tell_of_resets(moment)
         if isinstance(run.parts.module, RLModule):
@@ -217,7 +217,9 @@ class Reporter:
                 self._log_text("warning", text, moment)
         self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
 
-    def _require_finite(self, iteration: int, metrics: HostMetrics, updates: int) -> None:
+    def _require_finite(
+        self, iteration: int, metrics: HostMetrics, updates: int, moment: Moment
+    ) -> None:
         """Warns of skipped updates, or raises; see `finite_checks`."""
         run, saved = self.run, self.run.last_saved
         check_metrics(f"outer iteration {iteration}", metrics, saved)
@@ -227,7 +229,7 @@ class Reporter:
         run.skipped_in_a_row = skipped_in_a_row(run.skipped_in_a_row, skipped, updates)
         warning = skipped_in(iteration, skipped, updates)
         if warning is not None:
-            self.warn(warning)
+            self._log_text("warning", warning, moment)
             most = run.progress.skipped_updates + int(skipped.max())
             run.progress = dataclasses.replace(run.progress, skipped_updates=most)
         check_skipped(run.skipped_in_a_row, run.config.max_skipped_updates, saved)

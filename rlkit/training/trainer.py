@@ -818,7 +818,8 @@ class Trainer:
         if why_new_episodes not in ("", run.why_new_episodes):
             run.why_new_episodes = why_new_episodes
             self._log(new_episodes(why_new_episodes))
-        self._call("on_checkpoint", iteration)
+        if checkpointer is files.checkpointer:  # else a callback made a copy
+            self._call("on_checkpoint", iteration)
 
     # Start and end
 

@@ -83,6 +83,13 @@ def test_pqn_has_it_by_default_and_dqn_may():
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("config", [QNetworkConfig(), {"dueling": True}])
+def test_it_has_settings_of_its_own(config):
+    with pytest.raises(ConfigError, match=r"must be a NormalizedQNetworkConfig, .* pass Norm"):
+        normalized_q_network(OBS, ACTIONS, config)
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("space", [spaces.Box(-1.0, 1.0, (2,)), spaces.MultiDiscrete([2, 2])])
 def test_other_action_spaces_are_refused(space):
     with pytest.raises(

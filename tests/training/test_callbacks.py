@@ -24,6 +24,7 @@ from rlkit.training.callbacks import (
     restore_callbacks,
 )
 from rlkit.training.config import CheckpointerConfig, Plan
+from rlkit.training.files.checkpointer import holds_checkpoints
 from rlkit.training.logs.records import read_records
 from rlkit.training.run_progress import RunProgress
 
@@ -263,6 +264,22 @@ def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path)
     texts = [record.text for record in read_records(tmp_path / "run" / "metrics.jsonl")]
     said = [text for text in texts if text and "this run had been stopped (" in text]
     assert "did not improve in 5 evaluations" in said[-1]
+
+
+def test_a_callback_may_save_a_copy_whenever_a_checkpoint_is_saved(tiny, tmp_path):
+    class Copies(Callback):
+        def __init__(self):
+            self.saved = []
+
+        def on_checkpoint(self, trainer, iteration):
+            self.saved.append(iteration)
+            trainer.save_checkpoint(tmp_path / f"copy{iteration}")
+
+    copies = Copies()
+    with tiny.trainer(run_dir=str(tmp_path / "run"), max_queued=1, callbacks=[copies]) as trainer:
+        trainer.run(0)
+    assert copies.saved == [0, 1, 2, 3]
+    assert all(holds_checkpoints(str(tmp_path / f"copy{iteration}")) for iteration in copies.saved)
 
 
 def test_what_users_log_has_the_steps_of_what_is_reported(tiny, tmp_path):

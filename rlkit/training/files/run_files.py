@@ -24,6 +24,7 @@ from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, Outcome, Publisher
 from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
 from rlkit.training.logs.records import read_records
+from rlkit.training.logs.strict_json import to_strict_json
 from rlkit.training.plain_yaml import dump_yaml
 from rlkit.validation import PlainData
 
@@ -183,7 +184,7 @@ class RunFiles:
             return
         self._has_published = True
         if directory is not None:
-            text = json.dumps(summary, indent=2) + "\n"
+            text = to_strict_json(summary, indent=2) + "\n"
             directory.write_text(directory.summary_file.name, text)
             self.logger.flush()
             curve = _draw_curve(directory, summary.get("eval_return_mean"))

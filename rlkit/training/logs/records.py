@@ -18,12 +18,12 @@ Readers ignore keys they do not know and a last row without its newline (its wri
 
 import dataclasses
 import json
-import math
 import os
 from pathlib import Path
 from typing import Literal
 
 from rlkit.errors import ConfigError
+from rlkit.training.logs.strict_json import number_from_json, to_strict_json
 from rlkit.validation import PlainData
 
 Kind = Literal["train", "eval", "user", "text", "event", "warning", "error"]
@@ -49,12 +49,12 @@ class Record:
             "env_steps": int(self.env_steps),
             "updates": int(self.updates),
         }
-        row["wall_seconds"] = _number_to_json(self.wall_seconds)
+        row["wall_seconds"] = float(self.wall_seconds)
         row["seed"] = None if self.seed is None else int(self.seed)
-        row["metrics"] = {name: _number_to_json(value) for name, value in self.metrics.items()}
+        row["metrics"] = {name: float(value) for name, value in self.metrics.items()}
         if self.text is not None:
             row["text"] = self.text
-        return json.dumps(row, allow_nan=False)
+        return to_strict_json(row)
 
     @classmethod
     def from_json(cls, line: str) -> "Record":
@@ -66,9 +66,9 @@ class Record:
                 for field in dataclasses.fields(cls)
                 if field.name in row
             }
-            known["wall_seconds"] = _number_from_json(row["wall_seconds"])
+            known["wall_seconds"] = number_from_json(row["wall_seconds"])
             known["metrics"] = {
-                name: _number_from_json(value) for name, value in row["metrics"].items()
+                name: number_from_json(value) for name, value in row["metrics"].items()
             }
             return cls(**known)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -93,14 +93,3 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
         except ValueError as error:  # a ConfigError or UnicodeDecodeError
             raise ConfigError(f"{path}, line {number}: {error}") from None
     return records
-
-
-def _number_to_json(value: float) -> float | str | None:
-    number = float(value)
-    if math.isfinite(number):
-        return number
-    return None if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def _number_from_json(value: float | str | None) -> float:
-    return math.nan if value is None else float(value)

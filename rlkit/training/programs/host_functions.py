@@ -17,6 +17,7 @@ from rlkit.ops.strong_types import strong_types
 from rlkit.training.compile.aot_compile import Compiled, Compiler
 from rlkit.training.compile.devices import OWN, SAME, rows, shares_of_state
 from rlkit.training.core.module import RLModule
+from rlkit.training.programs.protocol import NEW_PHASE
 from rlkit.training.programs.shares import share_of
 from rlkit.types import (
     Action,
@@ -34,7 +35,6 @@ from rlkit.types import (
 )
 from rlkit.xla_cpu.packing import NoPacking, Packed, Packing
 
-NEW_PHASE = 0x9A5E  # likewise, for the new episodes of its next phase
 RESTART = 0x7E57A27  # folded into the key of a restored state, for the seeds of its new episodes
 
 Acted = tuple[Action, dict[str, PyTree], Array, Carry]  # actions, extras, next time, carry

@@ -17,11 +17,9 @@ from rlkit.training.core.module import (
     iteration,
     outer_iteration,
 )
-from rlkit.training.programs.protocol import Program, Results
+from rlkit.training.programs.protocol import NEW_PHASE, Program, Results
 from rlkit.training.programs.shares import share_of
 from rlkit.types import Counters, Key, LocalState, Metrics, PyTree
-
-NEW_PHASE = 0x9A5E  # folded into the key of a state, for the new episodes of its next phase
 
 
 class DeviceProgram:

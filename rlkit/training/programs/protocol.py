@@ -9,6 +9,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.types import Counters, Key, Metrics, PyTree
 
 Results = tuple[Metrics, Counters | None]  # of iterations; None: the module counts nothing
+NEW_PHASE = 0x9A5E  # folded into the key of a state, for the new episodes of its next phase
 
 
 class Program(Protocol):

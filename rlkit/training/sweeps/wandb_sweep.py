@@ -46,9 +46,9 @@ def wandb_sweep(config: SweepConfig, arguments: Sequence[str]) -> PlainData:
 def _parameter(space: Range | Values) -> PlainData:
     if not isinstance(space, Range):
         return {"values": [list(x) if isinstance(x, tuple) else x for x in space]}
-    kind = "int_uniform" if space.is_whole else "uniform"
-    return {
-        "distribution": "log_uniform_values" if space.log else kind,
-        "min": space.low,
-        "max": space.high,
-    }
+    bounds: PlainData = {"min": space.low, "max": space.high}
+    if not space.log:
+        return {"distribution": "int_uniform" if space.is_whole else "uniform"} | bounds
+    if space.is_whole:  # rounded to multiples of q
+        return {"distribution": "q_log_uniform_values", "q": 1} | bounds
+    return {"distribution": "log_uniform_values"} | bounds

@@ -248,7 +248,11 @@ def test_a_batch_needs_a_search(sweeps):
 
 @pytest.mark.fast
 def test_a_sweep_for_wandb_agents_says_what_ours_tries(sweeps, tmp_path):
-    random = RATES | {"num_steps": Range(low=8, high=16), "optimizer": ("adam", "lion")}
+    random = RATES | {
+        "num_steps": Range(low=8, high=16),
+        "num_epochs": Range(low=1, high=8, log=True),
+        "optimizer": ("adam", "lion"),
+    }
     config = sweeps.config(
         grid={"hidden_sizes": ((8,), (4, 4))}, sweep={"random": random, "trials": 8}
     )
@@ -259,6 +263,7 @@ def test_a_sweep_for_wandb_agents_says_what_ours_tries(sweeps, tmp_path):
         "learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
         "gamma": {"distribution": "uniform", "min": 0.5, "max": 0.99},
         "num_steps": {"distribution": "int_uniform", "min": 8, "max": 16},
+        "num_epochs": {"distribution": "q_log_uniform_values", "q": 1, "min": 1, "max": 8},
         "optimizer": {"values": ["adam", "lion"]},
     }
     command = "${env} rlkit train ppo gymnax/CartPole-v1 --num-envs 4 --wandb ${args}"
