@@ -18,6 +18,7 @@ from rlkit.training.run_config import load
 from rlkit.training.sweeps import running, shapes
 from rlkit.training.sweeps.picture import plot_sweep
 from rlkit.training.sweeps.shapes import Group, group_trials
+from rlkit.training.sweeps.stores.directory_store import DirectoryStore
 
 
 def assert_close(one, other, tolerance=2e-6):
@@ -337,6 +338,23 @@ def test_area_ranks_by_all_evaluations(sweeps):
     for result in sweep.results:
         found = load_run(sweep.trial_directory(result.trial)).arrays("eval/avg_return")[1]
         assert result.scores == pytest.approx(found[:, 1:].mean(1))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.read("plan.json"),
+        lambda store: store.read_from("results.jsonl", 0),
+        lambda store: store.write("plan.json", "{}"),
+        lambda store: store.hold("plan", "it").__enter__(),
+        lambda store: store.remove("plan.json"),
+    ],
+)
+def test_what_the_disk_refuses_is_a_sentence(use, tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(RunDirectoryError, match=r"cannot .*/notes/.*; check its permissions"):
+        use(DirectoryStore(tmp_path / "notes" / "sweep"))
 
 
 @pytest.mark.full

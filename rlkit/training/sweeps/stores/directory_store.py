@@ -4,12 +4,17 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlkit.errors import RunDirectoryError
-from rlkit.training.directories import absolute_path, make_directory, write_atomically
+from rlkit.training.directories import (
+    absolute_path,
+    make_directory,
+    write_atomically,
+    write_error,
+)
 from rlkit.training.files.run_directory import take_lock
 from rlkit.training.sweeps.stores.store import Hold, Workplace
 
@@ -32,25 +37,26 @@ class DirectoryStore:
 
     def names(self, folder: str = "") -> list[str]:
         found = self.place / folder
-        return sorted(os.listdir(found)) if found.is_dir() else []
+        with _explained("read", found):
+            return sorted(os.listdir(found)) if found.is_dir() else []
 
     def read(self, name: str) -> str | None:
-        try:
-            return (self.place / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
+        path = self.place / name
+        with _explained("read", path), suppress(FileNotFoundError):
+            return path.read_text(encoding="utf-8")
+        return None
 
     def read_from(self, name: str, start: int) -> bytes:
-        try:
-            with (self.place / name).open("rb") as file:
-                file.seek(start)
-                return file.read()
-        except FileNotFoundError:
-            return b""
+        path = self.place / name
+        with _explained("read", path), suppress(FileNotFoundError), path.open("rb") as file:
+            file.seek(start)
+            return file.read()
+        return b""
 
     def write(self, name: str, text: str) -> None:
         path = self.place / name
-        make_directory(path.parent)
+        with _explained("write", path):
+            make_directory(path.parent)
         write_atomically(path, text)
 
     @contextmanager
@@ -61,16 +67,19 @@ class DirectoryStore:
         path = self.place / name
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        else:
+            return
+        with _explained("remove", path):
             path.unlink(missing_ok=True)
 
     @contextmanager
     def hold(self, part: str, what: str, patience: float = 0.0) -> Iterator[Hold]:
         path, deadline = self.place / f"{part}.lock", time.monotonic() + patience
-        make_directory(path.parent)
+        with _explained("write", path):
+            make_directory(path.parent)
         while True:
             try:
-                descriptor = take_lock(path, what)
+                with _explained("write", path):
+                    descriptor = take_lock(path, what)
                 break
             except RunDirectoryError:
                 if time.monotonic() > deadline:
@@ -84,6 +93,18 @@ class DirectoryStore:
     @contextmanager
     def workplace(self, part: str, hold: Hold, say: Callable[[str], None]) -> Iterator[Workplace]:
         yield _InPlace(self.place)
+
+
+@contextmanager
+def _explained(what: str, path: Path) -> Iterator[None]:
+    """Turns what the system says into `RunDirectoryError`, or `DiskError`."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(error)(
+            f"cannot {what} {path}: {error.strerror or error}; check its permissions and the disk,"
+            " or choose another directory"
+        ) from None
 
 
 class _Lock:
