@@ -16,6 +16,7 @@ from rlkit.types import Action, PyTree
 
 Space = spaces.Space
 COMPOSITE = (spaces.Dict, spaces.Tuple)
+_UNBOUNDED = 1e30
 
 
 def check_action_space(space: Space, path: str = "action space") -> None:
@@ -153,6 +154,14 @@ def clip(space: Space, action: Action) -> Action:
     )
 
 
+def is_bounded(box: spaces.Box) -> np.ndarray:
+    """Which dimensions of a Box have bounds, [...] bool.
+
+    Those of 1e30 and more, such as the largest float32, mean that there are none.
+    """
+    return np.maximum(np.abs(box.low), np.abs(box.high)) < _UNBOUNDED
+
+
 def sample(space: Space, key: Array, num: int) -> Action:
     """`num` uniformly random actions [num, ...]. Consumes the key.
 
@@ -170,7 +179,7 @@ def sample(space: Space, key: Array, num: int) -> Action:
             key, (num, *space.shape), start, start + jnp.asarray(space.nvec, jnp.int32)
         )
     if isinstance(space, spaces.Box):
-        bounded = np.isfinite(space.low) & np.isfinite(space.high)
+        bounded = is_bounded(space)
         low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 1.0)
         uniform = jax.random.uniform(key, (num, *space.shape), minval=low, maxval=high)
         if bounded.all():

@@ -9,11 +9,8 @@ from gymnasium import spaces
 
 from rlkit.agents.base import unsupported_actions
 from rlkit.errors import SpaceError, require
-from rlkit.spaces import Space, check_action_space
+from rlkit.spaces import Space, check_action_space, is_bounded
 from rlkit.types import Action
-
-# Bounds this large (such as the largest float32) mean that there are none; scaling by them fails.
-UNBOUNDED = 1e30
 
 
 def to_unit(box: spaces.Box, action: Action) -> Action:
@@ -38,7 +35,7 @@ def bounded_box(space: Space, agent: str) -> spaces.Box:
         raise unsupported_actions(agent, "a Box of continuous", space)
     check_action_space(space)
     require(
-        bool(np.all(np.abs([space.low, space.high]) < UNBOUNDED)),
+        bool(is_bounded(space).all()),
         f"{agent} squashes its actions and needs finite bounds, got {space}",
         "declare finite bounds, such as spaces.Box(-1.0, 1.0, shape), or use actor_critic"
         " (PPO, A2C)",

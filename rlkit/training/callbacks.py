@@ -318,19 +318,29 @@ class EarlyStopping(Callback):
 
 
 class WallTimeLimit(Callback):
-    """Ends the run, as `Trainer.request_stop` does, once `Trainer.run` takes more than `seconds`.
+    """Ends the run, as `Trainer.request_stop` does, once it takes more than `seconds`.
 
-    Leave time for one or two outer iterations: the one in progress is finished first.
+    They begin with the steps that fill the replay memory, if there are any, else with the first
+    outer iteration of this call of `Trainer.run`. Leave time for what comes before, such as reading
+    a checkpoint, and for one or two outer iterations: the one in progress is finished first.
     """
 
     def __init__(self, seconds: float):
         _require_number("WallTimeLimit seconds", seconds, example=3600.0)
         require(seconds > 0, f"WallTimeLimit needs seconds, got {seconds!r}", "pass 3600.0")
         self.seconds = seconds
+        self._warm_up = 0.0  # seconds
+
+    def on_warm_up(self, trainer: RunView, done: int, total: int) -> None:
+        """Counts the seconds of a warm-up."""
+        now = time.monotonic()
+        if done == 0:
+            self._warm_up_began = now
+        self._warm_up = now - self._warm_up_began
 
     def on_run_start(self, trainer: RunView) -> None:
         """Starts the clock."""
-        self._start = time.monotonic()
+        self._start, self._warm_up = time.monotonic() - self._warm_up, 0.0
 
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """Looks at the clock."""

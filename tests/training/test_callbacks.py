@@ -199,6 +199,29 @@ def test_time_limit(monkeypatch):
 
 
 @pytest.mark.fast
+def test_the_time_limit_counts_the_filling_of_the_replay_memory_once(monkeypatch):
+    """Not the hour between `init` and `run`; a second `run` has the whole time."""
+    now, limit = 0.0, WallTimeLimit(10)
+    monkeypatch.setattr("rlkit.training.callbacks.time.monotonic", lambda: now)
+
+    def stops_at(moment):
+        nonlocal now
+        now, view = moment, View()
+        limit.on_iteration_end(view, 1, {})
+        return view.reason is not None
+
+    limit.on_warm_up(View(), 0, 100)
+    now = 4.0
+    limit.on_warm_up(View(), 100, 100)
+    now = 3600.0
+    limit.on_run_start(View())
+    assert not stops_at(3605.9) and stops_at(3606.1)
+    now = 5000.0
+    limit.on_run_start(View())
+    assert not stops_at(5009.9) and stops_at(5010.1)
+
+
+@pytest.mark.fast
 def test_states_belong_to_classes_in_order():
     ours = [EarlyStopping(patience=3), ProgressBar(), EarlyStopping(threshold=1.0)]
     ours[0].best, ours[2].since = 4.0, 7
