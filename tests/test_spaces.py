@@ -51,7 +51,7 @@ def test_clipping_is_for_boxes():
 
 @pytest.mark.parametrize("large", [np.inf, np.finfo(np.float32).max])
 def test_dimensions_without_bounds_are_drawn_from_a_normal_distribution(key, large):
-    box = gym.Box(np.array([-large, -2.0, -1.0]), np.array([large, large, 1.0]), dtype=np.float32)
+    box = gym.Box(np.float32([-large, -2, -1]), np.float32([large, large, 1]))
     np.testing.assert_array_equal(spaces.is_bounded(box), [False, False, True])
     found = np.asarray(spaces.sample(box, key, 2000))
     np.testing.assert_allclose(found[:, :2].std(0), 1.0, atol=0.1)
