@@ -8,7 +8,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import EVALUATION_SEED, make_evaluator
-from rlkit.training.core.module import RLModule
+from rlkit.training.core.module import RLModule, share_state
 from rlkit.training.programs.evaluation import Evaluation
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_parts import EnvSource, RunParts, as_adapter
@@ -66,7 +66,7 @@ class Evaluations:
                 chosen = as_adapter(env, made)
                 _require_same_spaces(module.env, chosen)
                 require(
-                    chosen.is_jittable or chosen is not module.env,
+                    not share_state(module.env, chosen),
                     "this is the environment of the training, which evaluation would reset",
                     "pass another one",
                 )

@@ -354,12 +354,12 @@ def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
             np.testing.assert_array_equal(ours[name], theirs[name])
 
 
-def test_evaluation_does_not_reset_the_training(tiny):
-    env = GymnasiumAdapter(HostCounter, 2)
-    with tiny.trainer(env=env, enable_evaluation=False) as trainer:
+@pytest.mark.parametrize("given", [GymnasiumAdapter(HostCounter, 2), HostCounter()])
+def test_evaluation_does_not_reset_the_training(tiny, given):
+    with tiny.trainer(env=given, enable_evaluation=False) as trainer:
         trainer.init(0)
         with pytest.raises(ConfigError, match="is the environment of the training"):
-            trainer.evaluate(env=env)
+            trainer.evaluate(env=given)
 
 
 def test_rollout_plays_whole_episodes(tiny):

@@ -89,12 +89,8 @@ class RLModule:
                 "eval_env and env have different spaces",
                 "make both from the same environment and wrappers",
             )
-            instance = getattr(self.env, "instance", None)
-            shared = self.eval_env is self.env or (
-                instance is not None and instance is getattr(self.eval_env, "instance", None)
-            )
             require(
-                self.env.is_jittable or not shared,
+                not share_state(self.env, self.eval_env),
                 "eval_env is env, but a host environment has a single state, which evaluation would"
                 " reset",
                 "pass eval_env=None to have the Trainer make one, or pass a separate adapter",
@@ -189,6 +185,14 @@ class RLModule:
         """The state with a new schedule horizon, for extending a run."""
         horizon = jnp.full_like(ts.learner.total_steps, total_steps)
         return ts.replace(learner=ts.learner.replace(total_steps=horizon))
+
+
+def share_state(env: EnvAdapter, other: EnvAdapter) -> bool:
+    """Whether a reset of one resets the other: both step the same environment on the host."""
+    if env.is_jittable:
+        return False
+    instance = getattr(env, "instance", None)
+    return other is env or (instance is not None and instance is getattr(other, "instance", None))
 
 
 class Iterates(Protocol):

@@ -24,7 +24,7 @@ def read(
     which: Which,
     target: Callable[[PlainData], dict[str, PyTree]],
 ) -> Restored:
-    """See `Checkpointer.restore`; the others need not see the directory.
+    """See `Checkpointer.restore`: process 0 reads, and sends to the others what is theirs.
 
     Each process puts what belongs on its devices there, and nothing else.
     """
