@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     target = absolute_path(chosen.directory)
     require(
         not os.path.lexists(target),
-        f"{chosen.directory} is there already",
+        f"{chosen.directory} already exists",
         "choose a new directory",
         RunDirectoryError,
     )

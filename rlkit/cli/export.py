@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     free = flags.free_name(os.path.join(default, f"checkpoint-{policy.checkpoint_step}"))
     exported = policy.export(chosen.output or free, format=chosen.format)
     print(f"{exported.path}: {', '.join(sorted(os.listdir(exported.path)))}")
-    print(f"in a process without rlkit, on {exported.parity[0].observations} made-up observations:")
+    print(f"in a process without rlkit, on {exported.parity[0].observations} random observations:")
     for each in exported.parity:
         print(f"{each.kind:<11}{_agreement(each)}")
     return 0

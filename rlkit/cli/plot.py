@@ -61,7 +61,7 @@ class PlotFlags:
     the greatest seed; auto: each seed if there is one run, else the standard error of a mean.
     """
     smooth: PositiveInt = 1
-    """Draw the mean of so many logged values in place of each."""
+    """Smooth curves: each point is the mean of this many logged values."""
     sampled: bool = False
     """Draw returns with sampled actions too, dotted."""
     labels: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class ReportFlags:
     the greatest seed; auto: the standard error of a mean.
     """
     smooth: PositiveInt = 1
-    """Draw the mean of so many logged values in place of each."""
+    """Smooth curves: each point is the mean of this many logged values."""
     title: str | None = None
     """Title of the page; None: the algorithm and the environment, if all runs have the same."""
 

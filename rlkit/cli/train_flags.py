@@ -9,6 +9,7 @@ from typing import Any
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags
+from rlkit.envs.ids import DEFAULT_NUM_ENVS
 from rlkit.errors import require
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.run_config import EnvConfig, RunConfig
@@ -42,7 +43,7 @@ class RunFlags:
 
     seed: int = 0
     """Seed of the run; parallel seeds count up from it."""
-    num_envs: int = 4
+    num_envs: int = DEFAULT_NUM_ENVS
     """Number of parallel environments."""
     env_arguments: str = "{}"
     """Keyword arguments of the environment as JSON, for example

@@ -3,6 +3,8 @@
 Tests compare the tables with the packages that they describe.
 """
 
+DEFAULT_NUM_ENVS = 4  # where nothing says how many
+
 GYMNAX_IDS = (
     "Acrobot-v1",
     "Asterix-MinAtar",

@@ -103,8 +103,8 @@ def resets_in_training(env: str, count: int) -> str:
     """The warning, once in a run, that environments were reset so often by now."""
     return (
         f"{env} returned NaN or infinity in {_times(count, 'step')}: the episode ended there, with"
-        " reward 0 (non_finite='reset'); this is told once, and counted as train/non_finite_steps;"
-        f" {CURE_OF_ENV}"
+        " reward 0 (non_finite='reset'); this warning appears once, later ones are counted as"
+        f" train/non_finite_steps; {CURE_OF_ENV}"
     )
 
 
@@ -112,8 +112,8 @@ def resets_in_evaluation(env: str, count: int) -> str:
     """The warning, once in a run, that episodes of an evaluation ended early."""
     return (
         f"in evaluation, {env} returned NaN or infinity in {_times(count, 'episode')}: they ended"
-        " there, and count with the return until then; this is told once, and counted as"
-        f" eval/non_finite_episodes; {CURE_OF_ENV}"
+        " there, and count with the return until then; this warning appears once, later ones are"
+        f" counted as eval/non_finite_episodes; {CURE_OF_ENV}"
     )
 
 

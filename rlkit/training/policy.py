@@ -249,7 +249,7 @@ class Policy:
         [N, ...] within the action space; with memory, it takes and returns that as well. `format`
         is "onnx" (needs the packages onnx and onnxruntime), "stablehlo" (an artefact of
         `jax.export`, one more for sampled actions) or "both". A loader and `manifest.json` lie
-        beside them. What was written then acts on made-up observations, in a process of its own;
+        beside them. What was written then acts on random observations, in a process of its own;
         see `Exported.parity`.
 
         Raises `ExportError` if the directory exists, a package is missing, ONNX export does not

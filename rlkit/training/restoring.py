@@ -259,7 +259,7 @@ def _with_environments(run: Run, restored: RestoredRun, *, may_restart: bool) ->
         return run.program.restart(state), "they were divided among other processes"
     resumed, why = None, ""
     try:
-        resumed = run.program.resume(state, run.processes.own_part(saved))
+        resumed = run.program.resume(state, run.processes.own_share(saved))
     except EnvStateError as error:
         why = str(error)
     why = next(filter(None, run.processes.agree(why)), "")

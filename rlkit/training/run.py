@@ -289,15 +289,13 @@ class Run:
         (None, "") if the state itself holds them, or lacks its replay memory: filling that starts
         new episodes.
         """
-        if not self.has_replay(state):
+        if self.parts.is_compiled or not self.has_replay(state):
             return None, ""
         found, why = None, ""
         try:
             found = self.program.environments(state)
         except EnvStateError as error:
             why = str(error)
-        if self.parts.is_compiled:
-            return None, ""
         why = next(filter(None, self.processes.agree(why)), "")
         return (None, why) if why or found is None else (self.processes.collected(found), "")
 

@@ -12,6 +12,7 @@ from annotated_types import Ge, Lt
 from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
+from rlkit.envs.ids import DEFAULT_NUM_ENVS
 from rlkit.errors import (
     ConfigError,
     RunDirectoryError,
@@ -36,7 +37,7 @@ class EnvConfig:
 
     id: str
     """Registry id, such as gymnax/CartPole-v1."""
-    num_envs: PositiveInt = 4
+    num_envs: PositiveInt = DEFAULT_NUM_ENVS
     """Number of parallel environments."""
     arguments: PlainData = dataclasses.field(default_factory=dict)
     """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}}."""

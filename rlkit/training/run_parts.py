@@ -9,6 +9,7 @@ from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.envs.base import EnvAdapter
+from rlkit.envs.ids import DEFAULT_NUM_ENVS
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, require
 from rlkit.training.config import Plan, TrainerConfig, make_plan
@@ -19,7 +20,6 @@ from rlkit.validation import settings
 
 EnvSource = EnvAdapter | gymnasium.Env | type[gymnasium.Env]
 
-DEFAULT_NUM_ENVS = 4  # made from a gymnasium.Env class; also the default of EnvConfig
 DEFAULT_EVAL_ENVS = 8  # on the host, if training uses fewer
 MAX_EVAL_ENVS = 64  # jittable ones
 

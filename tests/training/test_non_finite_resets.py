@@ -273,7 +273,7 @@ def test_a_resumed_run_counts_on_and_does_not_tell_again(tmp_path, kind):
     assert whole["non_finite_steps"] == parts["non_finite_steps"] > 0
     assert whole["params_sha256"] == parts["params_sha256"]
     for name in NAMES:
-        told = [text for text in texts_of(tmp_path / name) if "told once" in text]
+        told = [text for text in texts_of(tmp_path / name) if "this warning appears once" in text]
         assert sum("in evaluation" in text for text in told) == 1 and len(told) == 2
 
 
@@ -312,7 +312,7 @@ def test_phases_tell_for_themselves(tmp_path):
             trainer.run(trainer.seed)
             counts = [row["non_finite_steps"] for row in trainer.history.training]
     assert counts == [2, 2, 0, 0, 2, 2]
-    told = [text for text in texts_of(tmp_path / "run") if "told once" in text]
+    told = [text for text in texts_of(tmp_path / "run") if "this warning appears once" in text]
     assert len(told) == 2
 
 

@@ -233,15 +233,6 @@ class Checkpointer:
         _require(saved, f"Orbax declined to save {where}", "move newer steps away")
         self._pending = step
 
-    def check_for_errors(self) -> None:
-        """Raises if a background write failed since the last call; does not wait for one."""
-        if (
-            self._pending is not None
-            and self._manager is not None
-            and not self._manager.is_saving_in_progress()
-        ):
-            self.wait()
-
     def wait(self) -> None:
         """Waits until everything saved is on disk, at most `config.save_timeout` seconds."""
         step, manager = self._pending, self._manager

@@ -205,14 +205,14 @@ class Processes:
         return jax.tree.unflatten(structure, found)
 
     def collected(self, mine: np.ndarray) -> np.ndarray:
-        """The bytes [B] uint8 of all processes as one array; see `own_part`."""
+        """The bytes [B] uint8 of all processes as one array; see `own_share`."""
         if self.count == 1:
             return mine
         parts = self._exchange(mine)
         sizes = np.array([self.count, *(len(part) for part in parts)], np.uint64)
         return np.concatenate([sizes.view(np.uint8), *parts])
 
-    def own_part(self, collected: np.ndarray) -> np.ndarray:
+    def own_share(self, collected: np.ndarray) -> np.ndarray:
         """The bytes that this process gave to `collected`, where there are as many processes."""
         if self.count == 1:
             return collected

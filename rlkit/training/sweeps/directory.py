@@ -196,7 +196,7 @@ def _is_begun(store: SweepStore, *, is_new: bool) -> bool:
     foreign = [] if held else [name for name in store.names() if not name.startswith(own)]
     require(
         not foreign and not (isinstance(store.place, Path) and store.place.is_file()),
-        f"{store.place} is there already, and holds no sweep",
+        f"{store.place} already exists, and holds no sweep",
         "choose a new or empty directory",
         RunDirectoryError,
     )

@@ -112,7 +112,7 @@ def check_population(config: SweepConfig, groups: Sequence[Group], length: int) 
     )
     require(
         trainer.enable_evaluation and every % trainer.eval_every == 0,
-        "trials copy those with the best evaluation, which there is none of at that time",
+        "trials copy those with the best evaluation, and there is none at that time",
         f"evaluate, and use --exploit-every {trainer.eval_every}, or a multiple of it",
     )
 

@@ -41,6 +41,7 @@ class Trained:
     progress: RunProgress
     records: Sequence[Record]
     num_lanes: int
+    is_population: bool
 
     def values_of(self, lane: int) -> PlainData:
         """The hyperparameters of a lane that changed during training; {} if none may."""
@@ -48,8 +49,6 @@ class Trained:
             return {}
         values = self.state.learner.hyperparameters
         return {name: float(f"{float(x[lane]):.6g}") for name, x in values.items()}
-
-    is_population: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,14 +17,14 @@ def write_wandb_sweep(
     """Writes the file, and returns how to start it.
 
     `arguments` are those of `rlkit train` that all trials share. Raises `ConfigError` if the file
-    is there already.
+    exists.
     """
     target = Path(path)
     try:
         with open(target, "x", encoding="utf-8") as file:
             file.write(dump_yaml(wandb_sweep(config, arguments)))
     except OSError as error:
-        reason = "it is there already" if isinstance(error, FileExistsError) else error.strerror
+        reason = "it already exists" if isinstance(error, FileExistsError) else error.strerror
         raise ConfigError(f"cannot write {path}: {reason}; choose another file") from None
     return f"start it with `wandb sweep {path}`, then `wandb agent` with the name that it prints"
 

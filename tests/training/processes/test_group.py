@@ -195,8 +195,8 @@ def test_bytes_of_processes_are_told_apart(make):
     one, other = make(2)
     sizes = np.array([2, 3, 1], np.uint64).view(np.uint8)
     collected = np.concatenate([sizes, np.array([1, 2, 3, 4], np.uint8)])
-    assert one.own_part(collected).tolist() == [1, 2, 3]
-    assert other.own_part(collected).tolist() == [4]
+    assert one.own_share(collected).tolist() == [1, 2, 3]
+    assert other.own_share(collected).tolist() == [4]
 
 
 def test_one_process_agrees_with_itself():

@@ -270,7 +270,7 @@ def test_a_sweep_for_wandb_agents_says_what_ours_tries(sweeps, tmp_path):
     assert found["command"] == command.split()
     write_wandb_sweep(config, tmp_path / "agents.yaml", [])
     assert yaml.safe_load((tmp_path / "agents.yaml").read_text())["method"] == "random"
-    with pytest.raises(ConfigError, match="it is there already"):
+    with pytest.raises(ConfigError, match="it already exists"):
         write_wandb_sweep(config, tmp_path / "agents.yaml", [])
 
 

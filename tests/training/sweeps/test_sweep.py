@@ -364,7 +364,7 @@ def test_a_directory_belongs_to_one_sweep(sweeps):
         sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.98)}))
     (sweeps.root / "mine").mkdir()
     (sweeps.root / "mine" / "notes.txt").write_text("keep me")
-    with pytest.raises(RunDirectoryError, match="is there already, and holds no sweep"):
+    with pytest.raises(RunDirectoryError, match="already exists, and holds no sweep"):
         sweeps.run(sweeps.config(), "mine")
     with pytest.raises(RunDirectoryError, match="holds no sweep; name a directory"):
         sweeps.run(None, "nothing")

@@ -236,7 +236,7 @@ class AddressStore:
         assert last is not None
         raise DiskError(
             f"cannot {what} {where}: {_reason(last)}, {TRIES} times; check the store and the"
-            " network, and go on with the same command"
+            " network, and continue with the same command"
         ) from last
 
 
