@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import json
 import typing
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -190,8 +191,13 @@ def _explain(owner: str, name: str, error: ValidationError) -> str:
     wanted = " or ".join(
         dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in details)
     )
-    place = ".".join([owner, name])
-    return f"{place}: {wanted}, got {shown(details[0]['input'])}"
+    place, given = ".".join([owner, name]), details[0]["input"]
+    cure = f"; pass {shown(tuple(given))}" if _is_list_for_tuple(details, given) else ""
+    return f"{place}: {wanted}, got {shown(given)}{cure}"
+
+
+def _is_list_for_tuple(details: Sequence[Mapping[str, Any]], given: object) -> bool:
+    return isinstance(given, list) and any(item["type"] == "tuple_type" for item in details)
 
 
 def _plain_scalar(value: Any) -> Any:

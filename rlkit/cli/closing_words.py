@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlkit.training.logs.human_units import human_seconds
+from rlkit.training.logs.statistics import standard_deviation
 
 if TYPE_CHECKING:
     from rlkit.types import Measurements
@@ -44,7 +45,9 @@ def closing_words(
 def mean_and_spread(values: np.ndarray) -> str:
     """Mean ± standard deviation of the finite values, padded for a column."""
     finite = values[np.isfinite(values)]
-    return f"{finite.mean():9.2f} ± {finite.std():<7.2f}" if finite.size else "      nan          "
+    if not finite.size:
+        return "      nan          "
+    return f"{finite.mean():9.2f} ± {standard_deviation(finite):<7.2f}"
 
 
 def _scores(returns: np.ndarray, lengths: np.ndarray) -> list[str]:

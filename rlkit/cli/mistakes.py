@@ -69,7 +69,8 @@ def _first_paragraph(message: str) -> str:
     rows = [re.sub(r"\x1b\[[0-9;]*m", "", row).strip("│╭╮╰╯ ") for row in message.splitlines()]
     below_title = itertools.dropwhile(_is_rule, rows[1:])
     text = " ".join(itertools.takewhile(lambda row: not _is_rule(row), below_title))
-    return re.sub(r"^Error parsing (--\S+):", r"\1:", text).removesuffix(".")
+    text = re.sub(r"^Error parsing (--\S+):", r"\1:", text)
+    return re.sub(r"^Error parsing [a-z_.]+: ", "", text).removesuffix(".")  # a group of flags
 
 
 def _is_rule(row: str) -> bool:

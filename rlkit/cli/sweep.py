@@ -219,7 +219,8 @@ def _report(sweep: "Sweep", directory: str) -> str:
         f"picture      {directory}/results.png",
         f"curves       rlkit plot {directory}/trials/*",
         f"best trial   rlkit evaluate {directory}/trials/{best.trial:03d}",
-        f"train it     rlkit train --config {directory}/best.yaml",
+        # With other seeds than its own, which were lucky.
+        f"train it     rlkit train --config {directory}/best.yaml --seed 100 --num-seeds 10",
     ]
     return "\n".join(lines)
 

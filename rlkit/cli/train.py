@@ -85,6 +85,8 @@ def run(arguments: Sequence[str]) -> int:
         check_sizes(config)
         own_env.register(typed_env(names))
         _check_parts(config)
+        if config.trainer.run_dir is not None:
+            check_run_dir(config.trainer)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
         defaults = run_config.from_dict(names_alone | {"env": {"id": config.env.id}})
         if config.curriculum is not None:  # of which only the phases have no default

@@ -260,7 +260,7 @@ def make_plan(
         require(
             total > prefill_steps,
             f"total_steps={total} does not exceed the {prefill_steps} random steps before learning",
-            "raise total_steps or lower warmup_steps",
+            "raise total_steps, or lower prefill_steps (or warmup_steps, if you set it)",
         )
         iterations = -(-(total - prefill_steps) // env_steps_per_iteration)
         if epochs is None:

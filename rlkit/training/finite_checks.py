@@ -13,7 +13,10 @@ from rlkit.types import PyTree, TrainState
 TRAINING, EVALUATION = "non_finite_training", "non_finite_evaluation"  # warnings, see `Health`
 WHY = "a loss, gradient or new parameter was not finite"
 CURE_OF_ENV = "look for a division by zero, a root of a negative number or an unstable simulation"
-CURE = "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env"
+CURE = (
+    "lower learning_rate, set max_grad_norm, or check the environment with rlkit.check_env and a"
+    " loss of your own"
+)
 
 
 def last_saved(step: int, env_steps: int) -> str:

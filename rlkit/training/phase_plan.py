@@ -120,7 +120,7 @@ def _steps(curriculum: Curriculum, config: TrainerConfig, prefill_steps: int) ->
         asked[0] > prefill_steps,
         f"{curriculum.title(0)} of {asked[0]} steps does not exceed the {prefill_steps} random"
         " steps before learning",
-        "raise its steps or lower warmup_steps",
+        "raise its steps, or lower prefill_steps (or warmup_steps, if you set it)",
     )
     return [asked[0] - prefill_steps, *asked[1:]]
 

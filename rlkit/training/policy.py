@@ -134,11 +134,15 @@ class Policy:
             "pass what the environment returned",
         )
         for space, leaf in zip(wanted, given, strict=True):
+            shape = space.shape or ()
+            batch = ", ".join(["B", *map(str, shape)])
+            is_single = np.shape(leaf) == shape
             require(
-                np.shape(leaf)[1:] == space.shape and np.ndim(leaf) > 0,
-                f"a policy takes a batch of observations [B, *{space.shape}], got shape"
-                f" {np.shape(leaf)}",
-                "add an axis for a single one: obs[None]",
+                np.shape(leaf)[1:] == shape and np.ndim(leaf) > 0,
+                f"a policy takes a batch of observations ({batch}), got shape {np.shape(leaf)}",
+                "add an axis for a single one: obs[None]"
+                if is_single
+                else "pass what the environment returned, one row for each of B environments",
             )
             is_float = np.issubdtype(np.result_type(leaf), np.floating)
             require(

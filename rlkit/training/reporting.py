@@ -40,6 +40,7 @@ from rlkit.training.logs.metrics import (
     train_records,
 )
 from rlkit.training.logs.records import Kind, Record
+from rlkit.training.logs.statistics import standard_deviation
 from rlkit.training.programs.protocol import Results
 from rlkit.training.run import Run
 from rlkit.training.run_progress import RunProgress
@@ -417,7 +418,7 @@ def _with_returns(progress: RunProgress, evaluation: Measurements, num_seeds: in
         return dataclasses.replace(progress, seed_returns=None, return_std=None)
     averaged = returns if num_seeds > 1 else evaluation["return"]
     return dataclasses.replace(
-        progress, seed_returns=tuple(returns.tolist()), return_std=float(np.std(averaged))
+        progress, seed_returns=tuple(returns.tolist()), return_std=standard_deviation(averaged)
     )
 
 

@@ -263,9 +263,10 @@ def preset_names() -> list[str]:
 def preset(algorithm: str, env_id: str, *, of: str | None = None) -> RunConfig:
     """The tuned settings for an algorithm and environment, or the algorithm's defaults.
 
-    `dataclasses.replace` changes them, and `rlkit.build(settings).run(settings.seed)` trains. `of`
-    takes those that were tuned for another environment. Raises `UnknownNameError` if there are none
-    for it.
+    The defaults have no length: `trainer.total_steps` is None. `dataclasses.replace` changes them,
+    and `rlkit.build(settings).run(settings.seed)` trains; `build` knows whether there is such an
+    environment. `of` takes what was tuned for another one, and raises `UnknownNameError` if nothing
+    was. So does an algorithm that does not exist.
     """
     values = preset_values(algorithm, of or env_id, must_exist=of is not None)
     return from_dict(with_names(values, algorithm, env_id))

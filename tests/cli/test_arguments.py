@@ -158,6 +158,10 @@ MISTAKES = {
         "the length of training is not set; add for example --total-steps",
     ),
     "odd number": ([*TRAIN, "--overlap", "acting", "--num-envs", "3"], "use --num-envs 4"),
+    "settings that contradict each other": (
+        [*TRAIN, "--sde-sample-freq", "8"],
+        "rlkit: error: sde_sample_freq",
+    ),
     "no environments": ([*TRAIN, "--num-envs", "0"], "--num-envs must be positive, got 0"),
     "absent config": ([*TRAIN, "--config", "absent.yaml"], "cannot read absent.yaml"),
     "config without value": ([*TRAIN, "--config"], "--config needs a value: text or None"),

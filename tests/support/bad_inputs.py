@@ -300,7 +300,7 @@ ROWS = [
         "prefill above the run",
         (*DQN, "--prefill-steps", "60k"),
         "60000 random",
-        "lower warmup_steps",
+        "lower prefill_steps",
     ),
     cli(
         29, "prefill above capacity", (*DQN, "--capacity", "5000"), "of 5000,", "raise it to 10000"

@@ -140,9 +140,11 @@ def test_policies_stay_within_the_action_space(own):
     actions = policy(np.zeros((256, 2), np.float32), deterministic=False)
     assert np.abs(actions).max() == 1.0  # with a standard deviation of 5 most samples lie outside
     with pytest.raises(
-        ValueError, match=r"takes a batch of observations .* got shape \(2,\); add an axis"
+        ValueError, match=r"takes a batch of observations \(B, 2\), got shape \(2,\); add an axis"
     ):
         policy(np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match=r"got shape \(3, 5\); pass what the environment returned"):
+        policy(np.zeros((3, 5), np.float32))
 
 
 def probe_trainer(run_dir, **settings):

@@ -134,7 +134,7 @@ class GymnasiumAdapter:
             action_masks=action_masks,
             render_mode=render_mode,
         )
-        unnamed = type(env).__name__ if spec is None else spec[0]
+        unnamed = type(getattr(env, "unwrapped", env)).__name__ if spec is None else spec[0]
         self.name = env if isinstance(env, str) else getattr(env, "__name__", unnamed)
         self.vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
         self._pulse = Pulse()

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -193,6 +194,12 @@ def vectorize(
         raise EnvContractError(
             f"{type(env).__name__} is already vectorized; use it as it is, or vectorize the"
             " environment inside"
+        )
+    if isinstance(env, gymnasium.Env):
+        name = type(env.unwrapped).__name__
+        raise EnvContractError(
+            f"{name} is a Gymnasium environment, which is stepped on the host; pass it to"
+            f" make_env, several of them as a class or function: make_env({name}, num_envs)"
         )
     check_spaces(env)
     limit = getattr(env, "max_episode_steps", None)

@@ -56,6 +56,9 @@ def _evaluation(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _headline(error: str) -> str:
-    """A one-line summary: the last line of a traceback, otherwise the first line."""
-    lines = error.strip().splitlines()
-    return lines[-1 if lines[0].startswith("Traceback") else 0]
+    """A one-line summary: the first line, or that of the error below the frames of a traceback.
+
+    Notes may follow it, such as JAX's on the frames that it leaves out.
+    """
+    last = error.strip().rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    return next((line for line in last if not line.startswith(" ")), last[-1])

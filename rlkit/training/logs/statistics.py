@@ -1,10 +1,15 @@
-"""What several seeds say together: interquartile means and bootstrap intervals."""
+"""What several seeds say together: deviations, interquartile means, bootstrap intervals."""
 
 import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
 _BLOCK = 64  # places at a time, for the memory
+
+
+def standard_deviation(values: np.ndarray) -> float:
+    """That of a sample, divided by n - 1; 0 for a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:

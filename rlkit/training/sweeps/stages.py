@@ -19,6 +19,7 @@ from rlkit.training.from_config import build
 from rlkit.training.logs.announcements import announcement
 from rlkit.training.logs.human_units import human_count, human_seconds
 from rlkit.training.logs.records import Record, read_records
+from rlkit.training.logs.statistics import standard_deviation
 from rlkit.training.run_config import RunConfig
 from rlkit.training.run_progress import RunProgress
 from rlkit.training.sweeps.launchers.protocol import Say, Watch
@@ -266,7 +267,9 @@ def own_progress(
         seed=config.seed,
         keys=jax.random.key_data(keys).tolist(),
         seed_returns=returns,
-        return_std=None if returns is None or len(returns) == 1 else float(np.std(returns)),
+        return_std=(
+            None if returns is None or len(returns) == 1 else standard_deviation(np.array(returns))
+        ),
         seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
         skipped_updates=skipped_updates(records),
         non_finite_steps=non_finite_steps(records),

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -184,6 +185,12 @@ def test_vectorizing_twice_is_refused():
         vectorize(Counter, 2)
     with pytest.raises(EnvContractError, match="already vectorized"):
         vectorize(vectorize(Counter(), 2), 2)
+
+
+def test_environments_of_gymnasium_are_not_vectorized():
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(EnvContractError, match=r"CartPoleEnv is a Gymnasium env.*: make_env\(Cart"):
+        vectorize(env, 2)
 
 
 def test_spaces_are_checked_before_anything_is_traced():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 
 import pytest
 
@@ -220,6 +221,14 @@ def test_console_lines(capsys):
     logger.log(record(999_000, metrics=dict(sorted(both))))
     logger.log(record(0, kind="train"))
     logger.log(record(0, kind="error", text="it broke", metrics={}))
+    with pytest.raises(ZeroDivisionError) as caught:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            1 / 0  # noqa: B018
+    caught.value.add_note("For simplicity, frames are left out.")
+    broken = "".join(traceback.format_exception(caught.value))
+    logger.log(record(0, kind="error", text=broken, metrics={}))
     lines = capsys.readouterr().out.splitlines()
     evaluation = " 1.25M steps | 173h36m | return 123.5 | done_info/x 1"
     whole = "  999k steps | 138h45m | return -1.235e+04 (sampled -1.235e+04) | length 1000"
@@ -228,6 +237,7 @@ def test_console_lines(capsys):
         "     0 steps | 0s | return 1",
         whole,
         "     0 steps | 0s | error: it broke",
+        "     0 steps | 0s | error: ZeroDivisionError: division by zero",
     ]
     assert [human_count(n) for n in (999, 999_960, 3e9)] == ["999", "1M", "3B"]
     assert [human_seconds(n) for n in (59.4, 185, math.nan)] == ["59s", "3m05s", "?"]
