@@ -24,6 +24,11 @@ class Difference:
         """Whether the interval excludes zero against rlkit."""
         return self.high < 0.0
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the interval excludes zero in favour of rlkit."""
+        return self.low > 0.0
+
     def __str__(self) -> str:
         digits = 1 if max(abs(self.low), abs(self.high)) >= 1 else 3
         value, low, high = (f"{x:+.{digits}f}" for x in (self.value, self.low, self.high))

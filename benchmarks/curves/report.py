@@ -37,15 +37,26 @@ def write() -> None:
 
 
 def table() -> str:
-    """A row for each cell and each of our contenders in it."""
-    lines = []
+    """A sentence about all cells, and a row for each and each of our contenders in it."""
+    lines, found = [], []
     for name, cell in CELLS.items():
         rows = _by_contender(name)
         theirs = rows.pop(cell.reference, [])
         lines += [
             _line(cell, contender, ours, theirs) for contender, ours in rows.items() if theirs
         ]
-    return page.lines(HEADS, 2, lines)
+        found += [compared(rows[OURS], theirs)] if theirs and OURS in rows else []
+    return f"{_in_all(found)}\n\n{page.lines(HEADS, 2, lines)}"
+
+
+def _in_all(found: Sequence[Difference]) -> str:
+    ahead = sum(each.is_ahead for each in found)
+    behind = sum(each.is_behind for each in found)
+    return (
+        f"In the {len(found)} rows without a remark, the area of rlkit is larger in {ahead} and"
+        f" smaller in {behind}, with an\ninterval that excludes zero; {len(found) - ahead - behind}"
+        " show no difference, which is not to say that there is none."
+    )
 
 
 def _by_contender(name: str) -> dict[str, list[Row]]:

@@ -49,7 +49,7 @@ GOALS: dict[str, Goal] = {
         bar=-180, published=f"{_ZOO} -172 ± 104 (100k, 1 run); gymnax -130 (1M, 1 run)"
     ),
     "ppo/gymnax/Breakout-MinAtar": Goal(
-        bar=25, published="gymnax 28 (10M, 1 run, an older gymnax)"
+        bar=45, published="gymnax 28 (10M, 1 run, an older gymnax)"
     ),
     "ppo/gymnax/Asterix-MinAtar": Goal(bar=15, published="gymnax 15 (10M, 1 run, an older gymnax)"),
     "ppo/gymnax/SpaceInvaders-MinAtar": Goal(
@@ -93,8 +93,8 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnasium/InvertedPendulum-v5": Goal(
         bar=867, measure="training", seeds=3, published="CleanRL 963 ± 22 (v4, 1M, 3 seeds)"
     ),
-    "ppo/gymnasium/Ant-v5": Goal(seeds=3, published=f"{_ZOO} 1327 (v3, 1M, 1 run)"),
-    "ppo/gymnasium/Swimmer-v5": Goal(seeds=3, published=f"{_ZOO} 282 (v3, 1M, 1 run)"),
+    "ppo/gymnasium/Ant-v5": Goal(bar=1194, seeds=3, published=f"{_ZOO} 1327 (v3, 1M, 1 run)"),
+    "ppo/gymnasium/Swimmer-v5": Goal(bar=254, seeds=3, published=f"{_ZOO} 282 (v3, 1M, 1 run)"),
     "dqn/gymnax/CartPole-v1": Goal(
         bar=475, published="CleanRL 488.7 ± 16.1 (training return, 500k, 3 seeds)"
     ),
@@ -109,7 +109,7 @@ GOALS: dict[str, Goal] = {
     ),
     "dqn/gymnax/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
     "dqn/gymnasium/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
-    "qr_dqn/gymnax/CartPole-v1": Goal(published=f"{_ZOO} 500 (50k, 1 run)"),
+    "qr_dqn/gymnax/CartPole-v1": Goal(bar=400, published=f"{_ZOO} 500 (50k, 1 run)"),
     "pqn/gymnax/CartPole-v1": Goal(
         bar=475, published="CleanRL 495.1 ± 6.9 (training return, 500k, 3 seeds)"
     ),

@@ -1,6 +1,7 @@
 """What the presets reach: the table of docs/learning.md, and the picture beside it."""
 
 import statistics
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from records import short
 from rlkit.training.logs.statistics import interquartile_mean
 
 COMMAND = "make learning"
+LEAST = 5  # seeds for an interval
 PICTURE = page.IMAGES / "presets.png"
 HEADS = (
     *("algorithm", "environment", "published", "measure", "steps", "bar"),
@@ -23,8 +25,8 @@ HEADS = (
 def told(name: str, row: dict[str, Any]) -> str:
     """One line about a seed that was trained."""
     return (
-        f"{name} seed {row['seed']}: evaluation {row['evaluation']:.1f}, training"
-        f" {row['training']:.1f} after {row['env_steps']:,} steps ({row['seconds']:.0f} s)"
+        f"{name} seed {row['seed']}: evaluation {_text(row['evaluation'])}, training"
+        f" {_text(row['training'])} after {row['env_steps']:,} steps ({row['seconds']:.0f} s)"
     )
 
 
@@ -40,12 +42,16 @@ def below(name: str) -> str:
     if goal.bar is None or not rows:
         return ""
     mean = statistics.fmean(_reached(goal, rows))
-    return f"{name}: the mean {mean:.1f} is below {goal.bar:g}" * (mean < goal.bar)
+    return f"{name}: the mean {_text(mean)} is below {goal.bar:g}" * (mean < goal.bar)
 
 
 def table() -> str:
-    """A row for each preset."""
-    return page.lines(HEADS, 4, [_line(name, preset_records.read(name)) for name in GOALS])
+    """How many were run, and a row for each preset."""
+    rows = {name: preset_records.read(name) for name in GOALS}
+    missing = [f"{name.replace('/', ' ', 1)}" for name in GOALS if not rows[name]]
+    done = f"{len(GOALS) - len(missing)} of {len(GOALS)} presets were run"
+    done = f"{done}; not yet: {', '.join(missing)}." if missing else f"All {len(GOALS)} were run."
+    return f"{textwrap.fill(done, 100)}\n\n{page.lines(HEADS, 4, [_line(name, rows[name]) for name in GOALS])}"
 
 
 def _reached(goal: Goal, rows: list[dict[str, Any]]) -> list[float]:
@@ -60,23 +66,35 @@ def _line(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     if not rows:
         return *first, "", bar, "not run yet", "", ""
     values = _reached(goal, rows)
-    low, high = interval(values)
-    each = ", ".join(f"{value:.1f}" for value in values)
-    mean = f"{statistics.fmean(values):.1f}"
+    each = ", ".join(map(_text, values))
+    mean = _text(statistics.fmean(values))
     return (
         *first,
         f"{rows[0]['env_steps']:,}",
         bar,
-        f"{interquartile_mean(np.array(values)):.1f} ({low:.1f} to {high:.1f})",
+        f"{_text(float(interquartile_mean(np.array(values))))} ({_spread(values)})",
         f"{f'**{mean}**' if below(name) else mean} ({each})",
         short([row["revision"] for row in rows]),
     )
 
 
+def _spread(values: list[float]) -> str:
+    """The interval; of fewer than five seeds, for which a bootstrap is much too narrow, all."""
+    few = len(values) < LEAST
+    low, high = (min(values), max(values)) if few else interval(values)
+    return f"{'range ' * few}{_text(low)} to {_text(high)}"
+
+
+def _text(value: float) -> str:
+    """A number with at least three digits that matter."""
+    size = round(abs(value), 3)
+    return f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}"
+
+
 def draw() -> None:
     """A panel for each preset: the mean evaluation over seeds, and all seeds behind it."""
     found = [(name, rows) for name in GOALS if (rows := preset_records.read(name))]
-    label = "mean return of deterministic evaluation episodes"
+    label = "mean return of deterministic evaluation: thin lines are seeds, dotted ones bars"
     for panel, preset in page.panels(found, PICTURE, columns=5, size=(2.7, 2.1), y_label=label):
         _draw(panel, *preset)
 

@@ -1,5 +1,8 @@
 """What `make learning` shows of each preset: rows, bars, and which seeds are missing."""
 
+import json
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -122,3 +125,45 @@ def test_the_page_shows_the_records():
     import page
 
     assert page.shown(preset_report.COMMAND) == preset_report.table()
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1724.46, "1724.5"), (-20.61, "-20.6"), (4.81, "4.81"), (0.9698, "0.970"), (0.9998, "1.00")],
+)
+def test_returns_are_shown_with_three_digits_that_matter(value, shown):
+    import preset_report
+
+    assert preset_report._text(value) == shown
+
+
+def test_few_seeds_have_a_range_and_no_interval():
+    import preset_report
+
+    assert preset_report._spread([3.0, 1.0, 2.0]) == "range 1.00 to 3.00"
+    assert not preset_report._spread([3.0, 1.0, 2.0, 4.0, 5.0]).startswith("range")
+
+
+def test_what_is_recorded_names_commits_that_are_here():
+    """A history that was rewritten would leave numbers whose code nobody has."""
+    import preset_records
+
+    root = preset_records.HERE.parent
+    git = ["git", "-C", str(root)]
+    asked = [*git, "rev-parse", "--is-shallow-repository"]
+    shallow = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if shallow.stdout.strip() != "false":
+        pytest.skip("not a whole clone")
+    named = {
+        json.loads(line)["revision"].rstrip("+")
+        for file in (root / "benchmarks" / "results").rglob("*.jsonl")
+        for line in file.read_text().splitlines()
+    }
+    known = subprocess.run(
+        [*git, "cat-file", "--batch-check"],
+        input="\n".join(sorted(named)),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert named and [line for line in known if line.split()[1:2] != ["commit"]] == []

@@ -194,14 +194,17 @@ def limit_findings(
             what = (
                 f"{name}.step truncated an episode after {age} steps, but no time limit is declared"
             )
-            why = "rlkit plans its evaluation by the declared limit"
+            why = "evaluation needs one, or else max_evaluation_steps"
             yield Finding(
                 "warning", what, f"pass max_episode_steps={age} if that is the time limit", why
             )
     elif not ends:
         what = f"{name} ended no episode in {num_steps} random steps and declares no time limit"
         yield Finding(
-            "warning", what, LIMIT, "evaluation runs episodes to their end, so it may never finish"
+            "warning",
+            what,
+            LIMIT,
+            "evaluation needs one, or else max_evaluation_steps, since it may never finish",
         )
     elif length is not None:
         yield fixed_length(name, len(ends), length)
