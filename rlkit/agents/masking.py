@@ -34,7 +34,7 @@ def ignoring_masks(network: Network[Outputs]) -> Network[Outputs]:
             return network.apply(params, obs.replace(obs=without_mask(obs.obs)), *more)
         return network.apply(params, without_mask(obs), *more)
 
-    return Network(network.init, apply)
+    return Network(network.init, apply, network.module)
 
 
 def only_allowed(outputs: Array, obs: Obs | Sequences, action_space: Space) -> Array:

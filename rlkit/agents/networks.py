@@ -23,10 +23,15 @@ TorsoBuilder = Callable[[nnx.Rngs], Callable[..., Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Network(Generic[Outputs]):
-    """A pair of pure functions: `init(key) -> params` and `apply(params, *inputs) -> outputs`."""
+    """A module as pure functions: `init(key) -> params`, `apply(params, *inputs) -> outputs`.
+
+    `module(params)` is the Flax module with these parameters, for losses that call other methods or
+    parts of it than `apply`. It computes with the precision of the parameters that it gets.
+    """
 
     init: Callable[[Key], Params]
     apply: Callable[..., Outputs]
+    module: Callable[[Params], Any]
 
 
 def make_network(
@@ -62,6 +67,9 @@ def make_network(
     if replaced := first_weights.replaced(params):
         _require_whole_values(build, replaced)
 
+    def merged(params: Params) -> Any:
+        return nnx.merge(graphdef, params)
+
     def init(key: Key) -> Params:
         drawn_key, own_key = jax.random.split(key)
         weights = first_weights.draw(drawn_key, wanted)
@@ -72,11 +80,11 @@ def make_network(
 
     def apply(params: Params, *inputs: PyTree) -> Outputs:
         if precision == "float32":
-            return getattr(nnx.merge(graphdef, params), method)(*inputs)
+            return getattr(merged(params), method)(*inputs)
         params, inputs = _cast((params, inputs), precision)
-        return _cast(getattr(nnx.merge(graphdef, params), method)(*inputs), "float32")
+        return _cast(getattr(merged(params), method)(*inputs), "float32")
 
-    return Network(init, apply)
+    return Network(init, apply, merged)
 
 
 def _cast(tree: PyTree, precision: Precision) -> Any:

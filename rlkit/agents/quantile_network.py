@@ -91,7 +91,7 @@ def quantile_network(
 
     inner = dataclasses.replace(
         wide,
-        network=Network(wide.init, means),
+        network=Network(wide.init, means, wide.network.module),
         num_actions=num_actions,
         start=int(action_space.start),
         action_space=action_space,

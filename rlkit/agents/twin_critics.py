@@ -86,7 +86,7 @@ def action_critics(
     def values(params: Params, obs: Obs | Sequences, unit_action: Action) -> tuple[Carry, Array]:
         return (), jnp.squeeze(twins.apply(params, (seen(obs), _flat(unit_action))), -1)
 
-    return TwinCritics(Network(twins.init, values), None)
+    return TwinCritics(Network(twins.init, values, twins.module), None)
 
 
 def _refuse_memory(own: TorsoBuilder | None) -> None:
@@ -125,7 +125,7 @@ def _action_critics_with_memory(
         memories, values = twins.apply(params, obs, _flat(unit_action))
         return memories, jnp.squeeze(values, -1)
 
-    return TwinCritics(Network(twins.init, values), memory)
+    return TwinCritics(Network(twins.init, values, twins.module), memory)
 
 
 class ActionCritic(nnx.Module):
@@ -160,7 +160,7 @@ def discrete_critics(
     def values(params: Params, obs: Obs | Sequences) -> tuple[Carry, Array]:
         return (), twins.apply(params, seen(obs))
 
-    return TwinCritics(ignoring_masks(Network(twins.init, values)), None)
+    return TwinCritics(ignoring_masks(Network(twins.init, values, twins.module)), None)
 
 
 def _side_by_side(one: Network[tuple[Carry, Array]]) -> Network[tuple[Carry, Array]]:
@@ -183,7 +183,10 @@ def _side_by_side(one: Network[tuple[Carry, Array]]) -> Network[tuple[Carry, Arr
         memories, out = jax.vmap(of_one)(both, carry)
         return tuple(jax.tree.map(lambda x, i=i: x[i], memories) for i in range(2)), out
 
-    return Network(init, apply)
+    def module(params: Params) -> Twins:
+        return Twins(one.module(params["first"]), one.module(params["second"]))
+
+    return Network(init, apply, module)
 
 
 def _flat(unit_action: Action) -> Array:

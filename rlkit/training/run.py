@@ -64,6 +64,7 @@ class Run:
         processes: Processes = ALONE,
     ):
         start_run(on_host=not parts.is_compiled)
+        _require_jit()
         _require_pinned_threads(config)
         self.phases = RunPhases(parts, self._make_program)
         self.config, self.plan, self.processes = config, parts.plan, processes
@@ -444,6 +445,15 @@ class Run:
             compile_host_loop=self.config.compile_host_loop,
             keeps_each=self.config.log_iterations,
         )
+
+
+def _require_jit() -> None:
+    require(
+        not jax.config.jax_disable_jit,  # pyright: ignore[reportAttributeAccessIssue]
+        "JAX_DISABLE_JIT makes programs of Python's loops, which would compile for hours",
+        "leave it out; jax.debug.print shows numbers from inside a compiled function",
+        ConfigError,
+    )
 
 
 def _require_pinned_threads(config: TrainerConfig) -> None:

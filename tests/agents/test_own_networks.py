@@ -10,6 +10,8 @@ from algorithm_rows import SMALL_AGENT, known
 from flax import nnx
 from gymnasium import spaces
 
+from rlkit.agents.actor_critic import actor_critic
+from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.registry import agent_entry, list_agents
 from rlkit.errors import ConfigError, SpaceError
 from rlkit.lazy import resolve
@@ -122,3 +124,43 @@ def test_bfloat16_computes_the_same_to_its_precision(name, key):
     assert not np.array_equal(close, wanted)
     assert "bf16" in str(jax.make_jaxpr(lambda o: rounded.exploit(params, o, (), key))(obs))
     assert "bf16" not in str(jax.make_jaxpr(lambda o: exact.exploit(params, o, (), key))(obs))
+
+
+def test_losses_reach_the_parts_of_a_network(key):
+    """A layer that only a loss uses, through the module with the parameters that it is given."""
+
+    class Torso(nnx.Module):
+        def __init__(self, rngs):
+            self.encode, self.decode = nnx.Linear(3, 8, rngs=rngs), nnx.Linear(8, 3, rngs=rngs)
+
+        def __call__(self, obs):
+            return nnx.tanh(self.encode(obs))
+
+    agent = actor_critic(OBS, ACTIONS[1], ActorCriticConfig(share_torso=True), torso=Torso)
+    params, obs = agent.init(key), jax.random.normal(key, (5, 3))
+    _, (out, value) = agent.network.apply(params["network"], obs)
+    _, (same_out, same_value) = agent.network.module(params["network"])(obs)
+    np.testing.assert_array_equal(out, same_out)
+    np.testing.assert_array_equal(value, same_value)
+
+    def error(params):
+        torso = agent.network.module(params["network"]).torso
+        return ((torso.decode(torso(obs)) - obs) ** 2).mean()
+
+    found = jax.grad(error)(params)
+    reached = {
+        "/".join(str(part.key) for part in path)
+        for path, x in jax.tree_util.tree_leaves_with_path(found)
+        if jnp.abs(x).max() > 0
+    }
+    wanted = [f"{layer}/{x}" for layer in ("encode", "decode") for x in ("bias", "kernel")]
+    assert reached == {f"network/torso/{name}" for name in wanted}
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_the_module_of_two_critics_has_both(memory, key):
+    critics = make("discrete_soft_actor_critic", {"memory": memory}).critics
+    params = critics.init(key)
+    both = critics.network.module(params)
+    first, second = (nnx.to_pure_dict(nnx.state(each)) for each in (both.first, both.second))
+    jax.tree.map(np.testing.assert_array_equal, {"first": first, "second": second}, params)

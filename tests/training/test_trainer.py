@@ -354,6 +354,11 @@ def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
             np.testing.assert_array_equal(ours[name], theirs[name])
 
 
+def test_without_jit_nothing_is_trained(tiny):
+    with jax.disable_jit(), pytest.raises(ConfigError, match="JAX_DISABLE_JIT makes programs"):
+        tiny.trainer()
+
+
 @pytest.mark.parametrize("given", [GymnasiumAdapter(HostCounter, 2), HostCounter()])
 def test_evaluation_does_not_reset_the_training(tiny, given):
     with tiny.trainer(env=given, enable_evaluation=False) as trainer:
