@@ -30,8 +30,8 @@ class HostAdapter(EnvAdapter, Protocol):
 
     Arrays are NumPy, newly allocated in every step. `reset` takes a key, or one for each of S
     seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.
-    `step` ignores its key. `TimeStep.info` is {} unless an episode ended; it then has NaN in the
-    other rows.
+    `step` ignores its key. `TimeStep.info` is {} unless an episode ended; only the rows of ended
+    episodes are read, and NaN there means that nothing was reported.
 
     To train in several processes, it has an attribute `share`, (0, 1) unless it is set to (i, P)
     before the first reset: then its environments have the seeds of the i-th of P parts of P times
