@@ -10,6 +10,7 @@ from .agents import ActorCritic as ActorCritic
 from .agents import ActorCriticConfig as ActorCriticConfig
 from .agents import Agent as Agent
 from .agents import DeterministicActorCriticConfig as DeterministicActorCriticConfig
+from .agents import DiscreteSoftActorCriticConfig as DiscreteSoftActorCriticConfig
 from .agents import NormalizedQNetworkConfig as NormalizedQNetworkConfig
 from .agents import QNetworkConfig as QNetworkConfig
 from .agents import QuantileNetworkConfig as QuantileNetworkConfig

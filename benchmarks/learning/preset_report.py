@@ -51,7 +51,8 @@ def table() -> str:
     missing = [f"{name.replace('/', ' ', 1)}" for name in GOALS if not rows[name]]
     done = f"{len(GOALS) - len(missing)} of {len(GOALS)} presets were run"
     done = f"{done}; not yet: {', '.join(missing)}." if missing else f"All {len(GOALS)} were run."
-    return f"{textwrap.fill(done, 100)}\n\n{page.lines(HEADS, 4, [_line(name, rows[name]) for name in GOALS])}"
+    lines = page.lines(HEADS, 4, [_line(name, rows[name]) for name in GOALS])
+    return f"{textwrap.fill(done, 100)}\n\n{lines}"
 
 
 def _reached(goal: Goal, rows: list[dict[str, Any]]) -> list[float]:

@@ -13,6 +13,7 @@ from .base import SoftActorCriticAgent as SoftActorCriticAgent
 from .base import StateValueAgent as StateValueAgent
 from .configs import ActorCriticConfig as ActorCriticConfig
 from .configs import DeterministicActorCriticConfig as DeterministicActorCriticConfig
+from .configs import DiscreteSoftActorCriticConfig as DiscreteSoftActorCriticConfig
 from .configs import NormalizedQNetworkConfig as NormalizedQNetworkConfig
 from .configs import QNetworkConfig as QNetworkConfig
 from .configs import QuantileNetworkConfig as QuantileNetworkConfig

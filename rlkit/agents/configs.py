@@ -143,11 +143,8 @@ class QuantileNetworkConfig(QNetworkConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SoftActorCriticConfig(NetworkConfig):
-    """Networks of a soft actor-critic agent.
-
-    Defaults are those of the paper, CleanRL and Stable-Baselines3.
-    """
+class _SoftNetworks(NetworkConfig):
+    """What soft actor-critics of all actions have in common."""
 
     hidden_sizes: Annotated[tuple[PositiveInt, ...], Len(1)] = (256, 256)
     """Widths of the fully connected layers (after the convolutions, for image observations)."""
@@ -155,6 +152,30 @@ class SoftActorCriticConfig(NetworkConfig):
     """Non-linearity between layers."""
     initial_temperature: Annotated[float, Gt(0)] = 1.0
     """Initial weight of the entropy, if it is learned."""
+    memory: Memory | None = None
+    """Recurrent layer before the last hidden layer, for what one observation does not show; one in
+    the actor and one in each critic. min_gru computes the steps of a sequence in parallel, which is
+    faster where sequences are long.
+    """
+    memory_size: PositiveInt = MEMORY_SIZE
+    """Numbers that the memory keeps."""
+
+    def __post_init__(self) -> None:
+        _check_memory(self.memory, self.memory_size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DiscreteSoftActorCriticConfig(_SoftNetworks):
+    """Networks of a soft actor-critic agent of discrete actions."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SoftActorCriticConfig(_SoftNetworks):
+    """Networks of a soft actor-critic agent, and how it explores.
+
+    Defaults are those of the paper, CleanRL and Stable-Baselines3.
+    """
+
     noise_color: NoiseColor = "white"
     """Noise of the actions while collecting: independent from step to step, or pink (1/f), which
     explores further.
@@ -167,17 +188,10 @@ class SoftActorCriticConfig(NetworkConfig):
     """Steps of an episode after which gSDE draws a new function; None: once an episode."""
     log_std_init: LogStd = -3.0
     """Initial logarithm of gSDE's standard deviation, for each feature."""
-    memory: Memory | None = None
-    """Recurrent layer before the last hidden layer, for what one observation does not show; one in
-    the actor and one in each critic. min_gru computes the steps of a sequence in parallel, which is
-    faster where sequences are long.
-    """
-    memory_size: PositiveInt = MEMORY_SIZE
-    """Numbers that the memory keeps."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_sde(self.use_sde, self.sde_sample_freq)
-        _check_memory(self.memory, self.memory_size)
         require(
             not (self.use_sde and self.noise_color == "pink"),
             'use_sde=True and noise_color="pink" are two ways to correlate the same noise',

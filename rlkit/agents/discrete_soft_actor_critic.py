@@ -9,7 +9,7 @@ from gymnasium import spaces
 from jax import Array
 
 from rlkit.agents.base import unsupported_actions
-from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.configs import DiscreteSoftActorCriticConfig
 from rlkit.agents.masking import ignoring_masks, observed_space, only_allowed
 from rlkit.agents.memory import WithCritics, one_step
 from rlkit.agents.memory_torso import InitialCarry, torso_and_memory
@@ -34,7 +34,7 @@ class DiscreteSoftActorCritic:
     critics: TwinCritics
     memory: InitialCarry | None  # the actor's
     start: int  # the smallest action
-    spec: tuple[str, SoftActorCriticConfig]
+    spec: tuple[str, DiscreteSoftActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
@@ -100,7 +100,7 @@ class DiscreteSoftActorCritic:
 def discrete_soft_actor_critic(
     observation_space: Space,
     action_space: Space,
-    config: SoftActorCriticConfig | None = None,
+    config: DiscreteSoftActorCriticConfig | None = None,
     *,
     torso: TorsoBuilder | None = None,
     critic_torso: TorsoBuilder | None = None,
@@ -113,16 +113,10 @@ def discrete_soft_actor_critic(
     Networks and initial weights are those of `soft_actor_critic`, so the policy starts out nearly
     uniform. Raises `SpaceError` or `ConfigError` for spaces and settings that do not fit.
     """
-    config = settings(config, SoftActorCriticConfig)
+    config = settings(config, DiscreteSoftActorCriticConfig)
     if not isinstance(action_space, spaces.Discrete):
         raise unsupported_actions("discrete_soft_actor_critic", "Discrete", action_space)
     seen = observed_space(observation_space, action_space)
-    require(
-        config.noise_color == "white" and not config.use_sde,
-        "pink noise and gSDE are noise of continuous actions, and discrete_soft_actor_critic's are"
-        " discrete",
-        "leave noise_color and use_sde out: it explores by sampling",
-    )
     num_actions = int(action_space.n)
     build, features, memory = torso_and_memory(config, seen, torso)
     critics = discrete_critics(seen, num_actions, config, critic_torso)

@@ -12,6 +12,7 @@ from rlkit import plugins
 from rlkit.agents.configs import (
     ActorCriticConfig,
     DeterministicActorCriticConfig,
+    DiscreteSoftActorCriticConfig,
     NormalizedQNetworkConfig,
     QNetworkConfig,
     QuantileNetworkConfig,
@@ -70,7 +71,7 @@ AGENTS: dict[str, AgentEntry] = {
         summary="deterministic policy and two action values; MLP or CNN; bounded Box actions",
     ),
     "discrete_soft_actor_critic": AgentEntry(
-        config=SoftActorCriticConfig,
+        config=DiscreteSoftActorCriticConfig,
         factory="rlkit.agents.discrete_soft_actor_critic:discrete_soft_actor_critic",
         summary="categorical policy and two values for each discrete action; MLP or CNN",
     ),

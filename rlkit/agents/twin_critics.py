@@ -10,7 +10,11 @@ from flax import nnx
 from gymnasium import spaces
 from jax import Array
 
-from rlkit.agents.configs import DeterministicActorCriticConfig, SoftActorCriticConfig
+from rlkit.agents.configs import (
+    DeterministicActorCriticConfig,
+    DiscreteSoftActorCriticConfig,
+    SoftActorCriticConfig,
+)
 from rlkit.agents.layers import MLP, Linear
 from rlkit.agents.masking import ignoring_masks
 from rlkit.agents.memory import features_of, one_step
@@ -143,7 +147,7 @@ class ActionCritic(nnx.Module):
 def discrete_critics(
     observation_space: Space,
     num_actions: int,
-    config: SoftActorCriticConfig,
+    config: DiscreteSoftActorCriticConfig,
     own: TorsoBuilder | None,
 ) -> TwinCritics:
     """Critics of all actions, whose outputs are [2, B, A]; `own` as for `actor_critic`."""

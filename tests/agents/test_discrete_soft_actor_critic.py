@@ -11,13 +11,13 @@ import pytest
 from gymnasium import spaces
 
 from rlkit.agents.base import Agent
-from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.configs import DiscreteSoftActorCriticConfig
 from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
 from rlkit.agents.registry import make_agent
 from rlkit.errors import ConfigError, SpaceError
 from rlkit.spaces import example
 
-SMALL = SoftActorCriticConfig(hidden_sizes=(8,), initial_temperature=0.2)
+SMALL = DiscreteSoftActorCriticConfig(hidden_sizes=(8,), initial_temperature=0.2)
 OBS = spaces.Box(-1.0, 1.0, (3,))
 ACTIONS = spaces.Discrete(3, start=-1)
 BATCH = 5
@@ -104,5 +104,7 @@ def test_other_action_spaces_are_refused(space):
 def test_bad_observations_and_configs():
     with pytest.raises(SpaceError, match="not supported; use"):
         discrete_soft_actor_critic(spaces.Text(3), ACTIONS)
-    with pytest.raises(ConfigError, match=r"SoftActorCriticConfig\.initial_temperature"):
-        discrete_soft_actor_critic(OBS, ACTIONS, SoftActorCriticConfig(initial_temperature=0.0))
+    with pytest.raises(ConfigError, match=r"DiscreteSoftActorCriticConfig\.initial_temperature"):
+        discrete_soft_actor_critic(
+            OBS, ACTIONS, DiscreteSoftActorCriticConfig(initial_temperature=0.0)
+        )

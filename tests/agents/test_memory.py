@@ -401,7 +401,9 @@ SOFT = {
 def soft(name, kind="gru", **more):
     make, space, settings = SOFT[name]
     settings = {"hidden_sizes": (6, 4), "memory": kind, "memory_size": SIZE, **settings}
-    return make(OBS, space, rlkit.SoftActorCriticConfig(**settings), **more)
+    discrete = name == "discrete_sac"
+    kind_of = rlkit.DiscreteSoftActorCriticConfig if discrete else rlkit.SoftActorCriticConfig
+    return make(OBS, space, kind_of(**settings), **more)
 
 
 def critic_values(agent, params, obs, unit_action):
@@ -491,6 +493,7 @@ def test_critics_that_cannot_have_memory_are_refused():
     with pytest.raises(ConfigError, match="critic_torso has a memory, but it sees an action"):
         rlkit.soft_actor_critic(OBS, SPACES["box"], config, critic_torso=lambda rngs: Averages())
     with pytest.raises(ConfigError, match="the critics have memory and the actor has none"):
+        discrete = rlkit.DiscreteSoftActorCriticConfig(hidden_sizes=(4,))
         rlkit.discrete_soft_actor_critic(
-            OBS, SPACES["discrete"], config, critic_torso=lambda rngs: Averages()
+            OBS, SPACES["discrete"], discrete, critic_torso=lambda rngs: Averages()
         )
