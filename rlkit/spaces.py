@@ -146,12 +146,17 @@ def bounds(space: Space) -> tuple[PyTree, PyTree]:
 
 
 def clip(space: Space, action: Action) -> Action:
-    """Actions [N, ...] clipped to the bounds of every Box; unchanged elsewhere."""
-    return jax.tree.map(
-        lambda leaf, x: jnp.clip(x, leaf.low, leaf.high) if isinstance(leaf, spaces.Box) else x,
-        leaf_tree(space),
-        action,
-    )
+    """Actions [N, ...] clipped to the bounds of every Box; unchanged elsewhere.
+
+    Arrays of NumPy stay such: nothing is computed on a device for them.
+    """
+
+    def clipped(leaf: Space, x: Any) -> Any:
+        if not isinstance(leaf, spaces.Box):
+            return x
+        return (jnp if isinstance(x, Array) else np).clip(x, leaf.low, leaf.high)
+
+    return jax.tree.map(clipped, leaf_tree(space), action)
 
 
 def is_bounded(box: spaces.Box) -> np.ndarray:

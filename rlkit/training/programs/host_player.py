@@ -6,11 +6,10 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces
 from jax import Array
 
 from rlkit.errors import EnvFailedError
-from rlkit.spaces import leaf_tree
+from rlkit.spaces import clip
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import Evaluator, choose, count_broken
 from rlkit.training.programs.env_groups import remake
@@ -176,13 +175,7 @@ class HostPlayer:
         """One recorded step, zeros where the episode is over."""
         row = {
             "obs": obs,
-            "action": jax.tree.map(
-                lambda leaf, x: (
-                    np.clip(x, leaf.low, leaf.high) if isinstance(leaf, spaces.Box) else x
-                ),
-                leaf_tree(self._env.action_space),
-                action,
-            ),
+            "action": clip(self._env.action_space, action),
             "reward": timestep.reward,
             "terminated": timestep.terminated,
             "truncated": timestep.truncated,
