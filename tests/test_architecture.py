@@ -59,6 +59,7 @@ ROOMS = {
         {"evaluations", "phases", "run_phases", "best_model", "record_video", "report"},
         {"run"},
         {"reporting", "restoring", "saving", "starting"},
+        {"outer_loop"},
         {"trainer"},
         {"from_config"},
         {"sweeps"},

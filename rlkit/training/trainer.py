@@ -1,6 +1,5 @@
-"""`Trainer`: the host loop of a run, shown in its docstring."""
+"""`Trainer`: a run from outside. Its docstring shows the loop, which is in `outer_loop`."""
 
-import collections
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +13,6 @@ from jax.sharding import Mesh
 from rlkit.agents.base import Agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.errors import (
-    EnvFailedError,
-    NonFiniteError,
     RlkitError,
     RunDirectoryError,
     require,
@@ -31,13 +28,11 @@ from rlkit.training.compile.placing import own_part
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
-from rlkit.training.evaluations import Evaluations
 from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
 from rlkit.training.fingerprint import versions
-from rlkit.training.finite_checks import resets_in_all, skipped_in_all
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts, stopping_interrupts
 from rlkit.training.logs.announcements import new_episodes, replay_refilled
@@ -45,19 +40,18 @@ from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Logger, VideoLogger
 from rlkit.training.logs.metrics import score
 from rlkit.training.logs.records import Record
+from rlkit.training.outer_loop import OuterLoop
 from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.policy import Policy, play_episodes
 from rlkit.training.processes.group import Processes, current
 from rlkit.training.programs.protocol import Program
 from rlkit.training.reporting import (
     EvalFn,
-    Pending,
     Reporter,
     announcements,
     device_announcements,
     encoding_announcements,
     memory_announcements,
-    phase_announcement,
     summary,
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
@@ -70,8 +64,6 @@ from rlkit.training.starting import begin_from, source_of
 from rlkit.training.video.film import Film
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
-
-LONG_ITERATION = 1.0  # seconds; the host needs milliseconds between two outer iterations
 
 
 class Trainer:
@@ -148,7 +140,6 @@ class Trainer:
         processes = self._processes = current()
         config = _on_all_devices(config, processes, mesh)
         self._run = Run(parts, config, mesh, processes)
-        self._all_evaluations: dict[int, Evaluations] = {}  # by their environments
         self._accepts = accept_differences
         self._open_files = partial(
             RunFiles,
@@ -162,10 +153,8 @@ class Trainer:
         processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
-        self._pending: collections.deque[Pending] = collections.deque()
-        self._half_reported: int | None = None  # the outer iteration that is being reported
+        self._loop = OuterLoop(self._run, lambda: self._reporter, self._save)
         self.config, self.compiler = config, self._run.compiler
-        self.stop_reason: str | None = None
 
     @classmethod
     def from_module(
@@ -294,7 +283,7 @@ class Trainer:
         those that ended by it; they count with their return until then.
         The evaluation before the first outer iteration is logged, but not returned.
         """
-        self.stop_reason = None
+        self._loop.stop_reason = None
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), self.history.num_evaluations
@@ -310,12 +299,12 @@ class Trainer:
                 self._refill()
             self._log(*announcements(self._run, files.checkpointer))
             self._call("on_run_start")
-            self._loop(files.checkpointer)
+            self._loop.run(files.checkpointer)
             files.write_summary(self.summary(), replace=self._run.clock.env_steps > 0)
         except BaseException as error:
             with deferred_interrupts():
                 if self._processes.fail(error):
-                    self._save_what_is_sound(files.checkpointer, error)
+                    self._loop.save_what_is_sound(files.checkpointer, error)
                 told = self._processes.explain(error)
                 self._log_crash(told)
                 self._wind_down(files, told)
@@ -335,14 +324,14 @@ class Trainer:
         """One iteration (collect, then update) outside the plan; returns its metrics."""
         self._run.require_state()
         self._refill()
-        self._enter_next_phase()
+        self._loop.enter_next_phase()
         return self._run.fetch(self._run.single_iteration())
 
     def train_epoch(self) -> dict[str, np.ndarray]:
         """One outer iteration without evaluation, checkpoint or logs; returns its metrics."""
         self._run.require_state()
         self._refill()
-        self._enter_next_phase()
+        self._loop.enter_next_phase()
         return self._run.fetch(self._run.outer_iteration())
 
     def evaluate(
@@ -359,8 +348,8 @@ class Trainer:
         """
         self._run.require_state()
         if env is not None or seed is not None:
-            return jax.device_get(self._evaluations.elsewhere(self.state, episodes, env, seed))
-        return jax.device_get(self._evaluations.of(episodes)(self.state))
+            return jax.device_get(self._loop.evaluations.elsewhere(self.state, episodes, env, seed))
+        return jax.device_get(self._loop.evaluations.of(episodes)(self.state))
 
     def rollout(
         self, num_episodes: int, key: Key, *, deterministic: bool = True
@@ -489,7 +478,7 @@ class Trainer:
 
         `reason` is why it ended before its plan did; None: it did not.
         """
-        files, self.stop_reason = self._open(), reason
+        files, self._loop.stop_reason = self._open(), reason
         files.write_summary(self.summary())
         files.write_status("finished" if reason is None else "stopped", reason)
         files.flush()
@@ -592,17 +581,8 @@ class Trainer:
 
     @property
     def max_in_progress(self) -> int:
-        """Outer iterations that may be in progress at once, all of which a stop waits for.
-
-        On the host an outer iteration is over when it returns, and the next one may fail: queueing
-        gains nothing. Nor does it where one takes more than a second, and a stop would wait for it.
-        Several processes must start and save the same ones, whatever their clocks say.
-        """
-        if self._processes.count > 1:
-            return 1
-        is_long = (self.iteration_seconds or 0.0) > LONG_ITERATION
-        waits = is_long or self._run.phases.advance_at is not None  # for an evaluation
-        return self.config.max_queued if self._run.parts.is_compiled and not waits else 1
+        """Outer iterations that may be in progress at once, all of which a stop waits for."""
+        return self._loop.max_in_progress
 
     @property
     def iteration_seconds(self) -> float | None:
@@ -613,12 +593,17 @@ class Trainer:
         """Environment steps of one seed after `iteration` outer iterations."""
         return self._run.steps_at(iteration)
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last call of `run` ended early, or is to end; None: it did not."""
+        return self._loop.stop_reason
+
     def request_stop(self, reason: str) -> None:
         """Ends the run after the outer iteration in progress, and saves it.
 
         Safe to call from callbacks, threads and signal handlers.
         """
-        self.stop_reason = reason
+        self._loop.stop_reason = reason
 
     def log(self, what: str | Mapping[str, float]) -> None:
         """Logs a sentence, or numbers by name, as a record of its own.
@@ -661,136 +646,10 @@ class Trainer:
             if files is not None:
                 files.close()
         finally:
-            for part in (*self._all_evaluations.values(), self._run):
+            for part in (self._loop, self._run):
                 part.close()
 
-    # The loop
-
-    def _loop(self, checkpointer: Checkpointer | None) -> None:
-        run, first, pending = self._run, self.outer_iteration, self._pending
-        queue = partial(self._reporter.queue, checkpointer=checkpointer)
-        report = partial(self._report_next, checkpointer)
-        if first == 0 and not run.has_started:
-            self._log_phase()
-            pending.append(queue(None, self._evaluations.planned))
-            report()
-        run.clock.start_laps()
-        while not run.is_complete and not self._must_stop():
-            if run.is_phase_over and pending:
-                report()  # first, since it may stop the run
-                continue
-            self._enter_next_phase()
-            with deferred_interrupts():
-                results = run.outer_iteration()
-                self._half_reported = self.outer_iteration
-                pending.append(queue(results, self._evaluations.planned))
-                self._half_reported = None
-            while len(pending) >= self.max_in_progress:
-                report()
-        while pending:
-            report()
-        if checkpointer is not None and self.outer_iteration > max(first, run.saved_iteration):
-            self._save(checkpointer, self.outer_iteration, self.state)
-        skipped = run.progress.skipped_updates
-        if skipped > 0:
-            self._reporter.warn(skipped_in_all(skipped, run.progress.updates))
-        resets = run.progress.non_finite_steps
-        if resets > 0:
-            self._reporter.warn(resets_in_all(resets, self.env_steps * run.config.num_seeds))
-        if self.stop_reason is not None:
-            self._log(f"stopped after {self.env_steps:,} environment steps: {self.stop_reason}")
-
-    def _must_stop(self) -> bool:
-        """Whether the run ends here; several processes end together, for the first one's reason."""
-        reason = next(filter(None, self._processes.agree(self.stop_reason)), None)
-        if reason is not None:  # else one that came meanwhile is told the next time
-            self.stop_reason = reason
-        return reason is not None
-
-    def _enter_next_phase(self) -> None:
-        """Goes on to the next phase of the curriculum, if the one before is over."""
-        if self._run.is_phase_over:
-            last = self._evaluations
-            self._run.enter_next_phase()
-            if self._evaluations is not last:
-                last.close()
-            self._log_phase()
-
-    def _log_phase(self) -> None:
-        if self._run.phases.title is not None:
-            self._log(phase_announcement(self._run))
-
-    @property
-    def _evaluations(self) -> Evaluations:
-        """The evaluations in the environments of the current phase, kept from phase to phase."""
-        parts = self._run.parts
-        key = id(parts.eval_env)
-        if key not in self._all_evaluations:
-            self._all_evaluations[key] = Evaluations(parts, self._run.compiler.for_evaluation)
-        return self._all_evaluations[key]
-
-    def _report_next(self, checkpointer: Checkpointer | None) -> None:
-        """Waits for the oldest pending outer iteration, then logs and saves it, uninterrupted."""
-        with deferred_interrupts():
-            pending = self._pending.popleft()
-            self._half_reported = pending.iteration
-            try:
-                self._report_and_save(checkpointer, pending)
-            finally:
-                self._run.reported = None
-            self._half_reported = None
-
-    def _save_what_is_sound(self, checkpointer: Checkpointer | None, error: BaseException) -> None:
-        """Reports and saves what was trained before an error or interruption.
-
-        Not what led to NaN or infinity, nor an outer iteration that failed to be reported if it is
-        the only one to lose: a resumed run trains and reports it again. A failure here is noted in
-        `error`, which takes precedence.
-        """
-        run, half = self._run, self._half_reported
-        is_broken = isinstance(error, NonFiniteError) or (
-            isinstance(error, EnvFailedError) and run.parts.is_compiled
-        )
-        self._half_reported = None
-        try:
-            is_lost = is_broken or (half is not None and half - 1 <= run.saved_iteration)
-            while self._pending and not is_lost and self._processes.count == 1:
-                self._report_next(checkpointer)
-            has_more = run.state is not None and self.outer_iteration > run.saved_iteration
-            saves = not is_lost and not self._pending and has_more and run.has_started
-            said = self._processes.agree([saves, self.outer_iteration])
-            if checkpointer is not None and saves and all(x == said[0] for x in said):
-                self._save(checkpointer, self.outer_iteration, run.state)
-        except BaseException as failure:
-            error.add_note(f"and saving on the way out failed: {failure}")
-        finally:
-            self._pending.clear()
-
-    def _report_and_save(self, checkpointer: Checkpointer | None, pending: Pending) -> None:
-        if checkpointer is not None and pending.iteration > 0 and self._run.saved_iteration == 0:
-            checkpointer.wait()  # so that a run with rows of training has a checkpoint
-        evaluation = self._reporter.outer_iteration(pending)
-        self._run.has_started = True
-        is_new = pending.iteration > self._run.saved_iteration
-        # Which phase is over is decided by one process: others may have evaluated to the last bit.
-        found = score(evaluation or {}, self.config.num_seeds)
-        found = self._processes.agree(found)[0]
-        self._advance_if_reached(pending.iteration, found)
-        if checkpointer is not None and pending.is_saved and is_new:
-            # The untrained networks are never the best, however lucky they were.
-            is_ranked = pending.iteration > 0 and self._run.phases.ranks_checkpoints
-            found = found if is_ranked else None
-            own = None if found is None else self._run.progress.seed_returns
-            self._save(checkpointer, pending.iteration, pending.state, rank=found, seed_scores=own)
-
-    def _advance_if_reached(self, iteration: int, value: float | None) -> None:
-        """Ends the phase if its mean evaluation return is high enough; checkpoints record it."""
-        run = self._run
-        plan = run.phases.after_evaluation(run.plan, iteration, value)
-        if plan != run.plan:
-            run.plan = plan
-            reached = f"{value:.4g} reached {run.phases.advance_at:.4g}"
-            self._log(f"{run.phases.title} ends early: the return {reached}")
+    # Saving, starting, ending
 
     def _save(
         self,
@@ -820,8 +679,6 @@ class Trainer:
             self._log(new_episodes(why_new_episodes))
         if checkpointer is files.checkpointer:  # else a callback made a copy
             self._call("on_checkpoint", iteration)
-
-    # Start and end
 
     def _init_for_run(
         self, key: Key | int | None, train_state: PyTree, warm_start: Policy | Path | None

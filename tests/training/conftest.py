@@ -114,7 +114,7 @@ class Tiny:
             setattr(
                 trainer.program, name, self.compiled.setdefault(key, getattr(trainer.program, name))
             )
-        evaluations = trainer._evaluations
+        evaluations = trainer._loop.evaluations
         evaluations.planned = self.compiled.setdefault(("evaluate", *parts), evaluations.planned)
 
 

@@ -548,7 +548,7 @@ def test_evaluation_keeps_what_was_reported(tiny):
     with trainer_of(tiny, host(4, env=Sometimes), evaluation_episodes=16) as trainer:
         trainer.init(0)
         policy = trainer.state.learner.policy
-        player = trainer._evaluations.planned._player
+        player = trainer._loop.evaluations.planned._player
         sampled, info = player._play(policy, jax.random.key(0), 16, deterministic=False)
     won = sampled["return"] >= 10
     assert 0 < won.sum() < 16

@@ -183,7 +183,7 @@ def test_ctrl_c_waits_for_an_evaluation(tiny, tmp_path, monkeypatch, env):
 
     run, made = tmp_path / "run", GymnasiumAdapter(HostCounter, 2) if env else None
     with tiny.trainer(env=made, run_dir=str(run)) as trainer:
-        planned, calls = trainer._evaluations.planned, []
+        planned, calls = trainer._loop.evaluations.planned, []
 
         def interrupted(state):
             calls.append(state)
@@ -191,10 +191,10 @@ def test_ctrl_c_waits_for_an_evaluation(tiny, tmp_path, monkeypatch, env):
                 signal.raise_signal(signal.SIGINT)
             return planned(state)
 
-        monkeypatch.setattr(trainer._evaluations, "planned", interrupted)
+        monkeypatch.setattr(trainer._loop.evaluations, "planned", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trainer.run(0)
-        monkeypatch.setattr(trainer._evaluations, "planned", planned)
+        monkeypatch.setattr(trainer._loop.evaluations, "planned", planned)
         trainer.run()
     if made is not None:
         made.close()

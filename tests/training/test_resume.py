@@ -61,7 +61,7 @@ def run(job):
     stop = Stop()
     stop.at = job["stop"]
     with build(run_config.from_dict(job["config"]), callbacks=[stop]) as trainer:
-        run, evaluations = trainer._run, trainer._evaluations
+        run, evaluations = trainer._run, trainer._loop.evaluations
         own = run.program, evaluations.planned
         run.program, evaluations.planned = compiled.setdefault(job["program"], own)
         trainer.run(trainer.seed)

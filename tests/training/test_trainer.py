@@ -28,8 +28,7 @@ from rlkit.errors import (
     SpaceError,
 )
 from rlkit.ops.counters import StepCounter
-from rlkit.training import run_config
-from rlkit.training import trainer as trainer_module
+from rlkit.training import outer_loop, run_config
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -145,13 +144,13 @@ def test_results_with_seeds_and_each_seed_is_its_single_run(tiny):
     for name, value in mean.metrics.items():
         assert value == pytest.approx(np.mean([row.metrics[name] for row in rows])), name
     assert trainer.summary()["eval_return_per_seed"] == history[-1]["return"].mean(1).tolist()
-    over_seeds = history[-1]["return"].mean(1).std()
+    over_seeds = history[-1]["return"].mean(1).std(ddof=1)
     assert trainer.summary()["eval_return_std"] == pytest.approx(over_seeds)
 
 
 def test_the_untrained_networks_are_never_the_best(tiny, tmp_path, monkeypatch):
     scores = iter([5.0, 4.0, 3.0, 2.0])  # worse and worse
-    monkeypatch.setattr("rlkit.training.trainer.score", lambda *_: next(scores))
+    monkeypatch.setattr("rlkit.training.outer_loop.score", lambda *_: next(scores))
     with tiny.trainer(run_dir=str(tmp_path / "run")) as trainer:
         trainer.run(0)
     assert steps(tmp_path / "run" / "checkpoints") == [1, 2, 3]
@@ -433,7 +432,7 @@ def test_a_bounded_number_of_iterations_in_flight(tiny, max_queued):
 
 def test_long_iterations_are_never_queued(tiny, monkeypatch):
     """A stop would wait for each of them."""
-    monkeypatch.setattr(trainer_module, "LONG_ITERATION", 0.0)
+    monkeypatch.setattr(outer_loop, "LONG_ITERATION", 0.0)
     trainer = tiny.trainer(num_checkpoints=6, max_queued=3, callbacks=[diary := Diary()])
     trainer.run(0)
     assert diary.ahead == [2, 1, 0, 0, 0, 0]  # how long they are is known after the first

@@ -12,7 +12,7 @@ from stopping import StopAt
 from tiers import by_default
 
 import rlkit
-import rlkit.training.trainer
+import rlkit.training.outer_loop
 from rlkit.algorithms.packed_transition import TRUNCATED
 from rlkit.envs.ids import MIXTURE
 from rlkit.errors import ConfigError, RlkitError
@@ -212,7 +212,7 @@ def test_a_learner_goes_on_in_other_environments(num_envs, num_seeds):
         trainer.train_epoch()
         before = plain(trainer.state)
         key = jax.random.wrap_key_data(before.local.key)
-        trainer._enter_next_phase()
+        trainer._loop.enter_next_phase()
         after = plain(trainer.state)
         # Not the episodes that the key itself would start, which the next rollout draws from.
         again = trainer.module.env.reset(key if num_seeds == 1 else key[0])[1]
@@ -244,7 +244,7 @@ def test_the_replay_memory_goes_on(per, num_envs):
         for _ in range(2):
             trainer.train_epoch()
         old, ends, old_priorities = stored(trainer)
-        trainer._enter_next_phase()
+        trainer._loop.enter_next_phase()
         new, cut, priorities = stored(trainer)
         kept = 24 // num_envs * num_envs
         assert len(new) == kept
@@ -286,7 +286,7 @@ def test_other_environments_on_the_host():
         for _ in range(2):
             trainer.train_epoch()
         before, first = plain(trainer.state.learner), trainer.module.env
-        trainer._enter_next_phase()
+        trainer._loop.enter_next_phase()
         same(before, plain(trainer.state.learner))
         assert trainer.state.local.obs.shape == (4, 4) and first._run is None
         programs = trainer.compiler.count
@@ -329,7 +329,7 @@ def test_environments_as_objects():
 def pretend(monkeypatch, *values):
     """Evaluations seem to find these returns, one after the other."""
     returns = iter(values)
-    monkeypatch.setattr(rlkit.training.trainer, "score", lambda record, seeds: next(returns))
+    monkeypatch.setattr(rlkit.training.outer_loop, "score", lambda record, seeds: next(returns))
 
 
 @pytest.mark.full
