@@ -12,7 +12,7 @@ import optax
 import pytest
 from gymnasium import spaces
 
-from rlkit.agents.configs import SoftActorCriticConfig
+from rlkit.agents.configs import DiscreteSoftActorCriticConfig
 from rlkit.agents.discrete_soft_actor_critic import discrete_soft_actor_critic
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import DiscreteSACConfig
@@ -169,7 +169,7 @@ def test_probe(key, quick_jit):
     single = ObservationDependentAction()
     env = vectorize(single, 8)
     agent = discrete_soft_actor_critic(
-        env.observation_space, env.action_space, SoftActorCriticConfig(hidden_sizes=(8,))
+        env.observation_space, env.action_space, DiscreteSoftActorCriticConfig(hidden_sizes=(8,))
     )
     algorithm = discrete_sac(dataclasses.replace(SMALL, target_entropy_ratio=0.1))
     check_compatible(algorithm, agent, env)

@@ -57,7 +57,7 @@ def test_warnings_exit_with_0(capsys):
     out = capsys.readouterr().out
     assert (
         "0 error(s), 1 warning(s)\n  warning " in out
-        and "why: evaluation runs" in out
+        and "why: evaluation needs one" in out
         and "fix: pass max_ep" in out
     )
     assert (

@@ -164,15 +164,15 @@ class TestReport:
         ).splitlines()
         assert "mean ± standard deviation over 2 episodes; all: over seeds" in said
         rows = {line.split()[0]: line.split()[1:] for line in said if "±" in line}
-        assert rows["0"] == ["2.00", "±", "1.00", "3.00", "±", "1.00"]
-        assert rows["1"][:3] == ["8.00", "±", "1.00"]
-        assert rows["all"][:3] == ["5.00", "±", "3.00"]
+        assert rows["0"] == ["2.00", "±", "1.41", "3.00", "±", "1.41"]
+        assert rows["1"][:3] == ["8.00", "±", "1.41"]
+        assert rows["all"][:3] == ["5.00", "±", "4.24"]
 
     def test_of_one_seed_needs_no_row_for_all(self, tmp_path):
         said = closing_words([evaluation(1, 3)], str(tmp_path))
         assert "mean ± standard deviation over 2 episodes\n" in said
         assert said.count("±") == 1 + 2
-        assert "2.00 ± 1.00" in said
+        assert "2.00 ± 1.41" in said
 
     def test_says_how_to_go_on(self):
         assert closing_words([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
@@ -215,7 +215,7 @@ class TestReport:
         assert "per second" not in closing_words([], str(tmp_path))
 
     def test_a_seed_that_diverged_does_not_hide_the_others(self):
-        assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.00"]
+        assert mean_and_spread(np.array([1.0, np.nan, 3.0])).split() == ["2.00", "±", "1.41"]
         assert mean_and_spread(np.array([np.nan])).split() == ["nan"]
 
 

@@ -121,7 +121,7 @@ def test_acting_on_numpy_observations(policies):
     [
         (None, "observations have 1 array"),
         ({}, "observations have 1 array"),
-        (np.ones((2, 3), np.float32), r"a batch of observations \[B, \*\(1,\)\]"),
+        (np.ones((2, 3), np.float32), r"a batch of observations \(B, 1\), got"),
         (np.float32([[1.0], [np.nan]]), "an observation holds NaN or infinity"),
     ],
 )

@@ -424,9 +424,8 @@ def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
 def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monkeypatch):
     run = tmp_path / "run"
     broken = make(run)
-    monkeypatch.setattr(
-        broken, "_save", lambda *_, **__: 1 / 0
-    )  # after the first evaluation was logged
+    # after the first evaluation was logged
+    monkeypatch.setattr(broken._loop, "_save", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         broken.run(0)
     broken.close()

@@ -9,7 +9,7 @@ _BLOCK = 64  # places at a time, for the memory
 
 def standard_deviation(values: np.ndarray) -> float:
     """That of a sample, divided by n - 1; 0 for a single value."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return float(np.std(values, ddof=1)) if np.size(values) > 1 else 0.0
 
 
 def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
