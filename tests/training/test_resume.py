@@ -442,7 +442,7 @@ def test_a_run_cut_before_its_first_checkpoint_may_start_again_as_a_longer_one(
 ):
     run = tmp_path / "run"
     broken = make(run)
-    monkeypatch.setattr(broken, "_save", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(broken._loop, "_save", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         broken.run(0)
     broken.close()
