@@ -34,7 +34,7 @@ def test_a_run_is_exported_into_its_directory(run, capsys):
     [folder] = (run / "exports").iterdir()
     step = int(folder.name.removeprefix("checkpoint-"))
     assert lines[0].startswith(f"{folder}: load_onnx.py, load_stablehlo.py, manifest.json, ")
-    assert "256 made-up observations" in lines[1] and len(lines) == 5
+    assert "256 random observations" in lines[1] and len(lines) == 5
     about = json.loads((folder / "manifest.json").read_text())
     assert about["run"]["algorithm"] == "ppo" and about["run"]["env"] == "gymnax/CartPole-v1"
     assert about["seed"] == about["run"]["seed_index"] and about["checkpoint"] == step
