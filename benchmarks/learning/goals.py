@@ -77,7 +77,7 @@ GOALS: dict[str, Goal] = {
     "ppo/gymnax/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
     "ppo/gymnasium/MountainCarContinuous-v0": Goal(bar=90, published=_CAR),
     "ppo/gymnasium/LunarLander-v3": Goal(bar=218, published=f"{_ZOO} 242 (v2, 1M, 1 run)"),
-    "ppo/gymnasium/BipedalWalker-v3": Goal(published=f"{_ZOO} 213 (5M, 1 run)"),
+    "ppo/gymnasium/BipedalWalker-v3": Goal(bar=213, published=f"{_ZOO} 213 (5M, 1 run)"),
     "ppo/gymnasium/HalfCheetah-v5": Goal(
         bar=1298, measure="training", seeds=3, published="CleanRL 1443 ± 46 (v4, 1M, 3 seeds)"
     ),
