@@ -13,6 +13,7 @@ import numpy as np
 from rlkit.training.logs.records import Record
 from rlkit.training.logs.series import series
 from rlkit.training.logs.statistics import bootstrap_interval
+from rlkit.training.logs.strict_json import number_from_json
 from rlkit.training.sweeps.config import Rank
 from rlkit.validation import PlainData
 
@@ -74,7 +75,7 @@ def from_rows(text: str) -> Results:
     found = {}
     for row in text.split("\n")[:-1]:
         values = json.loads(row)
-        scores = tuple(math.nan if x is None else float(x) for x in values.pop("scores"))
+        scores = tuple(map(number_from_json, values.pop("scores")))
         result = TrialResult(scores=scores, **values)
         found[result.rung, result.trial] = result
     return found
