@@ -90,6 +90,28 @@ def require_positive_integer(name: str, value: object, *, example: int, none: st
     )
 
 
+def require_share(part: object, *names: str) -> None:
+    """Raises `ConfigError` for a setting of `part` outside [0, 1]; tracers are not known."""
+    for name in names:
+        value = getattr(part, name)
+        require(
+            not isinstance(value, (int, float)) or 0 <= value <= 1,
+            f"{name}={value} of {type(part).__name__} is outside [0, 1]",
+            "use a number from 0 to 1",
+        )
+
+
+def require_counts(part: object, **least: int) -> None:
+    """Raises `ConfigError` for a setting of `part` that is no whole number of `least` or more."""
+    for name, smallest in least.items():
+        value = getattr(part, name)
+        require(
+            isinstance(value, int) and not isinstance(value, bool) and value >= smallest,
+            f"{name}={value} of {type(part).__name__} is no whole number of {smallest} or more",
+            f"use {name}={max(smallest, 1)}, for instance",
+        )
+
+
 def shown(value: object, length: int = 200) -> str:
     """`repr(value)` in one line of at most about `length` characters, for a message."""
     try:

@@ -114,6 +114,11 @@ def leaves(space: Space) -> list[Space]:
     return jax.tree.leaves(leaf_tree(space))
 
 
+def has_floats(space: Space) -> bool:
+    """Whether elements hold numbers that normalisation changes: it leaves integers alone."""
+    return any(np.issubdtype(leaf.dtype, np.floating) for leaf in leaves(space))
+
+
 def example(space: Space, batch_shape: tuple[int, ...] = ()) -> PyTree:
     """Zeros with the shape of elements of `space`, in JAX's dtypes."""
     return map_space(lambda leaf: jnp.zeros((*batch_shape, *leaf.shape), jax_dtype(leaf)), space)

@@ -110,7 +110,9 @@ def policy_head(
         size = math.prod(space.shape)
 
         def init_params() -> Params:
-            return {"log_std": jnp.full((size,), math.log(initial_std), jnp.float32)}
+            is_traced = not isinstance(initial_std, int | float)
+            log_std = jnp.log(initial_std) if is_traced else math.log(initial_std)
+            return {"log_std": jnp.full((size,), log_std, jnp.float32)}
 
         def gaussian(out: Array, params: Params) -> Distribution:
             return Gaussian(

@@ -10,6 +10,7 @@ from jax import Array
 from rlkit.agents.base import Agent, carries_memory, memory_for_losses
 from rlkit.algorithms.sequences import CARRY
 from rlkit.envs.base import EnvAdapter
+from rlkit.errors import require_counts, require_share
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
 from rlkit.spaces import Space, sample_allowed
@@ -46,6 +47,10 @@ class Collector:
     num_steps: int
     prefill_steps: int = 0
     reward_discount: float | Array | None = None
+
+    def __post_init__(self) -> None:
+        require_counts(self, num_steps=1, prefill_steps=0)
+        require_share(self, "reward_discount")
 
     def collect(
         self, env: EnvAdapter, explore: Explore, initial_carry: Carry, local: LocalState

@@ -24,6 +24,12 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
         check_memory(algorithm, agent)
     if algorithm.check is not None:
         algorithm.check(agent, env)
+    require(
+        not algorithm.normalize_observations or spaces.has_floats(env.observation_space),
+        f"normalize_observations has no effect on {env.observation_space}: integers are not"
+        " standardised, networks encode them",
+        "leave it out (normalize_observations=False)",
+    )
     if algorithm.replay_buffer is not None:
         has_memory = remembers(agent)
         _check_replay(algorithm, algorithm.replay_buffer, env, has_memory=has_memory)
@@ -72,9 +78,7 @@ def least_capacity(algorithm: Algorithm, env: EnvAdapter, *, has_memory: bool) -
     It holds a rollout, a batch, the rows of a sample and the random steps before learning.
     """
     assert algorithm.replay_buffer is not None
-    whole_rows = (
-        _rows_of_sample(algorithm.replay_buffer, has_memory=has_memory) - 1
-    ) * env.num_envs
+    whole_rows = (rows_of_sample(algorithm.replay_buffer, has_memory=has_memory) - 1) * env.num_envs
     return max(
         algorithm.env_steps_per_iteration(env),
         algorithm.replay_buffer.batch_size,
@@ -91,7 +95,7 @@ def observations_of_batch(buffer: ReplayBuffer, *, has_memory: bool) -> int:
     return settings.num_sequences * (settings.sequences.num_rows + 1)
 
 
-def _rows_of_sample(buffer: ReplayBuffer, *, has_memory: bool) -> int:
+def rows_of_sample(buffer: ReplayBuffer, *, has_memory: bool) -> int:
     """The rows that a sample sums over or, with memory, the steps of a sequence."""
     return _with_sequences(buffer).sequences.num_rows if has_memory else buffer.n_step
 
@@ -120,7 +124,7 @@ def _check_replay(
         f" batch ({buffer.batch_size})",
         "raise it",
     )
-    needed, rows = _rows_of_sample(buffer, has_memory=has_memory), rows_for(capacity, env.num_envs)
+    needed, rows = rows_of_sample(buffer, has_memory=has_memory), rows_for(capacity, env.num_envs)
     what, settings = _sample(buffer, has_memory=has_memory)
     require(
         needed <= rows,
@@ -156,7 +160,7 @@ def _sample(buffer: ReplayBuffer, *, has_memory: bool) -> tuple[str, str]:
     """What a sample takes, and the settings that say so, for errors."""
     if not has_memory:
         return f"n_step={buffer.n_step} sums over more steps", "n_step"
-    settings, num_rows = _with_sequences(buffer), _rows_of_sample(buffer, has_memory=True)
+    settings, num_rows = _with_sequences(buffer), rows_of_sample(buffer, has_memory=True)
     names = ("burn_in", "sequence_length", "n_step")
     shown = [f"{name} ({getattr(settings, name)})" for name in names]
     return f"a sequence takes {num_rows} steps, more", f"{shown[0]}, {shown[1]} or {shown[2]}"

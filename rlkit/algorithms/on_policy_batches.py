@@ -18,6 +18,7 @@ from rlkit.algorithms.sequences import (
     in_sequences,
     values_after,
 )
+from rlkit.errors import require_counts, require_share
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.returns import gae
 from rlkit.ops.rows import flatten
@@ -62,6 +63,11 @@ class Minibatches:
     num_minibatches: int = 1
     sequence_length: int | None = None
 
+    def __post_init__(self) -> None:
+        require_counts(self, num_epochs=1, num_minibatches=1)
+        if self.sequence_length is not None:
+            require_counts(self, sequence_length=1)
+
     def dataset(self, rollout: Rollout, samples: Any) -> Any:
         """What to draw from: `samples` [T, N, ...], flat, or a `SequenceDataset` with memory."""
         if not has_memory(rollout):
@@ -104,6 +110,9 @@ class OnPolicyBatchBuilder:
     minibatches: Minibatches
     normalize_advantages: bool = False
     replay_buffer = None  # on-policy: a constant, not a field
+
+    def __post_init__(self) -> None:
+        require_share(self, "gamma", "gae_lambda")
 
     def ingest(
         self,

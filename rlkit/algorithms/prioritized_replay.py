@@ -10,6 +10,7 @@ from jax import Array
 from rlkit.algorithms.replay_buffer import ReplaySettings, rows_for
 from rlkit.algorithms.replay_storage import Ring, redivided_rings
 from rlkit.algorithms.replayed import Replayed
+from rlkit.errors import require, require_share
 from rlkit.ops.rows import redivide
 from rlkit.ops.sum_tree import SumTree
 from rlkit.types import Key, Rollout, Transition
@@ -46,7 +47,12 @@ class PrioritizedReplay(ReplaySettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_shares("priority_exponent", "importance_exponent")
+        require_share(self, "priority_exponent", "importance_exponent")
+        require(
+            0 < self.min_priority <= MAX_ERROR,
+            f"min_priority={self.min_priority} of {type(self).__name__} is outside (0, 1e8]",
+            "use 1e-6, for instance",
+        )
 
     def init(self, example: Transition, num_envs: int) -> PrioritizedMemory:
         """An empty memory."""

@@ -1,6 +1,7 @@
 """Batches from the replay memory, as many as the ratio of updates to environment steps says."""
 
 import dataclasses
+import math
 from fractions import Fraction
 
 import jax
@@ -11,6 +12,7 @@ from jax import Array
 from rlkit.agents.base import Agent
 from rlkit.algorithms.batch_builder import Plan, keys_of_updates
 from rlkit.algorithms.replay_buffer import ReplayBuffer
+from rlkit.errors import require
 from rlkit.ops.running_stats import RunningStats, normalize
 from rlkit.types import (
     Key,
@@ -50,6 +52,14 @@ class ReplayBatchBuilder:
 
     replay_buffer: ReplayBuffer
     updates_per_step: float
+
+    def __post_init__(self) -> None:
+        require(
+            0 < self.updates_per_step < math.inf,
+            f"updates_per_step={self.updates_per_step} of {type(self).__name__} is no positive"
+            " number",
+            "use 1.0 for an update in each environment step",
+        )
 
     def ingest(
         self,

@@ -9,7 +9,7 @@ from rlkit.algorithms.configs import BURN_IN, SEQUENCE_LENGTH
 from rlkit.algorithms.replay_storage import Ring, redivided_rings
 from rlkit.algorithms.replayed import Replayed, window
 from rlkit.algorithms.replayed_sequences import SequenceReader
-from rlkit.errors import near_multiples, require
+from rlkit.errors import near_multiples, require, require_counts, require_share
 from rlkit.ops.random_bits import uniform_integers
 from rlkit.types import Key, Memory, Rollout, Transition
 
@@ -121,26 +121,11 @@ class ReplaySettings:
     sequence_length: int = SEQUENCE_LENGTH
     burn_in: int = BURN_IN
     axis_name: str | None = None  # the mapped axis of devices, see `Divides`
+    num_devices: int = 1  # that have a share of each batch
 
     def __post_init__(self) -> None:
-        self._check_shares("gamma")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            require(
-                value >= least,
-                f"{name}={value} of {type(self).__name__} is less than {least}",
-                f"use {least} or more",
-            )
-
-    def _check_shares(self, *names: str) -> None:
-        """Raises `ConfigError` for a setting outside [0, 1]."""
-        for name in names:
-            value = getattr(self, name)
-            require(
-                not isinstance(value, (int, float)) or 0 <= value <= 1,
-                f"{name}={value} of {type(self).__name__} is outside [0, 1]",
-                "use a number from 0 to 1",
-            )
+        require_share(self, "gamma")
+        require_counts(self, capacity=1, batch_size=1, n_step=1, sequence_length=2, burn_in=0)
 
     def divided(self, num_devices: int, axis_name: str) -> Self:
         """See `Divides`. Raises `ConfigError` for a batch that cannot be divided equally."""
@@ -152,7 +137,11 @@ class ReplaySettings:
         )
         capacity = -(-self.capacity // num_devices)
         return dataclasses.replace(
-            self, capacity=capacity, batch_size=size // num_devices, axis_name=axis_name
+            self,
+            capacity=capacity,
+            batch_size=size // num_devices,
+            axis_name=axis_name,
+            num_devices=num_devices,
         )
 
     @property
@@ -164,8 +153,9 @@ class ReplaySettings:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences in a batch for agents with memory, S."""
-        return -(-self.batch_size // self.sequence_length)
+        """Sequences in a batch for agents with memory, S; of several devices, each has as many."""
+        of_all = -(-self.batch_size * self.num_devices // self.sequence_length)
+        return -(-of_all // self.num_devices)
 
     def num_samples(self, ring: Ring) -> int:
         """Transitions or sequences in a batch."""
@@ -180,9 +170,6 @@ class ReplaySettings:
         if ring.layout.has_memory:
             return self.sequences.read(ring, age, env)
         return window(ring, age, env, gamma=self.gamma, n_step=self.n_step)
-
-
-_LEAST = {"capacity": 1, "batch_size": 1, "n_step": 1, "sequence_length": 2, "burn_in": 0}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

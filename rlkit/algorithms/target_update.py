@@ -8,7 +8,7 @@ from jax import Array
 
 from rlkit.algorithms.parameter_groups import select_group
 from rlkit.algorithms.update_interval import check_every, only_every
-from rlkit.errors import require
+from rlkit.errors import require, require_counts
 from rlkit.types import LearnerState, Params
 
 
@@ -34,11 +34,8 @@ class TargetUpdate:
             f"groups={self.groups!r} of TargetUpdate is a single name",
             f"write groups=({self.groups!r},)",
         )
-        require(
-            self.period is None or self.period >= 1,
-            f"period={self.period} of TargetUpdate is not positive",
-            "use 1 or more",
-        )
+        if self.period is not None:
+            require_counts(self, period=1)
         require(
             not isinstance(self.tau, (int, float)) or 0 < self.tau <= 1,
             f"tau={self.tau} of TargetUpdate is outside (0, 1]",

@@ -9,6 +9,10 @@ from jax import Array
 
 PyTree = Any
 
+# Batches that the statistics remember. float32 counts by ones only up to 2**24: the count would
+# stand still while m2 grows, and the variance with it.
+MOST_BATCHES = 2.0**20
+
 
 class RunningStats(struct.PyTreeNode, kw_only=True):
     """Mean and variance of all values so far; `mean` and `m2` have the shape of one example.
@@ -39,7 +43,8 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
     """Adds a batch to the statistics; every axis that `stats.mean` lacks is a batch axis.
 
     With `axis_name`, the batches of all devices are added at once, and every device gets the same
-    result. Adding two batches in turn equals adding their concatenation, up to rounding.
+    result. Adding two batches in turn equals adding their concatenation, up to rounding. From
+    2**20 batches of this size on, the oldest are slowly forgotten.
     """
     example, leaf = jax.tree.leaves(stats.mean)[0], jax.tree.leaves(batch)[0]
     batch_shape = leaf.shape[: leaf.ndim - example.ndim]
@@ -59,13 +64,15 @@ def fold(stats: RunningStats, batch: PyTree, axis_name: str | None = None) -> Ru
     if axis_name is not None:
         m2 = jax.lax.psum(m2, axis_name)
 
-    count = stats.count + added
+    kept = jnp.minimum(stats.count, (MOST_BATCHES - 1.0) * added)
+    share = jnp.where(stats.count > kept, kept / jnp.maximum(stats.count, 1.0), 1.0)
+    count = kept + added
     delta = jax.tree.map(jnp.subtract, mean, stats.mean)
     return RunningStats(
         count=count,
         mean=jax.tree.map(lambda old, d: old + d * (added / count), stats.mean, delta),
         m2=jax.tree.map(
-            lambda old, new, d: old + new + jnp.square(d) * (stats.count * added / count),
+            lambda old, new, d: old * share + new + jnp.square(d) * (kept * added / count),
             stats.m2,
             m2,
             delta,

@@ -94,7 +94,7 @@ def check_optimizer(config: "OptimizerConfig") -> None:
         "set momentum=0.9, for instance",
     )
     rate, decay = config.learning_rate, config.weight_decay
-    both = [x for x in (rate, decay) if isinstance(x, float)]  # not those that are traced
+    both = [x for x in (rate, decay) if isinstance(x, int | float)]  # not those that are traced
     require(
         len(both) < 2 or both[0] * both[1] <= LARGEST_DECAY,
         f"learning_rate={rate} times weight_decay={decay} exceeds {LARGEST_DECAY:g}: each step"
@@ -120,7 +120,7 @@ def _require_defaults(config: "OptimizerConfig") -> None:
     for name, (chosen_by, chosen, without) in unused.items():
         value = getattr(config, name)
         require(
-            chosen not in without or not isinstance(value, float) or value == defaults[name],
+            chosen not in without or not isinstance(value, int | float) or value == defaults[name],
             f"{name}={value} has no effect with {chosen_by}={chosen}",
             f"leave it at {defaults[name]}, or set another {chosen_by}",
         )

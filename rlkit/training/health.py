@@ -264,6 +264,8 @@ def _tell_collapsed(whose: str, steps: int, setting: Setting) -> str:
 
 def _entropy_setting(setting: Setting) -> str | None:
     """What the entropy of the algorithm's policies depends on."""
+    if getattr(setting.hyperparameters, "temperature", None) is not None:
+        return "temperature"
     return next((name for name in ENTROPY_SETTINGS if hasattr(setting.hyperparameters, name)), None)
 
 

@@ -7,8 +7,9 @@ import jax
 from rlkit import spaces
 from rlkit.agents.base import remembers
 from rlkit.algorithms.agent_checks import abstract_key
+from rlkit.algorithms.compatibility import rows_of_sample
 from rlkit.algorithms.initial_state import InitKeys
-from rlkit.algorithms.replay_buffer import Resizes
+from rlkit.algorithms.replay_buffer import Reprioritizes, Resizes
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
 from rlkit.training.core.module import RLModule, type_changes
@@ -64,7 +65,7 @@ def _require_same_learner(first: RLModule, module: RLModule) -> None:
     require(
         not changes,
         f"it would change the state of the learner ({'; '.join(changes[:2])})",
-        "keep the optimiser and normalize_observations in all phases",
+        "keep the optimiser, normalize_observations and normalize_rewards in all phases",
     )
 
 
@@ -83,6 +84,14 @@ def _require_resizable(first: RLModule, module: RLModule) -> None:
         "it would change the replay buffer, which all phases share",
         "keep capacity and priority_exponent in all phases",
     )
+    if remembers(module.agent) and isinstance(ours, Reprioritizes):
+        rows, before = (rows_of_sample(buffer, has_memory=True) for buffer in (ours, theirs))
+        require(
+            rows == before,
+            f"its sequences take {rows} steps, those of the first phase {before}; their priorities"
+            " say where a sequence of that length may begin",
+            "keep sequence_length, burn_in and n_step in all phases",
+        )
     require(
         isinstance(ours, Resizes) or module.env.num_envs == first.env.num_envs,
         f"{type(ours).__name__} has no method resized, for another number of environments",

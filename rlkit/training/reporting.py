@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import jax
 import numpy as np
 
+from rlkit.agents.base import remembers
 from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import encoding_note
 from rlkit.algorithms.metrics import SKIPPED, split_each
+from rlkit.algorithms.replay_buffer import ReplaySettings
 from rlkit.envs.base import env_name
 from rlkit.errors import RlkitError, require
-from rlkit.training.core.module import RLModule
+from rlkit.training.compile.devices import DATA
+from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpoint_items import without_replay
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
@@ -374,7 +377,28 @@ def device_announcements(run: Run) -> list[str]:
         shares.append(f"{num_envs // devices.per_seed} of the {num_envs} environments")
     kind, count = devices.all[0].device_kind, len(devices.all)
     where = "" if devices.num_processes == 1 else f" of {devices.num_processes} processes"
-    return [f"{count} devices{where} ({kind}): each trains {', in '.join(shares)}"]
+    told = f"{count} devices{where} ({kind}): each trains {', in '.join(shares)}"
+    return [told, *_sequences_announcement(module, devices.per_seed)]
+
+
+def _sequences_announcement(module: Module, num_devices: int) -> list[str]:
+    """That batches hold more sequences than on one device, if they do."""
+    if not isinstance(module, RLModule) or not remembers(module.agent):
+        return []
+    buffer = module.algorithm.replay_buffer
+    if num_devices == 1 or not isinstance(buffer, ReplaySettings):
+        return []
+    alone = buffer.num_sequences
+    together = num_devices * buffer.divided(num_devices, DATA).num_sequences
+    if together == alone:
+        return []
+    size = buffer.sequence_length * num_devices
+    fewer, more = alone // num_devices * size, together // num_devices * size
+    choices = f"{fewer} or {more}" if fewer else f"{more}"
+    return [
+        f"each gradient step learns from {together} sequences, where one device learns from"
+        f" {alone}: {alone} cannot be divided among {num_devices} devices; batch_size={choices} can"
+    ]
 
 
 def encoding_announcements(run: Run) -> list[str]:

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from rlkit.algorithms.metrics import NON_FINITE, split_each
 from rlkit.errors import ConfigError, EnvStateError, require
-from rlkit.spaces import leaves
+from rlkit.spaces import has_floats
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.compile.devices import devices_of_run
 from rlkit.training.compile.parallel_seeds import num_groups, trains_seed_by_seed
@@ -245,9 +245,7 @@ class Run:
                 "action_space": env.action_space,
                 "max_episode_steps": env.max_episode_steps,
                 "hyperparameters": None if spec is None else spec[1],
-                "has_floats": any(
-                    np.issubdtype(leaf.dtype, np.floating) for leaf in leaves(env.observation_space)
-                ),
+                "has_floats": has_floats(env.observation_space),
             }
         return Setting(
             **known,

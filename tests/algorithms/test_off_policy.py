@@ -3,6 +3,7 @@ sizes that are refused.
 """
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +11,19 @@ import numpy as np
 import pytest
 from tiers import by_default
 
-from rlkit.agents.configs import QNetworkConfig
+from rlkit.agents.configs import QNetworkConfig, SoftActorCriticConfig
 from rlkit.agents.q_network import q_network
-from rlkit.algorithms.configs import DQNConfig
+from rlkit.agents.soft_actor_critic import soft_actor_critic
+from rlkit.algorithms.collectors import Collector
+from rlkit.algorithms.compatibility import check_compatible
+from rlkit.algorithms.configs import DiscreteSACConfig, DQNConfig, SACConfig, check_off_policy
 from rlkit.algorithms.dqn import dqn
+from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatchBuilder
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
+from rlkit.algorithms.replay_batches import ReplayBatchBuilder
 from rlkit.algorithms.replay_buffer import UniformReplay
+from rlkit.algorithms.sac import sac
+from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
 from rlkit.training.core.module import RLModule, iteration
@@ -103,11 +111,77 @@ def test_settings_that_do_not_fit_are_told(settings, message):
 @pytest.mark.fast
 @pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
 @pytest.mark.parametrize(
-    "settings", [{"capacity": 0}, {"batch_size": -1}, {"n_step": 0}, {"gamma": 1.5}]
+    "settings",
+    [
+        *({"capacity": 0}, {"capacity": 10.5}, {"batch_size": -1}, {"n_step": 0}, {"n_step": True}),
+        *({"sequence_length": 1}, {"gamma": 1.5}, {"gamma": math.nan}),
+    ],
 )
 def test_replay_buffers_out_of_range_are_refused(kind, settings):
     with pytest.raises(ConfigError, match=rf"{next(iter(settings))}=.* of {kind.__name__}"):
         kind(**{"capacity": 10, "batch_size": 2, "gamma": 0.9} | settings)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *((PrioritizedReplay, {"min_priority": x}) for x in (0.0, -1.0, math.nan, math.inf)),
+        *((Collector, {"num_steps": x}) for x in (0, 1.5, True)),
+        *((Collector, x) for x in ({"prefill_steps": -5}, {"reward_discount": 1.5})),
+        *((ReplayBatchBuilder, {"updates_per_step": x}) for x in (-1.0, 0.0, math.nan, math.inf)),
+        *((Minibatches, x) for x in ({"num_minibatches": 0}, {"num_epochs": 0.5})),
+        (Minibatches, {"sequence_length": 0}),
+        *((OnPolicyBatchBuilder, x) for x in ({"gamma": math.nan}, {"gae_lambda": 2.0})),
+        *((TargetUpdate, {"period": x}) for x in (1.5, True)),
+    ],
+)
+def test_parts_out_of_range_are_refused(kind, settings):
+    """Whoever builds an algorithm of parts has no config that is checked."""
+    others = {
+        PrioritizedReplay: {"capacity": 10, "batch_size": 2, "gamma": 0.9},
+        Collector: {"num_steps": 2},
+        ReplayBatchBuilder: {"replay_buffer": None},
+        OnPolicyBatchBuilder: {"gamma": 0.9, "gae_lambda": 0.9, "minibatches": Minibatches()},
+    }
+    with pytest.raises(ConfigError, match=rf"{next(iter(settings))}=.* of {kind.__name__}"):
+        kind(**others.get(kind, {}) | settings)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("config", "network", "message"),
+    [
+        (DQNConfig(importance_exponent=0.5), {}, "importance_exponent=0.5 .*set priority_exponent"),
+        (SACConfig(temperature=0.2, target_entropy=-7.0), {}, r"target_entropy=-7.0 .*\(0.2\)"),
+        (
+            SACConfig(temperature=0),
+            {"initial_temperature": 0.5},
+            r"initial_temperature=0.5 .*\(0\)",
+        ),
+        (DiscreteSACConfig(temperature=0.2, target_entropy_ratio=0.3), {}, "target_entropy_ratio="),
+    ],
+)
+def test_settings_without_effect_are_refused(config, network, message):
+    with pytest.raises(ConfigError, match=message):
+        check_off_policy(config, SoftActorCriticConfig(**network), has_memory=False)
+
+
+@pytest.mark.fast
+def test_an_initial_temperature_needs_one_that_is_learned():
+    env = make_env("gymnax/Pendulum-v1", 2)
+    network = SoftActorCriticConfig(initial_temperature=0.5)
+    agent = soft_actor_critic(env.observation_space, env.action_space, network)
+    check_compatible(sac(), agent, env)
+    with pytest.raises(ConfigError, match=r"leave it out, or let the temperature be learned"):
+        check_compatible(sac(SACConfig(temperature=0.2)), agent, env)
+
+
+@pytest.mark.fast
+def test_each_of_several_devices_has_as_many_sequences():
+    """64 steps in sequences of 20 are 4 of them, on one device and on four together."""
+    whole = UniformReplay(capacity=1000, batch_size=64, gamma=0.9, sequence_length=20)
+    assert [n * whole.divided(n, "d").num_sequences for n in (1, 2, 4, 8)] == [4, 4, 4, 8]
 
 
 @dataclasses.dataclass(frozen=True)

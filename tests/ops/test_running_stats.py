@@ -68,6 +68,20 @@ def test_two_folds_equal_one_of_both():
     )
 
 
+def test_the_variance_does_not_grow_where_the_count_cannot():
+    """float32 counts by ones up to 2**24. Values of +-1 have a variance of 1, however many."""
+    at = jnp.float32(2.0**24)
+    full = running_stats.RunningStats(count=at, mean=jnp.float32(0.0), m2=at)
+    stats = jax.jit(
+        lambda s, xs: jax.lax.scan(lambda s, x: (running_stats.fold(s, x), None), s, xs)[0]
+    )
+    after = stats(full, jnp.tile(jnp.array([[1.0], [-1.0]]), (2**17, 1)))
+    np.testing.assert_allclose(variance(after), 1.0, rtol=1e-3)
+    assert float(after.count) == running_stats.MOST_BATCHES
+    shifted = stats(after, jnp.full((2**20, 1), 5.0))  # as many again: nearly two thirds of all
+    np.testing.assert_allclose(shifted.mean, 5.0 * (1 - np.exp(-1.0)), rtol=1e-2)
+
+
 def test_leading_time_and_env_axes_are_both_batch_axes():
     data = batch(3, 24)
     stacked = jax.tree.map(lambda x: x.reshape(4, 6, *x.shape[1:]), data)

@@ -202,6 +202,9 @@ def test_the_config_knows_every_rule():
         ({"optimizer": "sgd", "nesterov": True}, "needs momentum, .*; set momentum=0.9"),
         ({"optimizer": "sgd", "momentum": 1.0}, "momentum: input should be less than 1, got 1.0"),
         ({"max_grad_value": 0.0}, "max_grad_value: input should be greater than 0"),
+        ({"learning_rate": 10, "weight_decay": 5}, "learning_rate=10 times weight_decay=5 exceeds"),
+        ({"optimizer": "sgd", "optimizer_epsilon": 1}, "optimizer_epsilon=1 has no effect with"),
+        ({"learning_rate_floor": 1}, "learning_rate_floor=1 has no effect with .*=constant"),
         ({"weight_decay": -1.0}, "weight_decay: input should be greater than or equal to 0"),
     ],
 )

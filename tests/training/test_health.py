@@ -177,6 +177,8 @@ def test_likely_actions_that_throw_away_what_was_learned():
     [
         (SACConfig(), "lower target_entropy (--target-entropy)"),
         (DiscreteSACConfig(), "lower target_entropy_ratio (--target-entropy-ratio)"),
+        (SACConfig(temperature=0.2), "lower temperature (--temperature)"),
+        (DiscreteSACConfig(temperature=0.0), None),
         (PPOConfig(entropy_coef=0.0), None),
         (TD3Config(), None),
         (None, None),

@@ -88,6 +88,19 @@ def test_a_run_goes_on_with_other_devices(name, tmp_path):
     assert "trained on 1 device and continues on 2" in text
 
 
+@pytest.mark.parametrize(("batch_size", "is_told"), [(18, True), (16, False)])
+def test_batches_of_more_sequences_than_on_one_device_are_told(batch_size, is_told, tmp_path):
+    """18 steps are 5 sequences of 4, which two devices cannot share."""
+    table, run_dir = {"batch_size": batch_size}, tmp_path / "run"
+    with trainer_of("dqn.gru", devices=2, table=table, run_dir=str(run_dir)) as trainer:
+        trainer.init(0)
+    sentence = (
+        "each gradient step learns from 6 sequences, where one device learns from 5: 5 cannot be"
+        " divided among 2 devices; batch_size=16 or 24 can"
+    )
+    assert (sentence in told(run_dir)) == is_told
+
+
 @pytest.mark.full
 def test_a_deterministic_run_stays_on_its_devices(tmp_path, monkeypatch):
     monkeypatch.setenv("NPROC", "1")

@@ -431,6 +431,16 @@ BAD = [
         "would change the replay buffer",
     ),
     (
+        Phase(steps=STEPS, hyperparameters={"normalize_rewards": True}),
+        {},
+        "keep the optimiser, normalize_observations and normalize_rewards",
+    ),
+    (
+        Phase(steps=48, hyperparameters={"n_step": 2}),
+        {"algorithm": "dqn.gru", "hyperparameters": {"priority_exponent": 0.6}},
+        "keep sequence_length, burn_in and n_step",
+    ),
+    (
         Phase(steps=48, num_envs=3),
         {"algorithm": "dqn.gru"},
         "another number of environments would mix the sequences",
