@@ -19,7 +19,7 @@ from rlkit.cli.run_settings import (
 )
 from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.envs.registry import is_class_id
-from rlkit.errors import ConfigError, require
+from rlkit.errors import RlkitError, require
 from rlkit.training.directories import is_address
 from rlkit.training.sweeps.config import SweepConfig, check
 from rlkit.training.sweeps.directory import holds_sweep, read_sweep
@@ -209,8 +209,8 @@ def _report(sweep: "Sweep", directory: str) -> str:
         return "\n".join([*lines, f"continue     rlkit resume {directory}"])
     try:
         best = sweep.best
-    except ConfigError:
-        return "\n".join([*lines, "no trial has a score"])
+    except RlkitError as error:
+        return "\n".join([*lines, str(error)])
     if is_address(directory):
         copy = f"runs/{directory.rpartition('/')[2]}"
         lines.append(f"copy it      rlkit copy {directory} {copy}")

@@ -48,7 +48,8 @@ class OuterLoop:
         self._half_reported: int | None = None  # the outer iteration that is being reported
         self._evaluations: dict[int, Evaluations] = {}  # by their environments
         self.stop_reason: str | None = None
-        """Set it to stop after the outer iteration in progress."""
+        """Why the last run ended early, or is to end; see `request_stop`."""
+        self._is_requested = False  # by someone whom no run has obeyed yet
 
     @property
     def max_in_progress(self) -> int:
@@ -78,6 +79,19 @@ class OuterLoop:
         """Frees the environments made for evaluations."""
         for evaluations in self._evaluations.values():
             evaluations.close()
+
+    def request_stop(self, reason: str) -> None:
+        """Stops the run after the outer iteration in progress; between two, the next one."""
+        self.stop_reason, self._is_requested = reason, True
+
+    def begin(self) -> None:
+        """Forgets why the last run ended, but not what was requested since."""
+        if not self._is_requested:
+            self.stop_reason = None
+
+    def end(self) -> None:
+        """Whoever requested a stop was obeyed."""
+        self._is_requested = False
 
     def run(self, checkpointer: Checkpointer | None) -> None:
         """Trains; raises what the training, a report or a callback raises."""

@@ -283,12 +283,15 @@ class Trainer:
         those that ended by it; they count with their return until then.
         The evaluation before the first outer iteration is logged, but not returned.
         """
-        self._loop.stop_reason = None
+        self._loop.begin()
         self._run.clock.start()
-        self._init_for_run(key, train_state, warm_start)
-        files, before = self._open(), self.history.num_evaluations
-        with self._interrupts():
-            self._train(files)
+        try:
+            self._init_for_run(key, train_state, warm_start)
+            files, before = self._open(), self.history.num_evaluations
+            with self._interrupts():
+                self._train(files)
+        finally:
+            self._loop.end()
         return self.history.since(before)
 
     def _train(self, files: RunFiles) -> None:
@@ -601,9 +604,10 @@ class Trainer:
     def request_stop(self, reason: str) -> None:
         """Ends the run after the outer iteration in progress, and saves it.
 
-        Safe to call from callbacks, threads and signal handlers.
+        While none runs, the next call of `run` ends before it trains. Safe to call from callbacks,
+        threads and signal handlers.
         """
-        self._loop.stop_reason = reason
+        self._loop.request_stop(reason)
 
     def log(self, what: str | Mapping[str, float]) -> None:
         """Logs a sentence, or numbers by name, as a record of its own.

@@ -465,6 +465,13 @@ def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
     assert trainer.run(0) == [] and trainer.stop_reason == "SIGTERM"
 
 
+def test_a_stop_between_two_runs_is_honoured_by_the_next(tiny):
+    trainer = tiny.trainer()
+    trainer.request_stop("SIGTERM")
+    assert trainer.run(0) == [] and trainer.stop_reason == "SIGTERM"
+    assert len(trainer.run()) == trainer.plan.num_checkpoints and trainer.stop_reason is None
+
+
 def test_callbacks_in_order(tiny, tmp_path):
     diary = Diary()
     with tiny.trainer(

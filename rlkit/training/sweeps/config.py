@@ -10,6 +10,7 @@ from annotated_types import Ge
 from rlkit import validation
 from rlkit.errors import ConfigError, did_you_mean, require
 from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
 from rlkit.training.plain_yaml import dump_yaml
 from rlkit.training.run_config import RunConfig, Seed
 from rlkit.training.sweeps.space import Range, Values, draw_trials, from_plain, to_plain
@@ -137,6 +138,7 @@ def check(config: SweepConfig) -> SweepConfig:
     )
     validation.validate(kind(**own))
     validation.validate(config.run)
+    _check_rankable(config.run.trainer)
     phases = () if config.run.curriculum is None else config.run.curriculum.phases
     require(
         all(phase.advance_at is None for phase in phases),
@@ -145,6 +147,26 @@ def check(config: SweepConfig) -> SweepConfig:
         "leave out advance_at, or train the runs one by one (rlkit train)",
     )
     return config
+
+
+def _check_rankable(trainer: TrainerConfig) -> None:
+    """Raises `ConfigError` for settings by which a trial leaves no score, or no state to go on."""
+    logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
+    needs = [
+        ("enable_evaluation=False", trainer.enable_evaluation, "ranks trials by evaluations"),
+        ("logger_config=None", logs is not None, "ranks trials by what they log"),
+        ("checkpointer_config=None", checkpoints is not None, "continues trials from checkpoints"),
+    ]
+    for setting, is_met, why in needs:
+        require(is_met, f"a sweep {why}, but there are none with {setting}", "leave it out")
+    own = "each trial of a sweep has a run directory of its own for them"
+    jsonl, directory = logs and logs.jsonl, checkpoints and checkpoints.directory
+    require(jsonl is None, f"jsonl={jsonl}: {own}", "leave jsonl out (--jsonl)")
+    require(
+        directory is None,
+        f"the directory of checkpoints is {directory}: {own}",
+        "leave directory out of checkpointer_config",
+    )
 
 
 def load(path: str | os.PathLike[str]) -> SweepConfig:

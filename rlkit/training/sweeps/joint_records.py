@@ -28,3 +28,19 @@ def trial_records(records: Sequence[Record], lanes: range, num_lanes: int) -> It
             if SPEED in record.metrics:
                 found[-1].metrics[SPEED] = record.metrics[SPEED] * len(lanes) / num_lanes
             yield from found
+
+
+def logged_records(
+    records: Sequence[Record], log_every: int, *, done: int, planned: int
+) -> list[Record]:
+    """Those that a run logs which logs the training of every `log_every`-th outer iteration.
+
+    `records` are those of all the `done` outer iterations, of `planned` ones; the last is logged.
+    """
+    ends = sorted({record.env_steps for record in records if record.kind == "train"})
+    logged = {
+        steps
+        for index, steps in enumerate(ends)
+        if (iteration := index * done // len(ends) + 1) % log_every == 0 or iteration == planned
+    }
+    return [record for record in records if record.kind != "train" or record.env_steps in logged]

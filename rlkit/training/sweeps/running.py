@@ -76,21 +76,24 @@ class Running:
         config, name = self._plan.configs[trial], self._files.trial(trial)
         directory = self._work.directory(name)
         self._say(f"trial {trial:03d}: {_told(self._plan.changes[trial])}")
-        failure = None
+        failure = skipped = None
         try:
-            train_alone(
+            progress = train_alone(
                 config,
                 directory,
                 self._plan.rungs[rung],
                 callbacks=self._work.callbacks(name),
                 watch=self._watch,
             )
+            skipped = progress.skipped_updates
         except (NonFiniteError, EnvFailedError) as error:
             failure = str(error).partition(";")[0]
             self._say(f"trial {trial:03d} failed: {failure}")
         records = load_run(directory).records
         self._work.publish(name)
-        return self._result(rung, trial, records, failure, self._plan.changes[trial])
+        if skipped is None:
+            skipped = skipped_updates(records)
+        return self._result(rung, trial, records, failure, self._plan.changes[trial], skipped)
 
     @contextmanager
     def _joint(self, rung: int, group: Group, members: Sequence[int]) -> Iterator[Trained]:
@@ -174,21 +177,17 @@ class Running:
         )
 
     def _results(self, rung: int, members: Sequence[int], trained: Trained) -> list[TrialResult]:
-        return [
-            self._result(
-                rung,
-                trial,
-                [
-                    *self._records(trial),  # of earlier rungs
-                    *trial_records(
-                        trained.records, lanes_of(place, self._num_seeds), trained.num_lanes
-                    ),
-                ],
-                None,
-                self._plan.changes[trial] | trained.values_of(place * self._num_seeds),
-            )
-            for place, trial in enumerate(members)
-        ]
+        found = []
+        for place, trial in enumerate(members):
+            lanes = lanes_of(place, self._num_seeds)
+            records = [
+                *self._records(trial),  # of earlier rungs
+                *trial_records(trained.records, lanes, trained.num_lanes),
+            ]
+            settings = self._plan.changes[trial] | trained.values_of(lanes[0])
+            skipped = skipped_updates(records)
+            found.append(self._result(rung, trial, records, None, settings, skipped))
+        return found
 
     def _result(
         self,
@@ -197,6 +196,7 @@ class Running:
         records: Sequence[Record],
         failure: str | None,
         settings: PlainData,
+        skipped: int,
     ) -> TrialResult:
         scores = () if failure is not None else score_of(records, self._plan.config.rank)
         return TrialResult(
@@ -205,7 +205,7 @@ class Running:
             settings=settings,
             scores=scores,
             env_steps=max((record.env_steps for record in records), default=0),
-            skipped_updates=skipped_updates(records),
+            skipped_updates=skipped,
             failure=failure,
         )
 

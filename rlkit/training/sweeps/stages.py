@@ -22,12 +22,15 @@ from rlkit.training.logs.records import Record, read_records
 from rlkit.training.logs.statistics import standard_deviation
 from rlkit.training.run_config import RunConfig
 from rlkit.training.run_progress import RunProgress
+from rlkit.training.sweeps.joint_records import logged_records
 from rlkit.training.sweeps.launchers.protocol import Say, Watch
 from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.shapes import joint_parts, require_seed
 from rlkit.training.trainer import Trainer
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
+
+END_OF_RUNG = "the end of a rung"
 
 
 class Interrupted(Exception):
@@ -92,6 +95,7 @@ def train_jointly(
         total_steps=None,
         num_checkpoints=until,
         epochs_per_checkpoint=plan.epochs_per_checkpoint,
+        log_every=1,  # so that each trial's skipped updates are counted; see `write_trial`
         max_queued=own.max_queued if population is None else 1,  # to pause in time
         logger_config=LoggerConfig(console=False),
         checkpointer_config=CheckpointerConfig(
@@ -148,7 +152,8 @@ def train_jointly(
 def _train_until(trainer: Trainer, iteration: int) -> None:
     if trainer.outer_iteration < iteration:
         trainer.run()
-    if trainer.outer_iteration < iteration:
+    is_asked = trainer.stop_reason not in (None, END_OF_RUNG)
+    if is_asked or trainer.outer_iteration < iteration:
         raise Interrupted
 
 
@@ -176,10 +181,11 @@ def train_alone(
     *,
     callbacks: Sequence[Callback],
     watch: Watch,
-) -> None:
+) -> RunProgress:
     """Trains a trial as a run of its own, for `until` outer iterations in all.
 
-    Continues what `directory` holds. Raises `Interrupted` if it was asked to stop.
+    Returns its progress. Continues what `directory` holds. Raises `Interrupted` if it was asked to
+    stop.
     """
     settings = dataclasses.replace(
         config.trainer, run_dir=os.fspath(directory), restore_checkpoint="auto", max_queued=1
@@ -190,6 +196,7 @@ def train_alone(
         trainer.run(config.seed)
         if trainer.outer_iteration < min(until, trainer.plan.num_checkpoints):
             raise Interrupted
+        return trainer.progress
 
 
 def write_trial(
@@ -213,7 +220,9 @@ def write_trial(
         start = Record(
             kind="event", env_steps=plan.prefill_steps, updates=0, wall_seconds=0.0, text=text
         )
-        trainer.take_over(own_state(trained.state, lanes), progress, [start, *records])
+        done, every = progress.outer_iteration, config.trainer.log_every
+        kept = logged_records(records, every, done=done, planned=plan.num_checkpoints)
+        trainer.take_over(own_state(trained.state, lanes), progress, [start, *kept])
         is_whole = progress.outer_iteration >= plan.num_checkpoints
         trainer.conclude(None if is_whole else "the sweep kept others")
 
@@ -327,8 +336,8 @@ class PauseAt(Callback):
         self._pause(trainer, iteration)
 
     def _pause(self, trainer: RunView, iteration: int) -> None:
-        if self.iteration <= iteration < trainer.plan.num_checkpoints:
-            trainer.request_stop("the end of a rung")
+        if self.iteration <= iteration < trainer.plan.num_checkpoints and not trainer.stop_reason:
+            trainer.request_stop(END_OF_RUNG)
 
 
 class Report(Callback):

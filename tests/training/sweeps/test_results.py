@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rlkit.training.logs.records import Record
-from rlkit.training.sweeps.joint_records import trial_records
+from rlkit.training.sweeps.joint_records import logged_records, trial_records
 from rlkit.training.sweeps.results import (
     TrialResult,
     as_csv,
@@ -52,6 +52,22 @@ def test_a_trial_gets_the_records_of_its_seeds():
         record(1, kind="eval", eval__avg_return=30.0),
         record(None, kind="eval", eval__avg_return=25.0),
     ]
+
+
+def test_a_trial_logs_every_so_many_outer_iterations():
+    """The program that trains several logs all of them, so that skipped updates are counted."""
+    ends = [8, 16, 24, 30, 36]  # of outer iterations, of which those of a last phase are shorter
+    rows = [record(None, steps=end) for end in ends]
+    rows[1:1] = [record(None, kind="eval", steps=8)]
+
+    def logged(every, planned=5):
+        return [x.env_steps for x in logged_records(rows, every, done=5, planned=planned)]
+
+    assert logged(1) == [8, 8, 16, 24, 30, 36]
+    assert logged(2) == [8, 16, 30, 36] and logged(2, planned=9) == [8, 16, 30]
+    iterations = [record(None, steps=end) for end in (2, 4, 6, 8, 10, 12)]  # a row for each
+    kept = logged_records(iterations, 3, done=3, planned=3)
+    assert [x.env_steps for x in kept] == [10, 12]
 
 
 def test_a_trial_of_one_seed_has_no_rows_for_seeds():

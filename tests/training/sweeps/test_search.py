@@ -12,6 +12,7 @@ from flax import struct
 from wandb_files import wandb_files, wandb_labels
 
 from rlkit.errors import ConfigError
+from rlkit.training.callbacks import Callback
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.results import TrialResult
@@ -222,6 +223,33 @@ def test_a_population_that_was_stopped_ends_like_any_other(sweeps):
         for x in (whole, rest)
     ]
     assert digests[0] == digests[1]
+
+
+class Signal(Callback):
+    """Asks for a stop at the end of an outer iteration, as a signal does."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def on_iteration_end(self, trainer, iteration, metrics):
+        if iteration == self.at:
+            trainer.request_stop("SIGINT")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_population_stops_where_it_is_asked_to(at, sweeps):
+    """Also at the end of a stretch, after which trials would copy each other."""
+    config = sweeps.config(grid={}, sweep=POPULATION, num_checkpoints=4)
+    stopped = []
+
+    def watch(trainer):
+        trainer._callbacks.insert(0, Signal(at))
+        stopped.append(trainer)
+
+    assert not sweeps.run(config, watch=watch).is_finished
+    [trainer] = stopped
+    assert trainer.outer_iteration == at and trainer.stop_reason == "SIGINT"
 
 
 MISTAKES = [

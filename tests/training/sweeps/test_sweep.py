@@ -6,10 +6,11 @@ import json
 import jax
 import numpy as np
 import pytest
-import yaml
 from algorithm_rows import NAMES, config_of
 from sweep_files import files_of, stops_at
+from tiers import in_full
 
+from rlkit.cli.sweep import _report
 from rlkit.errors import ConfigError, EnvFailedError, RlkitError, RunDirectoryError
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import reopen
@@ -19,6 +20,7 @@ from rlkit.training.sweeps import running, shapes
 from rlkit.training.sweeps.picture import plot_sweep
 from rlkit.training.sweeps.shapes import Group, group_trials
 from rlkit.training.sweeps.stores.directory_store import DirectoryStore
+from rlkit.training.sweeps.sweep import Sweep
 
 
 def assert_close(one, other, tolerance=2e-6):
@@ -209,6 +211,14 @@ def test_a_sweep_that_was_stopped_ends_like_any_other(algorithm, sweeps):
     assert rest.is_finished and files_of(rest) == files_of(whole)
 
 
+@pytest.mark.parametrize("grid", [{"gamma": (0.9, 0.99)}, in_full({"num_steps": (8, 16)})])
+def test_a_stop_that_comes_before_training_is_obeyed(grid, sweeps):
+    """As a signal does, while the first program compiles."""
+    config = sweeps.config(grid=grid)
+    assert not sweeps.run(config, watch=lambda trainer: trainer.request_stop("SIGINT")).is_finished
+    assert sweeps.run(None).is_finished
+
+
 @pytest.mark.full
 def test_a_sweep_one_by_one_that_was_stopped_ends_like_any_other(sweeps, monkeypatch):
     monkeypatch.setenv("NPROC", "1")
@@ -395,6 +405,17 @@ MISTAKES = [
     ),
     ({"sweep": {"trials": 0}}, "trials: .*got 0"),
     ({"sweep": {"rank": "best"}}, "rank: .*got 'best'"),
+    ({"enable_evaluation": False}, "a sweep ranks trials by evaluations, but there are none with"),
+    ({"logger_config": None}, "a sweep ranks trials by what they log, .* leave it out"),
+    (
+        {"logger_config": {"jsonl": "all.jsonl"}},
+        "jsonl=all.jsonl: .*; leave jsonl out",
+    ),
+    (
+        {"checkpointer_config": None},
+        "a sweep continues trials from checkpoints, but",
+    ),
+    ({"checkpointer_config": {"directory": "all"}}, "each trial of a sweep has a run directory of"),
 ]
 
 
@@ -406,22 +427,13 @@ def test_mistakes_are_told_before_anything_is_trained(asked, said, sweeps):
     assert not left.exists() or [path.name for path in left.iterdir()] == [".lock"]
 
 
-@pytest.mark.full
+@pytest.mark.fast
 def test_a_sweep_without_scores_has_no_best(sweeps):
-    sweep = sweeps.run(sweeps.config(grid={"gamma": (0.9, 0.99)}, enable_evaluation=False))
+    config = sweeps.config(grid={"gamma": (0.9, 0.99)})
+    sweep = Sweep(directory=sweeps.root, config=config, results=(), num_rungs=1, is_finished=True)
     with pytest.raises(RlkitError, match="no trial of this sweep has a score"):
         _ = sweep.best
-
-
-def test_the_file_of_a_sweep_gives_it_back(sweeps):
-    from rlkit.training.sweeps.config import dump, from_dict
-    from rlkit.training.sweeps.space import Range
-
-    random = {"gae_lambda": Range(low=0.9, high=1.0), "optimizer": ("adam", "lion")}
-    config = sweeps.config(sweep={"random": random, "trials": 8, "halving": 2})
-    assert from_dict(yaml.safe_load(dump(config))) == config
-    with pytest.raises(ConfigError, match="a sweep has no setting 'trails'; did you mean"):
-        from_dict({"run": {"algorithm": "ppo", "env": {"id": "probe/Counter"}}, "trails": 3})
+    assert _report(sweep, "runs/x").endswith("has a score; see the failures in results.csv")
 
 
 @pytest.mark.full
