@@ -241,8 +241,8 @@ class EarlyStopping(Callback):
         min_improvement: how much better than the best value a new best value must be.
         measurement: what is compared, by its name in the evaluations; higher is better.
 
-    Raises `ConfigError` for other arguments, and when the run starts if it evaluates nothing or
-    lacks the measurement.
+    Raises `ConfigError` for other arguments, for a run that evaluates nothing, and at the first
+    evaluation if it lacks the measurement.
     """
 
     def __init__(
@@ -273,15 +273,18 @@ class EarlyStopping(Callback):
         self.min_improvement, self.measurement = min_improvement, measurement
         self.restore({})
 
-    def on_run_start(self, trainer: RunView) -> None:
-        """Checks that there will be evaluations; a run that was stopped here stays stopped."""
-        if self.reason is not None:
-            trainer.request_stop(self.reason)
+    def check_config(self, config: TrainerConfig) -> None:
+        """Raises `ConfigError` unless there will be evaluations."""
         require(
-            trainer.config.enable_evaluation,
+            config.enable_evaluation,
             "EarlyStopping needs evaluations, but enable_evaluation=False",
             "leave it out of the TrainerConfig",
         )
+
+    def on_run_start(self, trainer: RunView) -> None:
+        """A run that was stopped here stays stopped."""
+        if self.reason is not None:
+            trainer.request_stop(self.reason)
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
         """Compares the evaluation with the best one."""

@@ -11,6 +11,8 @@ from rlkit.training.directories import absolute_path
 from rlkit.training.run_config import require_seed
 from rlkit.training.video.movie_file import ENDINGS, check_movie_file
 
+_OWNER = ".owner"  # in a directory that was chosen: the directory of the run
+
 # Not `warnings.warn`: under `-W error`, a video that fails would end the training.
 _warn = logging.getLogger("rlkit").warning
 
@@ -54,6 +56,7 @@ class RecordVideo(Callback):
         self.every, self.episodes, self.seed_index = every, episodes, seed_index
         self.directory, self.ending = directory, ending
         self._failed = False
+        self._at = Path()  # where the videos of this run are, wherever the process goes
 
     def check_config(self, config: TrainerConfig) -> None:
         """Raises `ConfigError` if there is no directory for videos, or no such seed."""
@@ -63,17 +66,25 @@ class RecordVideo(Callback):
 
     def on_run_start(self, trainer: RunView) -> None:
         """Raises `ConfigError` rather than replace the videos of another run."""
-        folder = self._folder(trainer.config)
-        taken = sorted(folder.glob("iteration-*")) if trainer.outer_iteration == 0 else []
+        self._at = folder = self._folder(trainer.config)
+        if self.directory is None or trainer.outer_iteration > 0:  # in the run's own directory
+            return
+        taken, mark = sorted(folder.glob("iteration-*")), folder / _OWNER
+        run_dir = trainer.config.run_dir
+        owner = "" if run_dir is None else str(absolute_path(run_dir))
+        is_ours = bool(owner) and mark.is_file() and mark.read_text(encoding="utf-8") == owner
         fix = "choose another directory, or move them away"
         first = taken[0].name if taken else ""
-        require(not taken, f"{folder} already holds {first} of another run", fix)
+        require(is_ours or not taken, f"{folder} already holds {first} of another run", fix)
+        if owner:
+            folder.mkdir(parents=True, exist_ok=True)
+            mark.write_text(owner, encoding="utf-8")
 
     def on_iteration_end(self, trainer: RunView, iteration: int, metrics: dict[str, float]) -> None:
         """Records the newest policy, which may already be that of the next outer iteration."""
         if self._failed or iteration % self.every:
             return
-        path = self._folder(trainer.config) / f"iteration-{iteration}{self.ending}"
+        path = self._at / f"iteration-{iteration}{self.ending}"
         try:
             trainer.record_video(
                 path, episodes=self.episodes, seed_index=self.seed_index, overwrite=True

@@ -28,6 +28,7 @@ from rlkit.training.compile.placing import own_part
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
+from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
@@ -149,6 +150,10 @@ class Trainer:
             is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
+        run_dir = config.run_dir
+        self._checkpoints = (  # absolute: the process may change its directory
+            None if run_dir is None else absolute_path(config.checkpoint_directory(run_dir))
+        )
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")
@@ -694,12 +699,28 @@ class Trainer:
             self._run.require_state(
                 "run() continues a run, but there is none yet", "call run(key), for instance run(0)"
             )
-        except Exception as error:
+            self._require_newest()
+        except BaseException as error:
             # rlkit's own errors are about settings, and leave the run's files unchanged.
             if not isinstance(error, RlkitError):
                 self._log_crash(error)
+                if self._files is not None and not self._files.has_trained:
+                    with contextlib.suppress(RlkitError):
+                        self._files.write_status(*self._end(error))
             self._run.clock.stop()
             raise
+
+    def _require_newest(self) -> None:
+        """Raises `RunDirectoryError` if the run's own checkpoints are ahead of its state."""
+        checkpointer = self._open().checkpointer
+        newest = self._processes.on_main(lambda: checkpointer and checkpointer.latest_step())
+        require(
+            newest is None or newest <= self.outer_iteration,
+            f"the state is that of step {self.outer_iteration}, but this run has checkpoints up to"
+            f" step {newest}, which are never overwritten",
+            "train on in another directory: rlkit.reopen(run_dir, which=..., into='runs/branch')",
+            RunDirectoryError,
+        )
 
     @property
     def _starts_anew(self) -> bool:
@@ -751,12 +772,10 @@ class Trainer:
         if self._files is not None:
             yield self._files.checkpointer
             return
-        run_dir = self.config.run_dir
-        directory = None if run_dir is None else self.config.checkpoint_directory(run_dir)
-        if directory is None or not holds_checkpoints(directory):
+        if self._checkpoints is None or not holds_checkpoints(self._checkpoints):
             yield None
             return
-        with open_checkpoints(directory) as checkpointer:
+        with open_checkpoints(self._checkpoints) as checkpointer:
             yield checkpointer
 
     def _open(self, description: PlainData | None = None) -> RunFiles:

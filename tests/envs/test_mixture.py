@@ -115,6 +115,27 @@ class Wide:
         return state + 1, jnp.zeros(4), 0.0, state > 3, jnp.bool_(False), {}
 
 
+class Untyped(Wide):
+    """Its steps return Python numbers in its state."""
+
+    def reset(self, key):
+        return {"time": jnp.int32(0), "seen": 2.0}, jnp.zeros(4)
+
+    def step(self, key, state, action):
+        time = state["time"] + 1
+        after = {"time": time, "seen": 2.0}
+        return after, jnp.zeros(4), 0.0, time > 3, jnp.bool_(False), {}
+
+
+def test_states_may_hold_numbers_of_python():
+    register_env("mine/Wide", lambda: Wide())
+    register_env("mine/Untyped", lambda: Untyped())
+    env = jax_mix(4, envs=["mine/Wide", "mine/Untyped"])
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    _, outcome = jax.jit(env.step)(jax.random.key(1), state, jnp.zeros(4, jnp.int32))
+    assert outcome.obs.shape == (4, 4)
+
+
 BAD = [
     ({"envs": []}, "needs the environments that it mixes"),
     ({"envs": "gymnax/CartPole-v1"}, "needs the environments that it mixes"),

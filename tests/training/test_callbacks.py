@@ -23,7 +23,7 @@ from rlkit.training.callbacks import (
     log_callback,
     restore_callbacks,
 )
-from rlkit.training.config import CheckpointerConfig, Plan
+from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.files.checkpointer import holds_checkpoints
 from rlkit.training.logs.records import read_records
 from rlkit.training.run_progress import RunProgress
@@ -175,7 +175,7 @@ def test_early_stopping_with_other_arguments(arguments, said):
 @pytest.mark.fast
 def test_early_stopping_needs_what_it_compares():
     with pytest.raises(ConfigError, match="needs evaluations, but enable_evaluation=False"):
-        EarlyStopping(patience=1).on_run_start(View(enable_evaluation=False))
+        EarlyStopping(patience=1).check_config(TrainerConfig(enable_evaluation=False))
     with pytest.raises(ConfigError, match=r"have no 'won'; .* among return, length"):
         EarlyStopping(patience=1, measurement="won").on_evaluation(
             View(), 1, {"return": np.ones(2), "length": np.ones(2)}

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import os
 import random
 import shutil
 import signal
@@ -17,7 +18,9 @@ from tiers import in_full
 
 from rlkit.cli.main import main
 from rlkit.errors import CheckpointError, EnvFailedError, RlkitError, RunDirectoryError
+from rlkit.training.callbacks import Callback
 from rlkit.training.compile.aot_compile import Compiler
+from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files import checkpointer, run_files
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.interrupts import allowed_interrupts, deferred_interrupts
@@ -504,3 +507,52 @@ def test_a_run_says_how_it_ended(tiny, tmp_path):
         found = load_run(tmp_path / name)
         status = "stopped" if name == "interrupted" else name
         assert (found.status, found.status_reason) == (status, reason)
+
+
+def test_ctrl_c_while_a_run_starts_is_told(tiny, tmp_path):
+    """In the random steps before training, for instance."""
+
+    class Interrupts(Callback):
+        def on_warm_up(self, trainer, done, total):
+            signal.raise_signal(signal.SIGINT)
+
+    run = {"run_dir": str(tmp_path / "run"), "callbacks": [Interrupts()]}
+    with tiny.trainer("dqn", **run) as trainer:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(0)
+        seconds = trainer.wall_seconds
+        assert trainer.wall_seconds == seconds  # the clock stands still
+    found = load_run(tmp_path / "run")
+    assert (found.status, found.status_reason) == ("stopped", "interrupted")
+
+
+def test_what_is_half_written_is_taken_back(tmp_path, monkeypatch):
+    """A full disk takes a part of a row; the next row must not go on from there."""
+    file, write = AppendOnlyFile(tmp_path / "log", cure=""), os.write
+    file.append(b"first\n")
+    left = [3]
+
+    def writes(descriptor, data):
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[: left.pop()])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", writes)
+        with pytest.raises(RunDirectoryError, match="free disk space"):
+            file.append(b"second\n")
+    file.append(b"third\n")
+    assert file.read() == b"first\nthird\n"
+    file.close()
+
+
+def test_a_state_that_is_older_than_the_checkpoints_is_not_trained_on(tiny, tmp_path):
+    run_dir, keep = tmp_path / "run", CheckpointerConfig(max_to_keep=9)
+    with tiny.trainer(run_dir=str(run_dir), checkpointer_config=keep) as trainer:
+        trainer.run(0)
+        last, rows = trainer.outer_iteration, rows_of(run_dir)
+        trainer.load_checkpoint(run_dir, 1)
+        trainer.evaluate()
+        with pytest.raises(RunDirectoryError, match=rf"of step 1, .* up to step {last}, .*into="):
+            trainer.run()
+    assert rows_of(run_dir) == rows and load_run(run_dir).status == "finished"

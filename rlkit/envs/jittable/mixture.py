@@ -12,7 +12,7 @@ from flax import struct
 from jax import Array
 
 from rlkit.envs.base import JaxEnv, JaxStep, traced_params
-from rlkit.envs.jittable.casts import cast_obs
+from rlkit.envs.jittable.casts import cast_like, cast_obs
 from rlkit.errors import ConfigError
 from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import Space
@@ -72,7 +72,7 @@ class JaxMixture:
             env, own = self._bound(index, state.which), state.families[index]
             after, obs, reward, terminated, truncated, info = env.step(key, own, action)
             families = list(state.families)
-            families[index] = jax.tree.map(lambda new, old: new.astype(old.dtype), after, own)
+            families[index] = cast_like(own, strong_types(after))
             ends = jnp.bool_(terminated), jnp.bool_(truncated)
             state = state.replace(families=tuple(families))
             # Other members report other things, which cannot be one array.

@@ -122,7 +122,8 @@ def act_in_fresh_process(
         batch, found = Path(directory, "batch.npz"), Path(directory, "found.npz")
         named: dict[str, Any] = dict(zip(names, obs, strict=True))
         np.savez(batch, **named)
-        command = [sys.executable, "-I", "-B", "-c", _PROGRAM, folder, batch, found, *kinds]
+        # -P: what lies in the working directory is not imported.
+        command = [sys.executable, "-P", "-B", "-c", _PROGRAM, folder, batch, found, *kinds]
         # On the CPU: this process may hold the memory of the GPU.
         environment = os.environ | {"JAX_PLATFORMS": "cpu"}
         done = subprocess.run(

@@ -20,6 +20,7 @@ from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
+from rlkit.training.logs.redaction import REDACTED
 from rlkit.validation import PlainData, from_dict, to_dict
 
 # Settings that may change when a run is resumed: where it writes, how much it shows, how long it
@@ -317,10 +318,18 @@ def registered_env(
     """
     if "custom" not in settings:
         env = settings["env"]
-        return env["id"], env["num_envs"], env["arguments"]
-    _require_known(run_dir, settings, "env")
-    env_id, arguments = settings["env"]
-    return env_id, settings["num_envs"], arguments
+        env_id, num_envs, arguments = env["id"], env["num_envs"], env["arguments"]
+    else:
+        _require_known(run_dir, settings, "env")
+        (env_id, arguments), num_envs = settings["env"], settings["num_envs"]
+    for name, value in arguments.items():
+        require(
+            REDACTED not in str(value),
+            f"{run_dir}: the argument {name} of its environments is a secret, which was left out",
+            "make them yourself, and pass env=rlkit.make_env(...)",
+            CheckpointError,
+        )
+    return env_id, num_envs, arguments
 
 
 def registered_agent(run_dir: str | os.PathLike[str], settings: PlainData) -> tuple[str, Any]:

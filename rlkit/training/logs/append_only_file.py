@@ -41,12 +41,18 @@ class AppendOnlyFile:
             return self.path.read_bytes()
 
     def append(self, data: bytes) -> None:
-        """Writes `data` to its end."""
+        """Writes `data` to its end: all of it, or nothing."""
         rest = memoryview(data)
         with self._explained():
             self._restore_if_removed()
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+            size = self.size
+            try:
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+            except OSError:  # what is appended next must not go on where this broke off
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._descriptor, size)
+                raise
 
     def cut(self, size: int) -> None:
         """Keeps the first `size` bytes; warns if there are fewer."""

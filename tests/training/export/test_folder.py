@@ -17,7 +17,7 @@ import rlkit
 from rlkit.errors import ExportError
 from rlkit.training.export import folder as folder_module
 from rlkit.training.export import loaders
-from rlkit.training.export.parity import compared
+from rlkit.training.export.parity import act_in_fresh_process, compared
 
 LOADERS = ("load_onnx.py", "load_stablehlo.py")
 
@@ -47,6 +47,25 @@ def stacked(rows):
     if isinstance(rows[0], tuple):
         return tuple(stacked(list(parts)) for parts in zip(*rows, strict=True))
     return np.stack(rows)
+
+
+@pytest.mark.process
+def test_the_process_that_acts_imports_what_this_one_does(tmp_path, monkeypatch):
+    """Packages may come from PYTHONPATH; those of the working directory are not ours."""
+    for place, module in (("packages", "packaged"), ("here", "numpy"), ("exported", "load_onnx")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / f"{module}.py").write_text("")
+    (tmp_path / "exported" / "load_onnx.py").write_text(
+        "import packaged\n"
+        "class Policy:\n"
+        "    manifest = {'inputs': [{'name': 'x', 'path': []}], 'memory': False}\n"
+        "    def __call__(self, obs):\n"
+        "        return obs + 1\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    monkeypatch.chdir(tmp_path / "here")
+    found = act_in_fresh_process(tmp_path / "exported", ["x"], [np.zeros(2)], ["onnx"])
+    np.testing.assert_array_equal(found["onnx"], [[1.0, 1.0]])
 
 
 @pytest.mark.full

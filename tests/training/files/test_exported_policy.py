@@ -12,6 +12,7 @@ from rlkit.errors import CheckpointError
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
+from rlkit.training.policy import load_policy
 
 
 @pytest.mark.parametrize(("scores", "chosen"), [((2.0, 1.0), 0), ((None, None), 1)])
@@ -49,6 +50,10 @@ def test_secrets_stay_behind(tiny, tmp_path):
     assert not any(b"s3cr3t" in path.read_bytes() for path in files)
     stored = yaml.safe_load((tmp_path / "exported" / "config.yaml").read_text())
     assert stored["env"]["arguments"] == {"api_key": "<redacted>", "steps": 3}
+    with pytest.raises(
+        CheckpointError, match=r"api_key of its environments is a secret.*pass env="
+    ):
+        load_policy(tmp_path / "exported")
     (record,) = (path for path in files if path.parent.name == "record")
     assert json.loads(record.read_text())["body"]["metadata"]["logger"] == {}
 

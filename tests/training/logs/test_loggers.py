@@ -248,7 +248,10 @@ def test_secrets_are_redacted():
     config = {
         "lr": 1.0,
         "env": {"API_KEY": "x", "nested": [{"userPassword": "y", "steps": 3}]},
-        "auth_token": None,
+        "auth_token": ["z"],
+        "num_tokens": 3,
+        "secret_door": True,
+        "token": None,
     }
     clean = redact(config)
     assert clean["env"] == {
@@ -257,7 +260,8 @@ def test_secrets_are_redacted():
     }
     assert (
         clean["lr"] == 1.0
-        and clean["auth_token"] == "<redacted>"
+        and clean["auth_token"] == ["<redacted>"]
+        and [clean[name] for name in ("num_tokens", "secret_door", "token")] == [3, True, None]
         and config["env"]["API_KEY"] == "x"
     )
 

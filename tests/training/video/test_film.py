@@ -1,6 +1,7 @@
 """Films of a policy: which pictures are shown, and that recording changes nothing."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import ClassVar
 
 import gymnasium
@@ -281,6 +282,26 @@ def test_videos_of_another_run_are_kept(tmp_path):
     with build as trainer, pytest.raises(ConfigError, match=message):
         trainer.run(0)
     assert (tmp_path / "films" / "iteration-1.gif").read_bytes() == b"older"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_run_that_begins_again_has_its_own_videos(chosen, tmp_path, monkeypatch):
+    """It was killed before its first checkpoint, say. The process may have gone elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    config = rlkit.TrainerConfig(total_steps=1, run_dir="run")
+    recorder = RecordVideo(ending=".gif", directory="films" if chosen else None)
+    folder, filmed = tmp_path / ("films" if chosen else "run/videos"), []
+    view = SimpleNamespace(config=config, outer_iteration=0)
+    view.record_video = lambda path, **_: filmed.append(path)
+    recorder.on_run_start(view)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "iteration-1.gif").write_bytes(b"older")
+    recorder.on_run_start(view)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recorder.on_iteration_end(view, 1, {})
+    assert filmed == [folder / "iteration-1.gif"]
 
 
 @pytest.mark.fast
