@@ -8,7 +8,7 @@ from rlkit.algorithms.metrics import SKIPPED, UNSOUND
 from rlkit.envs.non_finite import INSTEAD
 from rlkit.errors import EnvFailedError, NonFiniteError, require
 from rlkit.training.logs.metrics import HostMetrics
-from rlkit.types import PyTree, TrainState
+from rlkit.types import Measurements, PyTree, TrainState
 
 TRAINING, EVALUATION = "non_finite_training", "non_finite_evaluation"  # warnings, see `Health`
 WHY = "a loss, gradient or new parameter was not finite"
@@ -61,6 +61,23 @@ def check_metrics(where: str, metrics: HostMetrics, saved: str) -> None:
         f"the loss of {where} is not finite",
         f"lower the step size, or look into the module's training_step{saved}",
         NonFiniteError,
+    )
+
+
+def check_evaluation(when: str, evaluation: Measurements, saved: str) -> None:
+    """Raises `EnvFailedError` if episodes returned NaN or infinity.
+
+    `when` is "after outer iteration 3", for instance; `saved` is the end of the sentence.
+    """
+    given = (evaluation.get(name) for name in ("return", "sampled_return"))
+    returns = np.concatenate([np.ravel(x) for x in given if x is not None] or [np.zeros(0)])
+    broken = int(np.sum(~np.isfinite(returns)))
+    require(
+        broken == 0,
+        f"in the evaluation {when}, {broken:,} of {_times(returns.size, 'episode')} returned NaN or"
+        " infinity",
+        f"look for a division by zero, or a log or root of a negative number, or {INSTEAD}{saved}",
+        EnvFailedError,
     )
 
 

@@ -23,6 +23,7 @@ from rlkit.training.fingerprint import fingerprint, versions
 from rlkit.training.finite_checks import (
     EVALUATION,
     TRAINING,
+    check_evaluation,
     check_metrics,
     check_skipped,
     resets_in_evaluation,
@@ -267,6 +268,9 @@ class Reporter:
     def _evaluation(self, pending: Pending, evaluation: Measurements, moment: Moment) -> None:
         num_seeds = self.run.config.num_seeds
         is_trained = pending.iteration > 0
+        if isinstance(self.run.parts.module, RLModule):  # others may measure anything
+            when = f"after outer iteration {pending.iteration}" if is_trained else "before training"
+            check_evaluation(when, evaluation, self.run.last_saved)
         progress = _with_returns(self.run.progress, evaluation, num_seeds)
         self.run.progress = _with_peaks(progress) if is_trained else progress
         extra = None if self.eval_fn is None else self._seen_by(self.eval_fn, pending.state)

@@ -25,7 +25,7 @@ from rlkit.training.callbacks import (
     restore_callbacks,
 )
 from rlkit.training.compile.placing import own_part
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
 from rlkit.training.directories import absolute_path
@@ -38,7 +38,8 @@ from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts, stopping_interrupts
 from rlkit.training.logs.announcements import new_episodes, replay_refilled
 from rlkit.training.logs.loaded_run import Status
-from rlkit.training.logs.logger import Logger, VideoLogger
+from rlkit.training.logs.logger import VideoLogger
+from rlkit.training.logs.loggers import LoggerSource
 from rlkit.training.logs.metrics import score
 from rlkit.training.logs.records import Record
 from rlkit.training.outer_loop import OuterLoop
@@ -87,7 +88,9 @@ class Trainer:
             makes and closes, or `env` itself if it is jittable and has no name.
         agent, algorithm: what is trained, and how.
         config: length of training, evaluation, checkpoints, logs.
-        logger, checkpointer: an instance (yours to close), a config or a path; None: `config`'s.
+        logger, checkpointer: an instance (yours to close), a config or a path, in place of
+            `config`'s; None: that one. `logger` may be a list of these, such as
+            [config.logger_config, mine].
         callbacks: called between outer iterations, see `Callback`.
         eval_fn: `eval_fn(state)` runs on the host after each evaluation; text that it returns is
             logged, and a dict of numbers is added to the evaluation record.
@@ -116,7 +119,7 @@ class Trainer:
         algorithm: Algorithm,
         config: TrainerConfig,
         *,
-        logger: Logger | LoggerConfig | Path | None = None,
+        logger: LoggerSource = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,
@@ -168,7 +171,7 @@ class Trainer:
         config: TrainerConfig,
         *,
         env_steps_per_iteration: int | None = None,
-        logger: Logger | LoggerConfig | Path | None = None,
+        logger: LoggerSource = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         callbacks: Sequence[Callback] = (),
         eval_fn: EvalFn | None = None,

@@ -22,6 +22,8 @@ from rlkit.errors import ConfigError, EnvFailedError, NonFiniteError
 from rlkit.ops.running_stats import fold, init_stats
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpointer import steps_in
+from rlkit.training.finite_checks import check_evaluation
+from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 from rlkit.training.trainer import Trainer
@@ -257,3 +259,27 @@ def test_the_rule_covers_all_that_a_learner_holds():
         assert bool(is_finite_update(learner.params, learner.opt_state)) == (
             name in ("target_params", "obs_stats")
         )
+
+
+@pytest.mark.parametrize("num_seeds", [1, in_full(2)])
+def test_an_evaluation_that_returns_nan_ends_the_run(num_seeds, tiny, tmp_path):
+    """As on the host. The most likely actions may come to where sampled ones do not."""
+    sound = Breaking()
+    env, eval_env = vectorize(sound, 2), vectorize(Breaking(reward=jnp.nan), 2)
+    run = {"run_dir": str(tmp_path / "run"), "num_seeds": num_seeds, "max_evaluation_steps": 16}
+    algorithm = ppo(SHORT)
+    told = r"in the evaluation before training, .* returned"
+    with (
+        tiny.trainer(algorithm, env=env, eval_env=eval_env, **run) as trainer,
+        pytest.raises(EnvFailedError, match=told),
+    ):
+        trainer.run(0)
+    assert load_run(tmp_path / "run").status == "failed"
+
+
+def test_returns_by_hand():
+    one = {"return": np.array([1.0, np.nan]), "sampled_return": np.array([np.inf, 2.0])}
+    with pytest.raises(EnvFailedError, match=r"evaluation after outer iteration 3, 2 of 4 episod"):
+        check_evaluation("after outer iteration 3", one, "")
+    check_evaluation("after outer iteration 3", {"return": np.ones((2, 3))}, "")
+    check_evaluation("after outer iteration 3", {}, "")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import inspect
 import json
 import os
 from typing import Any
@@ -11,9 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.agents.base import Agent
-from rlkit.agents.registry import agent_entry
+from rlkit.agents.registry import agent_entry, make_agent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.registry import algorithm_entry
+from rlkit.algorithms.registry import algorithm_entry, make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require
 from rlkit.training import run_config
@@ -59,14 +60,14 @@ def describe(
     settings = {"trainer": to_dict(config), "seed": seed}
     if not isinstance(module, RLModule):
         return {"custom": ["module"], "module": plain(module), **settings}
-    custom = _custom_parts(module, eval_env)
+    custom = _custom_parts(module, eval_env, config)
     if curriculum is not None and not _is_described(curriculum):
         custom.append("curriculum")
     if custom:
-        parts = {
-            name: plain(part if part.spec is None else part.spec)
-            for name, part in _parts(module).items()
-        }
+        parts = {}
+        for name, part in _parts(module).items():
+            was_changed = name in custom and _has_name(name, part.spec)
+            parts[name] = plain(part if part.spec is None or was_changed else part.spec)
         parts |= {} if curriculum is None else {"curriculum": plain(curriculum)}
         return {"custom": custom, **parts, "num_envs": module.env.num_envs, **settings}
     whole = _config_of(module, config, seed)
@@ -82,7 +83,7 @@ def hparams_to_dict(what: Any) -> PlainData:
     if isinstance(what, dict):
         return run_config.flat_settings(what)
     if isinstance(what, RLModule):
-        settings = describe(what, what.eval_env, TrainerConfig(), None)
+        settings = describe(what, what.eval_env, _settings_within(what.algorithm), None)
         own = {name: x for name, x in settings.items() if name not in ("trainer", "seed")}
         return run_config.flat_settings(own)
     kinds = {"algorithm": Algorithm, "agent": Agent, "env": EnvAdapter}
@@ -92,6 +93,16 @@ def hparams_to_dict(what: Any) -> PlainData:
     if dataclasses.is_dataclass(what) and not isinstance(what, Module):
         return run_config.flat_settings(what)
     return run_config.flat_settings(plain(what))
+
+
+def _settings_within(algorithm: Algorithm) -> TrainerConfig:
+    """A config with those of its settings that an algorithm already has."""
+    buffer = algorithm.replay_buffer
+    if buffer is None:
+        return TrainerConfig()
+    return TrainerConfig(
+        warmup_steps=algorithm.collector.prefill_steps, replay_buffer_capacity=buffer.capacity
+    )
 
 
 def _described(name: str, part: Any) -> PlainData:
@@ -111,13 +122,17 @@ def _parts(module: RLModule) -> PlainData:
     return {"algorithm": module.algorithm, "env": module.env, "agent": module.agent}
 
 
-def _custom_parts(module: RLModule, eval_env: EnvAdapter | None) -> list[str]:
+def _custom_parts(
+    module: RLModule, eval_env: EnvAdapter | None, config: TrainerConfig
+) -> list[str]:
     """The parts that no registry can rebuild, by name, such as `env` or `agent.torso`."""
-    parts = _parts(module)
-    custom = [name for name, part in parts.items() if not _has_name(name, part.spec)]
-    custom += [
-        f"{name}.{extra}" for name, part in parts.items() for extra in getattr(part, "custom", ())
-    ]
+    custom = []
+    for name, part in _parts(module).items():
+        extras = [f"{name}.{extra}" for extra in getattr(part, "custom", ())]
+        is_named = _has_name(name, part.spec) and _has_own_spec(part)
+        if not is_named or not (extras or _is_as_rebuilt(name, module, config)):
+            custom.append(name)
+        custom += extras
     if module.env.spec is not None and not _is_plain(module.env.spec[1]):
         custom.append("env.arguments")
     if eval_env is not None and (
@@ -139,6 +154,29 @@ def _has_name(part: str, spec: tuple[str, object] | None) -> bool:
         return isinstance(spec[1], entry_of(spec[0]).config)
     except UnknownNameError:
         return False
+
+
+def _has_own_spec(part: object) -> bool:
+    """Whether `spec` is the part's own: one that wraps another may pass on that one's."""
+    return inspect.getattr_static(part, "spec", None) is not None
+
+
+def _is_as_rebuilt(name: str, module: RLModule, config: TrainerConfig) -> bool:
+    """Whether a part is what a registry makes of its `spec`, and was not changed since.
+
+    Environments are not made again, since that may take processes of their own.
+    """
+    part = _parts(module)[name]
+    if name == "algorithm":
+        rebuilt = make_algorithm(*part.spec).override(
+            warmup_steps=config.warmup_steps, replay_buffer_capacity=config.replay_buffer_capacity
+        )
+    elif name == "agent":
+        env = module.env
+        rebuilt = make_agent(part.spec[0], env.observation_space, env.action_space, part.spec[1])
+    else:
+        return True
+    return type(rebuilt) is type(part) and plain(rebuilt) == plain(part)
 
 
 def _is_plain(arguments: PlainData) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlkit.errors import CheckpointError, ConfigError, require
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
@@ -21,8 +21,8 @@ from rlkit.training.files.other_processes import UnwrittenCheckpoints
 from rlkit.training.files.run_description import require_same_settings
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.logs.loaded_run import Status
-from rlkit.training.logs.logger import Logger, Outcome, Publisher
-from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
+from rlkit.training.logs.logger import Outcome, Publisher
+from rlkit.training.logs.loggers import LoggerSource, as_logger, check_logger, make_logger
 from rlkit.training.logs.records import read_records
 from rlkit.training.logs.strict_json import to_strict_json
 from rlkit.training.plain_yaml import dump_yaml
@@ -48,7 +48,7 @@ class RunFiles:
         config: TrainerConfig,
         description: PlainData,
         *,
-        logger: Logger | LoggerConfig | Path | None = None,
+        logger: LoggerSource = None,
         checkpointer: Checkpointer | CheckpointerConfig | Path | None = None,
         accept_differences: bool = False,
         is_main: bool = True,

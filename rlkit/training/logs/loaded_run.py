@@ -130,7 +130,8 @@ class LoadedRun:
         require(
             bool(known),
             f"{self.directory} has no metrics yet",
-            "wait for its first evaluation, or train longer",
+            "wait for its first evaluation, or train longer; a logger of your own takes the place"
+            " of the others, so pass logger=[LoggerConfig(), yours] in its script",
         )
         if metric not in known:
             fix = did_you_mean(metric, known)

@@ -1,6 +1,7 @@
 """The loggers of a run, made as its settings say. The JSONL file is the source of truth."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from rlkit.errors import ConfigError, require
@@ -13,11 +14,15 @@ from rlkit.training.logs.multi_logger import MultiLogger
 from rlkit.training.logs.tensorboard_logger import TensorboardLogger, require_tensorboardx
 from rlkit.training.logs.wandb_logger import WandbLogger
 
-LoggerSource = Logger | LoggerConfig | str | os.PathLike[str] | None
+OneLogger = Logger | LoggerConfig | str | os.PathLike[str]
+LoggerSource = OneLogger | Sequence[OneLogger] | None
 
 
 def check_logger(value: LoggerSource, directory: str | os.PathLike[str] | None) -> None:
     """Raises `ConfigError` if `as_logger` cannot make what is asked for; opens no files."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            check_logger(each, directory)
     if not isinstance(value, LoggerConfig):
         return
     for name in ("tensorboard", "csv"):
@@ -66,7 +71,12 @@ def as_logger(
     value: LoggerSource,
     directory: str | os.PathLike[str] | None = None,
 ) -> Logger:
-    """Creates a logger from a logger, its config, the path of a JSONL file, or None (defaults)."""
+    """Creates a logger from a logger, its config, the path of a JSONL file, or None (defaults).
+
+    Or from several of these. Loggers that are given are not closed with it.
+    """
+    if isinstance(value, list | tuple):
+        return _together(value, directory)
     if value is None or isinstance(value, LoggerConfig):
         return make_logger(value or LoggerConfig(), directory)
     if isinstance(value, str | os.PathLike):
@@ -74,5 +84,19 @@ def as_logger(
     if isinstance(value, Logger):
         return value
     raise ConfigError(
-        f"cannot log to {value!r}; pass a LoggerConfig, the path of a JSONL file, or a Logger"
+        f"cannot log to {value!r}; pass a LoggerConfig, the path of a JSONL file, a Logger, or a"
+        " list of these"
     )
+
+
+def _together(values: Sequence[OneLogger], directory: str | os.PathLike[str] | None) -> Logger:
+    found: list[Logger] = []
+    given = [value for value in values if isinstance(value, Logger)]
+    try:
+        for value in values:
+            made = as_logger(value, directory)
+            found += made.loggers.values() if isinstance(made, MultiLogger) else [made]
+    except BaseException:
+        MultiLogger(found, kept_open=given).close()
+        raise
+    return MultiLogger(found, kept_open=given)

@@ -31,11 +31,13 @@ class MultiLogger:
     """Forwards to several loggers. A failing one is reported once and does not stop the others.
 
     If the JSONL file cannot be written, `RunDirectoryError` is raised after all loggers were
-    called: it is the record of the run, the others are copies.
+    called: it is the record of the run, the others are copies. Those that are `kept_open` are
+    flushed where the others are closed.
     """
 
-    def __init__(self, loggers: Sequence[Logger]):
+    def __init__(self, loggers: Sequence[Logger], *, kept_open: Sequence[Logger] = ()):
         self.loggers = by_class(loggers)  # since a resumed run may use others
+        self._kept_open = kept_open
         self._reported: set[str] = set()
 
     def start(self, run_info: PlainData, /) -> None:
@@ -72,7 +74,11 @@ class MultiLogger:
         )
 
     def close(self) -> None:
-        self._each(lambda name, logger: logger.close())
+        def close(name: str, logger: Logger) -> None:
+            is_kept = any(logger is kept for kept in self._kept_open)
+            logger.flush() if is_kept else logger.close()
+
+        self._each(close)
 
     def _each(self, call: Callable[[str, Logger], None]) -> None:
         fatal: RunDirectoryError | None = None

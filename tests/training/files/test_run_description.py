@@ -1,5 +1,6 @@
 """A run as plain data: whatever its parts hold, YAML can write it."""
 
+import dataclasses
 import enum
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import yaml
 from gymnasium import spaces
 
+import rlkit
 from rlkit.envs import registry
 from rlkit.envs.probes.space_probes import Counter
-from rlkit.training.files.run_description import describe, plain
+from rlkit.training.files.run_description import describe, hparams_to_dict, plain
 
 pytestmark = pytest.mark.fast
 
@@ -72,3 +74,55 @@ def test_arguments_that_no_file_holds_are_named(tiny, monkeypatch, argument, cus
     found = describe(tiny.module(env=env), None, tiny.config(), 0)
     assert found.get("custom", []) == custom
     yaml.safe_dump(found)
+
+
+CART = "gymnax/CartPole-v1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Around:
+    """Passes everything on, the `spec` too, but explores otherwise."""
+
+    inner: object
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+
+def changed(part, name, **settings):
+    return dataclasses.replace(part, **{name: dataclasses.replace(getattr(part, name), **settings)})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "agent", "custom"),
+    [
+        ("ppo", lambda agent: agent, None),
+        ("dqn", lambda agent: agent, None),
+        (changed(rlkit.ppo(), "collector", num_steps=16), lambda agent: agent, ["algorithm"]),
+        (changed(rlkit.dqn(), "updater", simultaneous=True), lambda agent: agent, ["algorithm"]),
+        ("dqn", Around, ["agent"]),
+        ("ppo", lambda agent: dataclasses.replace(agent, keeps_outputs=True), ["agent"]),
+    ],
+)
+def test_parts_that_were_changed_have_no_name(algorithm, agent, custom):
+    """Or `rlkit resume` would train the parts as they were before."""
+    env = rlkit.make_env(CART, 8)
+    algorithm = getattr(rlkit, algorithm)() if isinstance(algorithm, str) else algorithm
+    network = rlkit.actor_critic if algorithm.spec[0] == "ppo" else rlkit.q_network
+    given = agent(network(env.observation_space, env.action_space))
+    config = rlkit.TrainerConfig(total_steps=50_000, warmup_steps=None)
+    if algorithm.replay_buffer is not None:
+        config = dataclasses.replace(config, warmup_steps=20_000, replay_buffer_capacity=30_000)
+    with rlkit.Trainer(env, None, given, algorithm, config) as trainer:
+        assert trainer.description().get("custom") == custom
+        assert hparams_to_dict(trainer.module).get("custom") == custom
+        if custom == ["algorithm"]:  # what is written is what it trains with
+            assert trainer.description()["algorithm"]["type"] == "Algorithm"
+
+
+def test_a_wrapped_adapter_has_no_name():
+    env = Around(rlkit.make_env(CART, 8))
+    agent = rlkit.actor_critic(env.observation_space, env.action_space)
+    config = rlkit.TrainerConfig(total_steps=50_000)
+    with rlkit.Trainer(env, env, agent, rlkit.ppo(), config) as trainer:
+        assert "env" in trainer.description()["custom"]

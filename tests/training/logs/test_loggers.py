@@ -18,7 +18,7 @@ from rlkit.training.logs.csv_logger import CsvLogger
 from rlkit.training.logs.human_units import human_count, human_seconds
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.logger import Logger, Outcome, Publisher
-from rlkit.training.logs.loggers import as_logger, make_logger
+from rlkit.training.logs.loggers import as_logger, check_logger, make_logger
 from rlkit.training.logs.multi_logger import MultiLogger
 from rlkit.training.logs.records import Record, read_records
 from rlkit.training.logs.redaction import redact
@@ -289,3 +289,47 @@ import sys, rlkit.training.logs.loggers, rlkit.training.logs.plotting
 print({'jax', 'wandb', 'matplotlib', 'tensorboardX'} & set(sys.modules))
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+class Own:
+    """A logger of a user."""
+
+    def __init__(self):
+        self.calls = []
+
+    def start(self, run_info):
+        self.calls.append("start")
+
+    def log(self, record):
+        raise RuntimeError("boom")
+
+    def state(self):
+        return {"seen": 3}
+
+    def restore(self, state):
+        self.calls.append(state)
+
+    def flush(self):
+        self.calls.append("flush")
+
+    def close(self):
+        self.calls.append("close")
+
+
+@pytest.mark.fast
+def test_loggers_of_a_user_stand_beside_others(tmp_path, caplog):
+    own = Own()
+    logger = as_logger([LoggerConfig(console=False), own, tmp_path / "copy.jsonl"], tmp_path)
+    logger.start({})
+    logger.log(record(8))
+    logger.restore(logger.state() | {"JsonlLogger": {}})
+    logger.log(record(16))
+    logger.close()
+    for name in ("metrics.jsonl", "copy.jsonl"):
+        assert [row.env_steps for row in read_records(tmp_path / name)][-1] == 16
+    assert own.calls == ["start", {"seen": 3}, "flush"]  # it is the user's to close
+    assert caplog.text.count("Own failed (RuntimeError: boom)") == 1
+    with pytest.raises(ConfigError, match=r"cannot log to 3; .* or a list of these"):
+        as_logger([own, 3], tmp_path)
+    with pytest.raises(ConfigError, match="csv=True writes to the run directory"):
+        check_logger([own, LoggerConfig(csv=True)], None)
