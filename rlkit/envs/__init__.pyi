@@ -12,7 +12,7 @@ from .jittable.observation_wrappers import (
     SelectObservation,
 )
 from .jittable.vectorized import VectorizedEnv, vectorize
-from .jittable.wrappers import RescaleAction, TimeLimit
+from .jittable.wrappers import RescaleAction, TimeLimit, Wrapper
 from .registry import list_envs, make_env, register_env, register_suite
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "SelectObservation",
     "TimeLimit",
     "VectorizedEnv",
+    "Wrapper",
     "check_env",
     "gymnax_env",
     "list_envs",

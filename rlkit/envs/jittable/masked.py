@@ -15,14 +15,14 @@ from rlkit.action_masks import (
     with_mask,
 )
 from rlkit.envs.base import JaxEnv, JaxStep
-from rlkit.envs.jittable.observation_wrappers import ObservationWrapper
+from rlkit.envs.jittable.wrappers import Wrapper
 from rlkit.errors import EnvContractError, SpaceError, require
 from rlkit.spaces import Space
 from rlkit.types import Action, EnvState, Key, Obs
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservedMask(ObservationWrapper):
+class ObservedMask(Wrapper):
     """Observations with what the environment's `action_mask(state)` allows."""
 
     @property

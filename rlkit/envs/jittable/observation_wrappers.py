@@ -15,7 +15,7 @@ from jax import Array
 from rlkit.action_masks import ACTION_MASK, has_mask
 from rlkit.envs.base import JaxStep
 from rlkit.envs.jittable.casts import cast_obs
-from rlkit.envs.jittable.wrappers import Wrapper, as_box, check_wrapped
+from rlkit.envs.jittable.wrappers import Wrapper, as_box
 from rlkit.errors import SpaceError, require, require_positive_integer
 from rlkit.ops.one_hots import one_hots
 from rlkit.spaces import Space, check_observation_space, leaves
@@ -25,22 +25,7 @@ MASK_BY_METHOD = "give the mask by a method action_mask(state), not in the obser
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservationWrapper(Wrapper):
-    """What wrappers of observations pass through in addition."""
-
-    @property
-    def action_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.action_space
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """That of the wrapped environment."""
-        return getattr(self.env, "max_episode_steps", None)
-
-
-@dataclasses.dataclass(frozen=True)
-class MappedObservation(ObservationWrapper):
+class MappedObservation(Wrapper):
     """Every observation mapped by `_map`; the state is that of the wrapped environment."""
 
     def reset(self, key: Key) -> tuple[EnvState, Obs]:
@@ -67,7 +52,7 @@ class FlattenObservation(MappedObservation):
     """
 
     def __post_init__(self) -> None:
-        check_wrapped(self)
+        super().__post_init__()
         check_observation_space(self.env.observation_space)
         require(
             not has_mask(self.env.observation_space),
@@ -102,7 +87,7 @@ class SelectObservation(MappedObservation):
     indices: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        check_wrapped(self)
+        super().__post_init__()
         space = self.env.observation_space
         require(
             isinstance(space, spaces.Box) and len(space.shape) == 1,
@@ -141,7 +126,7 @@ class FrameStackState(struct.PyTreeNode, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class FrameStack(ObservationWrapper):
+class FrameStack(Wrapper):
     """Stacks the last `num_frames` observations along the last axis (channels), oldest first.
 
     At the start of an episode, the first observation is repeated.
@@ -150,7 +135,7 @@ class FrameStack(ObservationWrapper):
     num_frames: int
 
     def __post_init__(self) -> None:
-        check_wrapped(self)
+        super().__post_init__()
         space, num = self.env.observation_space, self.num_frames
         fits = isinstance(space, spaces.Box) and len(space.shape) >= 1
         require(
@@ -225,7 +210,7 @@ class CastObservation(MappedObservation):
     dtype: Any
 
     def __post_init__(self) -> None:
-        check_wrapped(self)
+        super().__post_init__()
         check_observation_space(self.env.observation_space)
         dtype, boxes = (
             _dtype(self.dtype),

@@ -1,4 +1,4 @@
-"""`JaxEnv` wrappers for time limits and actions. Wrap first, `vectorize` last.
+"""`JaxEnv` wrappers for time limits, actions and what you like. Wrap first, `vectorize` last.
 
 All wrappers keep the parameters, the time limit and the `auto_reset` flag of the wrapped
 environment. `TimeLimit` refuses environments that reset themselves, because it cannot trigger their
@@ -21,11 +21,11 @@ from rlkit.errors import EnvContractError, SpaceError, require, require_positive
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
-W = TypeVar("W", bound="Wrapper")
+W = TypeVar("W", bound="AroundEnv")
 
 
 @dataclasses.dataclass(frozen=True)
-class Wrapper:
+class AroundEnv:
     """What every wrapper passes through from the wrapped environment."""
 
     env: JaxEnv
@@ -63,6 +63,43 @@ class Wrapper:
         return state
 
 
+@dataclasses.dataclass(frozen=True)
+class Wrapper(AroundEnv):
+    """A wrapper that changes nothing: derive your own from it, and override what it changes.
+
+    If its state holds more than that of the wrapped environment, override `inner_state` too. Where
+    the wrapped environment resets itself (`auto_reset`), its `step` returns the first observation
+    of the next episode, and the last one in `info["final_observation"]`: change both. Raises
+    `EnvContractError` unless it wraps a single `JaxEnv`.
+    """
+
+    def __post_init__(self) -> None:
+        check_wrapped(self)
+
+    @property
+    def observation_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.action_space
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """That of the wrapped environment."""
+        return getattr(self.env, "max_episode_steps", None)
+
+    def reset(self, key: Key) -> tuple[EnvState, Obs]:
+        """Starts an episode; returns (state, obs). Consumes the key."""
+        return self.env.reset(key)
+
+    def step(self, key: Key, state: EnvState, action: Action) -> JaxStep:
+        """One step. Consumes the key."""
+        return self.env.step(key, state, action)
+
+
 class TimeLimitState(struct.PyTreeNode, kw_only=True):
     """The wrapped environment's state and its steps since the last reset."""
 
@@ -71,7 +108,7 @@ class TimeLimitState(struct.PyTreeNode, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class TimeLimit(Wrapper):
+class TimeLimit(AroundEnv):
     """Truncates episodes after `max_episode_steps` steps; a last step may also be `terminated`."""
 
     max_episode_steps: int
@@ -129,7 +166,7 @@ class RescaleAction(Wrapper):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        check_wrapped(self)
+        super().__post_init__()
         space = self.env.action_space
         require(
             isinstance(space, spaces.Box),
@@ -153,16 +190,6 @@ class RescaleAction(Wrapper):
         )
 
     @property
-    def observation_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.observation_space
-
-    @property
-    def max_episode_steps(self) -> int | None:
-        """That of the wrapped environment."""
-        return getattr(self.env, "max_episode_steps", None)
-
-    @property
     def action_space(self) -> Space:
         """Box(low, high) with the wrapped shape and dtype."""
         return self._action_space
@@ -171,10 +198,6 @@ class RescaleAction(Wrapper):
     def _action_space(self) -> Space:
         box = as_box(self.env.action_space)
         return spaces.Box(self.low, self.high, box.shape, box.dtype.type)
-
-    def reset(self, key: Key) -> tuple[EnvState, Obs]:
-        """Starts an episode; returns (state, obs). Consumes the key."""
-        return self.env.reset(key)
 
     def step(self, key: Key, state: EnvState, action: Array) -> JaxStep:
         """One step with an action in [low, high]. Consumes the key."""
@@ -185,13 +208,13 @@ class RescaleAction(Wrapper):
         return self.env.step(key, state, inner.astype(action.dtype))
 
 
-def check_wrapped(wrapper: Wrapper) -> None:
+def check_wrapped(wrapper: AroundEnv) -> None:
     """Raises `EnvContractError` unless `wrapper` wraps a single environment with spaces."""
     name, env = type(wrapper).__name__, wrapper.env
     if isinstance(env, EnvAdapter):
         raise EnvContractError(
             f"{name} wraps a single environment, got a {type(env).__name__} of {env.num_envs};"
-            " wrap first, then vectorize"
+            " wrap first, then vectorize; its `env` is the single one, if it has one"
         )
     if isinstance(env, type) or not isinstance(env, JaxEnv):
         actual = env.__name__ + " (the class)" if isinstance(env, type) else type(env).__name__

@@ -17,7 +17,7 @@ from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
 from rlkit.envs.jittable.gymnax import GymnaxEnv
 from rlkit.envs.jittable.mixture import JaxMixture
 from rlkit.envs.jittable.vectorized import VectorizedEnv
-from rlkit.envs.jittable.wrappers import Wrapper
+from rlkit.envs.jittable.wrappers import AroundEnv
 from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.spaces import Space
 from rlkit.training.video.frames import picture_of
@@ -153,7 +153,7 @@ def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture
     if isinstance(env, JaxMixture):
         return _drawing_of_mixture(env, space)
     inner, inside = env, lambda state: state
-    while isinstance(inner, Wrapper):
+    while isinstance(inner, AroundEnv):
         inside = _inside(inner, inside)
         inner = inner.env
     render = getattr(inner, "render", None)
@@ -184,7 +184,7 @@ def _whole(fps: float) -> int:
     return max(1, round(fps))
 
 
-def _inside(wrapper: Wrapper, outer: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+def _inside(wrapper: AroundEnv, outer: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     return lambda state: wrapper.inner_state(outer(state))
 
 

@@ -15,6 +15,8 @@ from rlkit.envs import (
     RescaleAction,
     SelectObservation,
     TimeLimit,
+    Wrapper,
+    check_env,
     vectorize,
 )
 from rlkit.envs.jittable.gymnax import gymnax_env
@@ -317,3 +319,38 @@ def test_unbounded_actions_and_self_resetting_environments_are_refused(deep_sea)
         match=r"resets itself \(auto_reset=True\); set its own limit",
     ):
         TimeLimit(deep_sea, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Halved(Wrapper):
+    """A wrapper of a user: half the reward, and a count of steps in the state."""
+
+    share: float = 0.5
+
+    def reset(self, key):
+        state, obs = self.env.reset(key)
+        return (state, jnp.int32(0)), obs
+
+    def step(self, key, state, action):
+        inner, count = state
+        inner, obs, reward, *rest = self.env.step(key, inner, action)
+        return (inner, count + 1), obs, reward * self.share, *rest
+
+    def inner_state(self, state):
+        return state[0]
+
+
+def test_a_wrapper_of_a_user_passes_on_what_it_does_not_change():
+    cartpole = make_env("gymnax/CartPole-v1", 1).env
+    for wrapped, share in ((Wrapper(cartpole), 1.0), (Halved(cartpole), 0.5)):
+        env = vectorize(wrapped, 4)
+        assert env.observation_space == cartpole.observation_space
+        assert env.action_space == cartpole.action_space and env.max_episode_steps == 500
+        assert check_env(env, num_steps=20).ok
+        state, _ = env.reset(jax.random.key(0))
+        _, outcome = env.step(jax.random.key(1), state, jnp.zeros(4, jnp.int32))
+        np.testing.assert_array_equal(outcome.reward, np.full(4, share))
+    heavy = Halved(cartpole).replace_params(cartpole.params.replace(gravity=20.0))
+    assert heavy.params.gravity == 20.0 and heavy.share == 0.5
+    with pytest.raises(EnvContractError, match=r"Halved wraps a single .*its `env` is the single"):
+        Halved(make_env("gymnax/CartPole-v1", 2))
