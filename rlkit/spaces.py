@@ -1,5 +1,6 @@
 """Checks, shapes and dtypes of gymnasium spaces, and sampling with JAX keys."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,10 @@ def check_action_space(space: Space, path: str = "action space") -> None:
             SpaceError,
         )
         return
+    if isinstance(space, spaces.MultiBinary):
+        raise SpaceError(
+            f"{path} {space} is not supported; use MultiDiscrete([2] * {math.prod(space.shape)})"
+        )
     if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.Box):
         raise SpaceError(
             f"{path} {space} is not supported; use Discrete, MultiDiscrete, Box, Dict or Tuple"

@@ -1,6 +1,7 @@
 """Overrides of parts, which the factories of all algorithms share."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 
 import optax
@@ -8,7 +9,7 @@ import optax
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.parameter_groups import Group
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.errors import did_you_mean, require
+from rlkit.errors import ConfigError, did_you_mean, require, shown
 from rlkit.optimizers import OptimizerConfig, create_optimizer
 from rlkit.types import PyTree
 from rlkit.validation import is_array
@@ -26,6 +27,22 @@ class Overrides:
     process_batch: ProcessBatch | None = None
     process_gradients: Callable[[PyTree], PyTree] | None = None
 
+    def __post_init__(self) -> None:
+        own = self.optimizer
+        is_made = hasattr(own, "init") and hasattr(own, "update")
+        require(
+            own is None or is_made,
+            f"optimizer must be a gradient transformation of Optax, got {shown(own)}",
+            "pass optax.adam(1e-3), for instance, or name one in the config:"
+            ' PPOConfig(optimizer="adam")',
+        )
+        own = self.process_gradients
+        require(
+            own is None or callable(own),
+            f"process_gradients must be a function of the gradients, got {shown(own)}",
+            "pass a function",
+        )
+
     def step(self, config: OptimizerConfig, loss: LossFn) -> GradientStep:
         """The gradient step of an algorithm with one loss, except for what is overridden.
 
@@ -35,8 +52,10 @@ class Overrides:
         require(
             own is None or callable(own),
             f"loss must be a function, got {own!r}",
-            "pass loss=f, with f(agent, params, target_params, batch, key)",
+            f"pass loss=f, with f{_ARGUMENTS}",
         )
+        if callable(own):
+            _require_callable("loss", own)
         return self._step(config, own if callable(own) else loss)
 
     def steps(
@@ -56,6 +75,7 @@ class Overrides:
         for name, loss in own.items():
             require(name in losses, f"there is no loss {name!r}", did_you_mean(name, losses))
             require(callable(loss), f"the loss {name!r} must be a function, got {loss!r}", fix)
+            _require_callable(f"the loss {name!r}", loss)
         return tuple(
             self._step(config, own.get(name, loss), group, every)
             for name, (loss, group, every) in losses.items()
@@ -81,3 +101,18 @@ class Overrides:
             for field in dataclasses.fields(self)
             if getattr(self, field.name) is not None
         )
+
+
+_ARGUMENTS = "(agent, params, target_params, batch, key)"
+
+
+def _require_callable(what: str, loss: LossFn) -> None:
+    """Raises `ConfigError` for a function that does not take what losses are called with."""
+    try:
+        inspect.signature(loss).bind(*_ARGUMENTS.strip("()").split(", "))
+    except TypeError as error:
+        raise ConfigError(
+            f"{what} cannot be called ({error}); write f{_ARGUMENTS} -> (loss, metrics)"
+        ) from None
+    except ValueError:  # of what is written in C, nothing is known
+        return

@@ -48,7 +48,14 @@ def process(
     """
     if process_batch is None:
         return batch
-    if not takes_key(process_batch):
-        return process_batch(batch)  # pyright: ignore[reportCallIssue]
-    key = own_key(jax.random.fold_in(key, OWN_STREAM), axis_name)
-    return process_batch(batch, key)  # pyright: ignore[reportCallIssue]
+    if takes_key(process_batch):
+        key = own_key(jax.random.fold_in(key, OWN_STREAM), axis_name)
+        processed = process_batch(batch, key)  # pyright: ignore[reportCallIssue]
+    else:
+        processed = process_batch(batch)  # pyright: ignore[reportCallIssue]
+    require(
+        processed is not None,
+        "process_batch must return the batch, got None",
+        "write return batch.replace(...), for instance",
+    )
+    return processed

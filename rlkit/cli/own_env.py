@@ -30,7 +30,7 @@ def check_run(env_id: object, *, typed: str | None, run_dir: str) -> None:
         require(
             typed == env_id,
             f"{run_dir} was trained on {env_id}, got --env {typed}",
-            "leave out --env, or use that id",
+            f"use that id: --env {env_id}" if is_class_id(env_id) else "leave out --env",
         )
     elif is_class_id(env_id):
         fix = f"which is only imported if you ask for it: add `{flag(env_id).strip()}`"

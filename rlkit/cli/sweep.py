@@ -157,12 +157,14 @@ def run(arguments: Sequence[str]) -> int:
     trials = [] if asked.search == "optuna" else config.trial_settings()
     for changes in trials:
         check_settings(config.trial(changes), of_training)
-    if asked.wandb_sweep is not None:
-        print(write_wandb_sweep(config, asked.wandb_sweep, [*names, *of_training]))
-        return 0
     if chosen.run.dry_run:
         for index, changes in enumerate(trials):
             print(f"{index:03d}  " + "  ".join(f"{name}={x}" for name, x in changes.items()))
+        if asked.search == "optuna":
+            print(f"Optuna chooses the settings of the {config.trials} trials as results come in")
+        return 0
+    if asked.wandb_sweep is not None:
+        print(write_wandb_sweep(config, asked.wandb_sweep, [*names, *of_training]))
         return 0
     require(
         open_store(directory).is_shared,
@@ -203,10 +205,11 @@ def _train(config: SweepConfig, directory: str, where: LauncherFlags, env: str |
 
 
 def _report(sweep: "Sweep", directory: str) -> str:
-    directory = directory.rstrip("/")
+    directory, run = directory.rstrip("/"), sweep.config.run
+    env = own_env.flag(run.env.id)
     lines = ["", sweep.table(), "", f"results      {directory}/results.csv"]
     if not sweep.is_finished:
-        return "\n".join([*lines, f"continue     rlkit resume {directory}"])
+        return "\n".join([*lines, f"continue     rlkit resume {directory}{env}"])
     try:
         best = sweep.best
     except RlkitError as error:
@@ -218,9 +221,10 @@ def _report(sweep: "Sweep", directory: str) -> str:
     lines += [
         f"picture      {directory}/results.png",
         f"curves       rlkit plot {directory}/trials/*",
-        f"best trial   rlkit evaluate {directory}/trials/{best.trial:03d}",
+        f"best trial   rlkit evaluate {directory}/trials/{best.trial:03d}{env}",
         # With other seeds than its own, which were lucky.
-        f"train it     rlkit train --config {directory}/best.yaml --seed 100 --num-seeds 10",
+        f"train it     rlkit train {f'{run.algorithm} {run.env.id} ' if env else ''}--config"
+        f" {directory}/best.yaml --seed 100 --num-seeds 10",
     ]
     return "\n".join(lines)
 

@@ -193,8 +193,8 @@ def _find(env_id: str) -> _Entry:
         return _registered[env_id]
     if is_class_id(env_id):
         raise UnknownNameError(
-            f"{env_id!r} names a class, but ids never import modules; pass the class itself to"
-            " make_env, register it with register_env, or use the id on the command line"
+            f"{env_id!r} names a class, but ids never import modules; import it, and call"
+            f" rlkit.register_env({env_id!r}, {env_id.partition(':')[2]}) first"
         )
     if env_id == MIXTURE:
         return _Entry(_mixture, None)

@@ -1,5 +1,6 @@
 """Callbacks: user code between outer iterations, on the host."""
 
+import inspect
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from typing import Protocol
 import tqdm.asyncio
 import tqdm.auto
 
-from rlkit.errors import ConfigError, require, require_positive_integer
+from rlkit.errors import ConfigError, did_you_mean, require, require_positive_integer
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.history import History
 from rlkit.training.logs.human_units import human_seconds
@@ -180,7 +181,27 @@ def check_callbacks(callbacks: object) -> None:
             )
         if not isinstance(callback, Callback) and callable(callback):
             fix = "wrap a function: rlkit.log_callback(function)"
-        require(isinstance(callback, Callback), f"{callback!r} is not a Callback", fix)
+        if not isinstance(callback, Callback):
+            raise ConfigError(f"{callback!r} is not a Callback; {fix}")
+        _check_hooks(callback)
+
+
+def _check_hooks(callback: Callback) -> None:
+    """Raises `ConfigError` for methods that would never be called, or could not be."""
+    hooks = [name for name in vars(Callback) if name.startswith("on_")]
+    for name in dir(callback):
+        if not name.startswith("on_") or not callable(method := getattr(callback, name)):
+            continue
+        own = f"{type(callback).__name__}.{name}"
+        fix = f"{did_you_mean(name, hooks)} If it is a method of your own, call it otherwise"
+        require(name in hooks, f"{own} would never be called", fix)
+        names = list(inspect.signature(getattr(Callback, name)).parameters)[1:]  # but self
+        try:
+            inspect.signature(method).bind(*names)
+        except TypeError as error:
+            raise ConfigError(
+                f"{own} cannot be called ({error}); write def {name}(self, {', '.join(names)})"
+            ) from None
 
 
 def callback_states(callbacks: Sequence[Callback]) -> PlainData:

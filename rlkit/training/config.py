@@ -101,7 +101,8 @@ class TrainerConfig:
     Steps that refill an unsaved replay buffer after a resume are not counted.
     """
     num_checkpoints: PositiveInt | None = None
-    """Number of outer iterations; None: 20, or derived from the other two.
+    """Number of outer iterations, or fewer if total_steps has not as many iterations or cannot be
+    cut so; None: 20, or derived from the other two.
     With restore_checkpoint, those after the checkpoint; with auto, those of the whole run.
     """
     epochs_per_checkpoint: PositiveInt | None = None

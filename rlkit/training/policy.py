@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +22,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
+from rlkit.ops.keys import as_key
 from rlkit.ops.running_stats import init_stats
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
@@ -34,6 +36,7 @@ from rlkit.training.files.checkpointer import Checkpointer, Which
 from rlkit.training.files.run_description import (
     completed,
     named,
+    num_envs_of,
     registered_agent,
     registered_env,
     require_as_recorded,
@@ -88,11 +91,11 @@ class Policy:
         return self.state.env_steps.to_int()
 
     def __call__(
-        self, obs: PyTree, *, deterministic: bool = True, key: Key | None = None
+        self, obs: PyTree, *, deterministic: bool = True, key: Key | int | None = None
     ) -> Action:
         """Actions [B, ...] within the action space, for raw observations [B, ...].
 
-        Sampled actions draw from `key`; None: from the policy's own stream. Raises
+        Sampled actions draw from `key`, a key or a seed; None: from the policy's own stream. Raises
         `CheckpointError` for an agent with memory.
         """
         require(
@@ -119,7 +122,7 @@ class Policy:
         *,
         restart: Any = None,
         deterministic: bool = True,
-        key: Key | None = None,
+        key: Key | int | None = None,
     ) -> tuple[Action, Carry]:
         """(actions [B, ...] in NumPy, the new carry) for raw observations [B, ...].
 
@@ -159,7 +162,9 @@ class Policy:
                 "ask only for actions in running episodes, where one is allowed",
             )
         if key is None:
-            self._key, key = jax.random.split(self._key)
+            self._key, drawn = jax.random.split(self._key)
+        else:
+            drawn = as_key(key)
         size = np.shape(jax.tree.leaves(obs)[0])[0]
         if carry is not None:
             wanted = jax.eval_shape(lambda: self.agent.initial_carry(size))
@@ -176,7 +181,9 @@ class Policy:
                 f"restart has shape {restart.shape} for {size} observations",
                 "pass one flag for each, such as terminated | truncated",
             )
-        action, carry = self._act(self.state, obs, carry, restart, key, deterministic=deterministic)
+        action, carry = self._act(
+            self.state, obs, carry, restart, drawn, deterministic=deterministic
+        )
         return jax.tree.map(np.asarray, action), carry
 
     def evaluate(
@@ -308,7 +315,7 @@ def load_policy(
     which: Which | None = None,
     *,
     seed_index: int | None = None,
-    env: EnvAdapter | None = None,
+    env: EnvAdapter | gymnasium.Env | str | Callable[..., Any] | None = None,
     agent: Agent | None = None,
     accept_differences: bool = False,
 ) -> Policy:
@@ -319,8 +326,9 @@ def load_policy(
     `seed_index` chooses one; None: the one with the highest return in the last evaluation before
     the checkpoint. If the run keeps the best checkpoint of each seed (`keep_seed_bests`), "best" is
     that of the seed. Pass `env` and `agent` for a run with parts of your own, which `config.yaml`
-    cannot rebuild. Settings that were changed since the checkpoint was saved are an error, unless
-    you `accept_differences`. Raises `RunDirectoryError`, `CheckpointError` or `ConfigError`.
+    cannot rebuild; `env` is an adapter, or what `make_env` takes. Settings that were changed since
+    the checkpoint was saved are an error, unless you `accept_differences`. Raises
+    `RunDirectoryError`, `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
     remake = None
@@ -328,6 +336,10 @@ def load_policy(
         env_id, num_envs, arguments = registered_env(run_dir, settings)
         remake = functools.partial(make_env, env_id, **arguments)
         env = remake(num_envs)
+    elif not isinstance(env, EnvAdapter):
+        is_single = isinstance(env, gymnasium.Env)
+        remake = None if is_single else functools.partial(make_env, env)
+        env = make_env(env, 1 if is_single else num_envs_of(settings))
     if agent is None:
         name, network = registered_agent(run_dir, settings)
         agent = make_agent(name, env.observation_space, env.action_space, network)

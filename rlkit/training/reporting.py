@@ -326,6 +326,14 @@ def announcements(run: Run, checkpointer: Checkpointer | None) -> list[str]:
     """What is about to be trained, and what checkpoints leave out."""
     iteration, env_steps = run.progress.outer_iteration, run.progress.env_steps
     texts = [announcement(run.plan, iteration, env_steps, run.config.num_seeds)]
+    asked, planned = run.config.num_checkpoints, run.plan.num_checkpoints
+    if run.config.total_steps is not None and asked is not None and planned < asked:
+        size = run.plan.env_steps_per_iteration
+        texts.append(
+            f"num_checkpoints={asked} outer iterations were asked for, but total_steps="
+            f"{run.config.total_steps:,} in steps of {size:,} cannot be cut into as many: there are"
+            f" {planned}"
+        )
     if run.plan.phases and iteration > 0 and not run.is_complete:
         texts.append(f"continuing in {run.phases.title}")
     if not run.is_complete and checkpointer is not None and run.leaves_out_replay(checkpointer):

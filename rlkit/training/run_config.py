@@ -205,8 +205,9 @@ def yaml_in(text: str, path: str | pathlib.Path) -> Any:
 
 def _unreadable(path: str | pathlib.Path, error: Exception) -> ConfigError:
     reason = " ".join(str(error).split())  # YAML's are pictures of several lines
+    within = os.path.join(path, "config.yaml")
     return ConfigError(
-        f"cannot read {path}: {reason}; pass a YAML file such as a run's config.yaml"
+        f"cannot read {path}: {reason}; pass {within if os.path.isfile(within) else 'a YAML file'}"
     )
 
 

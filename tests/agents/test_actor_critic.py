@@ -355,6 +355,11 @@ def test_unsupported_spaces(observation, action):
         actor_critic(observation, action)
 
 
+def test_binary_actions_have_a_cure():
+    with pytest.raises(SpaceError, match=r"use MultiDiscrete\(\[2\] \* 6\)"):
+        actor_critic(BOX, spaces.MultiBinary([2, 3]))
+
+
 def test_bad_config():
     with pytest.raises(ConfigError, match=r"ActorCriticConfig\.hidden_sizes"):
         actor_critic(BOX, spaces.Discrete(2), ActorCriticConfig(hidden_sizes=(0,)))

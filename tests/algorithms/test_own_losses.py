@@ -6,6 +6,7 @@ import algorithm_rows as rows
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 from tiers import by_default
@@ -173,3 +174,36 @@ def test_keys_of_batches_differ_between_updates_and_devices(key):
     spread = jax.pmap(lambda key: process(draw, jnp.zeros(2), key, "d"), axis_name="d")
     two = spread(jnp.broadcast_to(keys[:1], (2,)))
     assert len(np.unique(two)) == 4
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"loss": lambda batch, key: 0.0},
+            r"loss cannot be called .*write f\(agent, params",
+        ),
+        ({"optimizer": "adam"}, r"must be a gradient transformation of Optax, got 'adam'.*config"),
+        ({"optimizer": optax.adam}, r"got <function adam .*; pass optax.adam\(1e-3\)"),
+        (
+            {"process_gradients": 0.5},
+            "process_gradients must be a function of",
+        ),
+    ],
+)
+def test_overrides_of_another_form_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ppo(**settings)
+
+
+@pytest.mark.fast
+def test_losses_by_name_of_another_form_are_refused():
+    with pytest.raises(ConfigError, match=r"the loss 'actor' cannot be called .*too many"):
+        sac(loss={"actor": lambda batch: 0.0})
+
+
+@pytest.mark.fast
+def test_process_batch_returns_a_batch():
+    with pytest.raises(ConfigError, match=r"must return the batch, got None; write return"):
+        process(lambda batch: None, {"obs": 1}, jax.random.key(0), None)

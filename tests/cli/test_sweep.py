@@ -35,11 +35,22 @@ def test_a_dry_run_lists_the_trials(capsys):
     ]
     once = ["--grid", "gamma=0.9,0.99", "learning_rate=1e-3,1e-4", "--total-steps", "64"]
     assert said(capsys, *NAMES, *once, "--dry-run").splitlines() == lines
+    search = ["--grid", "gamma=0.9,0.99", "--search", "optuna", "--trials", "8"]
+    told = said(capsys, *NAMES, *search, "--total-steps", "64", "--dry-run")
+    assert told == "Optuna chooses the settings of the 8 trials as results come in\n"
 
 
 GRID = ["--grid", "gamma=0.9,0.99"]
+POPULATION = ["--random", "gamma=0.9..0.99", "--trials", "4", "--exploit-every", "2"]
 MISTAKES = [
-    (["--grid", "lr=1e-3,1e-4"], "cannot vary 'lr'"),
+    (["--grid", "lr=1e-3,1e-4"], "cannot vary 'lr'; did you mean 'learning_rate'"),
+    (["--grid", "seed=0,1"], "cannot vary 'seed'; each trial trains as many seeds as --num-seeds"),
+    (["--grid", "total_steps=8,9"], "'total_steps'; it is a setting of all runs: --total-steps"),
+    (["--grid", "env_arguments=1,2"], "'env_arguments'; it is one for all trials: start a sweep"),
+    ([*GRID, "--enable-evaluation", "False", "--dry-run"], "a sweep ranks trials by evaluations"),
+    ([*POPULATION, "--num-seeds", "2", "--dry-run"], "2 seeds would be a population of its own"),
+    ([*POPULATION, "--eval-every", "3", "--dry-run"], "use --exploit-every 3"),
+    ([*GRID, "--search", "optuna", "--dry-run"], "Optuna needs the number of trials"),
     (["--grid", "gamma=0.9,2"], "gamma: .*got 2 (in the trial gamma=2)"),
     (["--grid"], "--grid names nothing; write --grid learning_rate=1e-4,3e-4"),
     ([], "the sweep varies nothing; add --grid"),
@@ -93,6 +104,7 @@ def test_a_run_has_no_groups(capsys, tmp_path):
 def test_a_file_for_wandb_agents(capsys, tmp_path):
     file = tmp_path / "agents.yaml"
     asked = ["--grid", "gamma=0.9,0.99", "--wandb-sweep", file, "--total-steps", "64"]
+    assert "000  gamma=0.9" in said(capsys, *NAMES, *asked, "--dry-run") and not file.exists()
     assert f"wandb sweep {file}" in said(capsys, *NAMES, *asked)
     command = yaml.safe_load(file.read_text())["command"]
     assert command[:5] == ["${env}", "rlkit", "train", "ppo", "gymnax/CartPole-v1"]

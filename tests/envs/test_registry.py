@@ -111,7 +111,7 @@ IDS = [
     (
         "antigravity:Foo",
         UnknownNameError,
-        "'antigravity:Foo' names a class, but ids never import modules; pass the class",
+        "'antigravity:Foo' names a class, but ids never import modules; import it, and call",
     ),
     ("antigravity:Foo-v0", UnknownNameError, "'antigravity:Foo-v0' has no suite"),
     ("zzzzz", UnknownNameError, "'zzzzz' has no suite; run `rlkit list envs`"),

@@ -20,6 +20,7 @@ from rlkit.training.callbacks import (
     ProgressBar,
     WallTimeLimit,
     callback_states,
+    check_callbacks,
     log_callback,
     restore_callbacks,
 )
@@ -366,3 +367,30 @@ def test_errors_are_told_before_the_end(tiny):
     trainer = tiny.trainer(callbacks=[Diary()])
     trainer.run(0)
     assert told[2:] == ["end"]
+
+
+class Misspelt(Callback):
+    def on_eval(self, trainer, iteration, evaluation):
+        pass
+
+
+class TakesMore(Callback):
+    def on_evaluation(self, trainer, iteration, evaluation, score):
+        pass
+
+
+class Attributes(Callback):
+    on_gpu = True
+
+    def on_checkpoint(self, *arguments):
+        pass
+
+
+@pytest.mark.fast
+def test_hooks_that_would_not_be_called_are_refused():
+    with pytest.raises(ConfigError, match=r"Misspelt.on_eval would never .* 'on_evaluation'"):
+        check_callbacks([Misspelt()])
+    told = r"TakesMore.on_evaluation cannot be called .*'score'\); write def on_evaluation\(self, t"
+    with pytest.raises(ConfigError, match=told):
+        check_callbacks([TakesMore()])
+    check_callbacks([Attributes()])

@@ -8,6 +8,7 @@ from untrained_policies import ACTIONS, OBSERVATIONS, policy_of
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.configs import PPOConfig
 from rlkit.cli.main import main
+from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError
 from rlkit.ops.rows import where_rows
 from rlkit.ops.running_stats import normalize
@@ -142,6 +143,22 @@ def test_errors(run, tmp_path):
         load_policy(tmp_path)
     with pytest.raises(ConfigError, match="episodes must be a positive integer, got 0"):
         load_policy(path).evaluate(episodes=0)
+
+
+def test_the_environment_is_anything_that_can_be_made(run, policies):
+    """As errors suggest: load_policy(run_dir, env=...)."""
+    path, obs = run[0], np.float32([[1.0], [-1.0]])
+    wanted = policies[0](obs)
+    single = make_env("probe/ObservationDependentAction", 1).env
+    for env in ("probe/ObservationDependentAction", type(single), single, lambda: single):
+        policy = load_policy(path, "latest", seed_index=0, env=env)
+        assert policy.env.num_envs == 2
+        np.testing.assert_array_equal(policy(obs), wanted)
+        assert policy.evaluate(episodes=3)["return"].shape == (3,)
+    np.testing.assert_array_equal(
+        policies[0](obs, deterministic=False, key=3),
+        policies[0](obs, deterministic=False, key=jax.random.key(3)),
+    )
 
 
 @pytest.mark.fast

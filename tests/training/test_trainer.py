@@ -613,6 +613,7 @@ def test_counters_are_exact_beyond_their_words(tiny):
 def test_prefill_is_counted_and_announced(tiny):
     trainer = tiny.trainer(
         hyper={"normalize_observations": True},
+        env="probe/ValueByObservation",
         total_steps=48,
         num_checkpoints=1,
         logger=(logger := Memory()),
@@ -930,3 +931,14 @@ def test_none_switches_logs_and_checkpoints_off(tiny, tmp_path, capsys):
     with tiny.trainer(logger=own, checkpointer=tmp_path / "steps", **off) as trainer:
         trainer.run(0)
     assert own.of("eval") and trainer._open().checkpointer.latest_step() == 3
+
+
+@pytest.mark.parametrize(("total_steps", "planned"), [(64, 4), (96, 3)])
+def test_fewer_outer_iterations_than_asked_for_are_told(total_steps, planned, tiny, tmp_path):
+    """96 steps of 16 are 6 iterations, which cannot be cut into 4 parts but into 3 of 2."""
+    run = {"run_dir": str(tmp_path / "run"), "epochs_per_checkpoint": None}
+    with tiny.trainer(num_checkpoints=4, total_steps=total_steps, **run) as trainer:
+        trainer.run(0)
+        assert trainer.plan.num_checkpoints == planned
+    texts = [row.text or "" for row in read_records(tmp_path / "run" / "metrics.jsonl")]
+    assert any("num_checkpoints=4 outer iterations were asked" in x for x in texts) == (planned < 4)

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -21,7 +21,7 @@ from rlkit.envs.host.masked_env import MaskedEnv
 from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.non_finite import TRIES, NonFinite, is_finite
 from rlkit.envs.observations import check_observation
-from rlkit.errors import EnvContractError, EnvStateError, require
+from rlkit.errors import EnvContractError, EnvStateError, require, shown
 
 NUMBERS = "numbers"  # the only key of a guard's final info: ((name, number or array), ...)
 BROKEN = "non_finite"  # a flag beside them, if NaN or infinity ended the episode
@@ -190,11 +190,11 @@ class Guard:
                 pulse.phase = ""  # it may download something
             env = self._built()
             phase = pulse.phase = "reset"
-            obs, _ = env.reset(seed=seed, options=options)
+            obs = _first(env.reset(seed=seed, options=options))
             for _ in range(TRIES - 1 if self._resets_broken else 0):
                 if is_finite(obs):
                     break
-                obs, _ = env.reset(options=options)
+                obs = _first(env.reset(options=options))
             check_observation(self.observation_space, obs, bounds=self._steps == 0)
         except FAILURES as error:
             raise self._raised(phase, error) from error
@@ -332,6 +332,15 @@ def _die_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _first(found: object) -> Any:
+    """The observation that `reset` returned, with a dict of information as Gymnasium has it."""
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
+        return found[0]
+    raise EnvContractError(
+        f"reset must return an observation and a dict, got {shown(found)}; write `return obs, {{}}`"
+    )
 
 
 def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

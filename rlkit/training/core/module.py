@@ -18,6 +18,7 @@ from rlkit.algorithms.finite import count_unsound
 from rlkit.algorithms.metrics import SKIPPED, of_each, over_devices, reduce_metrics
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require, require_positive_integer
+from rlkit.ops.keys import as_key
 from rlkit.ops.strong_types import strong_types
 from rlkit.training.core.evaluator import Evaluator, make_evaluator
 from rlkit.types import (
@@ -288,7 +289,7 @@ def evaluate(module: Module, ts: PyTree) -> Measurements:
 
 def fit(
     module: Module,
-    key: Key | None,
+    key: Key | int | None,
     *,
     num_outer_iterations: int,
     iterations_per_outer: int = 1,
@@ -298,8 +299,8 @@ def fit(
     """Trains `module` for `num_outer_iterations` outer iterations; may be jitted and vmapped.
 
     Each outer iteration has `iterations_per_outer` iterations. Training starts from `train_state`
-    if given (then `key` may be None), else from a fresh state. Returns the last state and
-    `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer iterations, plus
+    if given (then `key`, a key or a seed, may be None), else from a fresh state. Returns the last
+    state and `{"train": …, "eval": …}` with leaves [K, ...] stacked over outer iterations, plus
     `"initial_eval"` unless skipped.
     """
     for name, value in (
@@ -312,7 +313,7 @@ def fit(
             raise ConfigError(
                 "fit needs a key or a train_state, got neither; pass jax.random.key(0)"
             )
-        train_state = module.init_train_state(key)
+        train_state = module.init_train_state(as_key(key))
     train_state = strong_types(train_state)
     first = {} if skip_initial_evaluation else {"initial_eval": evaluate(module, train_state)}
 

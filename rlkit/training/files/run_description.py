@@ -355,11 +355,10 @@ def registered_env(
     Raises `CheckpointError` if no registry can rebuild them.
     """
     if "custom" not in settings:
-        env = settings["env"]
-        env_id, num_envs, arguments = env["id"], env["num_envs"], env["arguments"]
+        env_id, arguments = settings["env"]["id"], settings["env"]["arguments"]
     else:
         _require_known(run_dir, settings, "env")
-        (env_id, arguments), num_envs = settings["env"], settings["num_envs"]
+        env_id, arguments = settings["env"]
     for name, value in arguments.items():
         require(
             REDACTED not in str(value),
@@ -367,7 +366,12 @@ def registered_env(
             "make them yourself, and pass env=rlkit.make_env(...)",
             CheckpointError,
         )
-    return env_id, num_envs, arguments
+    return env_id, num_envs_of(settings), arguments
+
+
+def num_envs_of(settings: PlainData) -> int:
+    """The number of the run's environments."""
+    return (settings if "custom" in settings else settings["env"])["num_envs"]
 
 
 def registered_agent(run_dir: str | os.PathLike[str], settings: PlainData) -> tuple[str, Any]:

@@ -94,9 +94,16 @@ def _part_with(config: RunConfig, name: str) -> str:
         if name in names:
             return part
     known = ["num_envs", *fields["hyperparameters"], *fields["network"]]
-    raise ConfigError(
-        f"a sweep of {config.algorithm} cannot vary {name!r}; {did_you_mean(name, known)}"
-    )
+    of_run = [field.name for field in dataclasses.fields(TrainerConfig)]
+    if name in ("seed", "num_seeds"):
+        fix = "each trial trains as many seeds as --num-seeds says, from --seed on"
+    elif name in of_run:
+        fix = f"it is a setting of all runs: --{name.replace('_', '-')}"
+    elif name in ("env", "env_arguments"):
+        fix = "it is one for all trials: start a sweep for each"
+    else:
+        fix = did_you_mean({"lr": "learning_rate"}.get(name, name), known)
+    raise ConfigError(f"a sweep of {config.algorithm} cannot vary {name!r}; {fix}")
 
 
 def to_dict(config: SweepConfig) -> PlainData:
@@ -139,6 +146,9 @@ def check(config: SweepConfig) -> SweepConfig:
     validation.validate(kind(**own))
     validation.validate(config.run)
     _check_rankable(config.run.trainer)
+    _check_search(config)
+    if config.exploit_every is not None:
+        _check_population(config, config.exploit_every)
     phases = () if config.run.curriculum is None else config.run.curriculum.phases
     require(
         all(phase.advance_at is None for phase in phases),
@@ -167,6 +177,57 @@ def _check_rankable(trainer: TrainerConfig) -> None:
         f"the directory of checkpoints is {directory}: {own}",
         "leave directory out of checkpointer_config",
     )
+
+
+def _check_search(config: SweepConfig) -> None:
+    """Raises `ConfigError` for settings that do not fit the search for settings."""
+    if config.search == "random":
+        require(config.batch is None, "batch is for --search optuna", "leave it out")
+        return
+    require(
+        config.exploit_every is None,
+        "a population is neither halved nor searched by Optuna",
+        "leave out --search, or --exploit-every",
+    )
+    require(
+        config.trials is not None and config.halving is None,
+        "Optuna needs the number of trials, all of which are trained to the end",
+        "add --trials 32, and leave out --halving",
+    )
+    varied = {**config.random, **config.grid}
+    require(bool(varied), "the sweep varies nothing", "add --random NAME=LOW..HIGH")
+
+
+def _check_population(config: SweepConfig, every: int) -> None:
+    """Raises `ConfigError` if trials cannot learn from each other, as far as settings tell."""
+    require(
+        config.halving is None,
+        "a population is neither halved nor searched by Optuna",
+        "leave out --halving, or --exploit-every",
+    )
+    known = ranges_in(config)
+    others = [name for name in (*config.grid, *config.random) if name not in known]
+    require(
+        not others,
+        f"a population changes numbers within a range, but {', '.join(others)} has none",
+        f"use --random {others[0] if others else 'gamma'}=LOW..HIGH",
+    )
+    trainer = config.run.trainer
+    require(
+        trainer.num_seeds == 1,
+        f"each of {trainer.num_seeds} seeds would be a population of its own",
+        "leave out --num-seeds, and start a sweep for each --seed",
+    )
+    require(
+        every % trainer.eval_every == 0,
+        "trials copy those with the best evaluation, and there is none at that time",
+        f"use --exploit-every {trainer.eval_every}, or a multiple of it",
+    )
+
+
+def ranges_in(config: SweepConfig) -> dict[str, Range]:
+    """The settings that are drawn from a range."""
+    return {name: part for name, part in config.random.items() if isinstance(part, Range)}
 
 
 def load(path: str | os.PathLike[str]) -> SweepConfig:

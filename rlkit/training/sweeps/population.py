@@ -79,25 +79,8 @@ class Population:
 
 def check_population(config: SweepConfig, groups: Sequence[Group], length: int) -> None:
     """Raises `ConfigError` if trials cannot learn from each other."""
-    every, trainer = config.exploit_every, config.run.trainer
+    every = config.exploit_every
     assert every is not None
-    require(
-        config.halving is None and config.search == "random",
-        "a population is neither halved nor searched by Optuna",
-        "leave out --halving and --search, or --exploit-every",
-    )
-    known = ranges_in(config)
-    others = [name for name in (*config.grid, *config.random) if name not in known]
-    require(
-        not others,
-        f"a population changes numbers within a range, but {', '.join(others)} has none",
-        f"use --random {others[0] if others else 'gamma'}=LOW..HIGH",
-    )
-    require(
-        trainer.num_seeds == 1,
-        f"each of {trainer.num_seeds} seeds would be a population of its own",
-        "leave out --num-seeds, and start a sweep for each --seed",
-    )
     require(
         len(groups) == 1 and len(groups[0].trials) >= 4,
         "a population needs at least 4 trials in one program",
@@ -110,13 +93,3 @@ def check_population(config: SweepConfig, groups: Sequence[Group], length: int) 
         f"exploit_every={every} is not within the {length} outer iterations of a trial",
         f"use --exploit-every {max(length // 4, 1)}, or raise --num-checkpoints",
     )
-    require(
-        trainer.enable_evaluation and every % trainer.eval_every == 0,
-        "trials copy those with the best evaluation, and there is none at that time",
-        f"evaluate, and use --exploit-every {trainer.eval_every}, or a multiple of it",
-    )
-
-
-def ranges_in(config: SweepConfig) -> dict[str, Range]:
-    """The settings that are drawn from a range."""
-    return {name: part for name, part in config.random.items() if isinstance(part, Range)}

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from rlkit.errors import EnvFailedError, NonFiniteError
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.logs.records import Record
-from rlkit.training.sweeps.config import with_changes
+from rlkit.training.sweeps.config import ranges_in, with_changes
 from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.joint_records import trial_records
 from rlkit.training.sweeps.launchers.protocol import Say, Watch
 from rlkit.training.sweeps.plan import Plan
-from rlkit.training.sweeps.population import Population, ranges_in
+from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.results import TrialResult, score_of
 from rlkit.training.sweeps.shapes import Group
 from rlkit.training.sweeps.stages import (

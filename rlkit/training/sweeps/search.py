@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError
 from rlkit.training.sweeps.config import SweepConfig
 from rlkit.training.sweeps.results import TrialResult
 from rlkit.training.sweeps.space import DIGITS, Range, Values
@@ -28,17 +28,10 @@ def batches_of(
     Raises `ConfigError` for settings that do not fit together, or if Optuna is not installed.
     """
     if config.search == "random":
-        require(config.batch is None, "batch is for --search optuna", "leave it out")
         yield config.trial_settings()
         return
-    require(
-        config.trials is not None and config.halving is None,
-        "Optuna needs the number of trials, all of which are trained to the end",
-        "add --trials 32, and leave out --halving",
-    )
-    assert config.trials is not None
+    assert config.trials is not None  # `check` saw to it
     space = {**config.random, **config.grid}
-    require(bool(space), "the sweep varies nothing", "add --random NAME=LOW..HIGH")
     study, left = _study(config.search_seed), config.trials
     size = config.batch or math.ceil(left / BATCHES)
     first = 0

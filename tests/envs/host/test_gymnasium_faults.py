@@ -2,6 +2,7 @@
 workers.
 """
 
+import contextlib
 import multiprocessing
 import os
 import re
@@ -19,6 +20,7 @@ import jax
 import numpy as np
 import psutil
 import pytest
+from gymnasium import spaces
 from tiers import in_full
 
 from rlkit.envs import GymnasiumAdapter
@@ -576,3 +578,24 @@ def test_observations_of_a_wrong_shape_are_refused_in_every_step():
         with pytest.raises(EnvFailedError, match="shape"):
             adapter.step(None, state, np.zeros(2, np.int32))
         assert_nothing_left(adapter)
+
+
+class OldReset(gymnasium.Env):
+    """`reset` returns the observation alone, which has two numbers, as Gym's did."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32)
+
+    def step(self, action):
+        raise NotImplementedError
+
+
+def test_a_reset_without_information_is_named():
+    with (
+        contextlib.closing(GymnasiumAdapter(OldReset, 1)) as env,
+        pytest.raises(EnvFailedError, match=r"an observation and a dict, got .*`return obs, {}`"),
+    ):
+        env.reset(jax.random.key(0))

@@ -369,3 +369,8 @@ def test_a_step_that_changes_the_type_of_the_state_is_told(module):
         ConfigError, match=r"changed \['mean'\] from float32\[2\] to float32\[2, 2\]; return arrays"
     ):
         fit(Widening(), jax.random.key(0), num_outer_iterations=1)
+
+
+def test_a_seed_is_a_key(module):
+    both = [fit(module, key, num_outer_iterations=1)[0] for key in (3, jax.random.key(3))]
+    assert tree_digest(both[0]) == tree_digest(both[1])
