@@ -614,6 +614,7 @@ def test_prefill_is_counted_and_announced(tiny):
     trainer = tiny.trainer(
         hyper={"normalize_observations": True},
         env="probe/ValueByObservation",
+        max_evaluation_steps=4,
         total_steps=48,
         num_checkpoints=1,
         logger=(logger := Memory()),
