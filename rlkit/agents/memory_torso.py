@@ -157,7 +157,8 @@ def _features_with(own: TorsoBuilder, initial_carry: InitialCarry, example: Obs)
         before = jax.eval_shape(lambda: initial_carry(batch))
         after, features = jax.eval_shape(run, before, example)
     except Exception as error:
-        raise ConfigError(f"the torso fails on a batch of observations: {error}; {must}") from error
+        told = f"the torso fails on a batch of observations ({type(error).__name__}: {error})"
+        raise ConfigError(f"{told}; {must}") from error
     shapes = [jax.tree.map(lambda x: (x.shape, str(x.dtype)), tree) for tree in (before, after)]
     require(
         shapes[0] == shapes[1],

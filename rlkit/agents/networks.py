@@ -124,8 +124,8 @@ def out_features(build: TorsoBuilder, example: Obs) -> int:
         out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)
     except Exception as error:
         raise ConfigError(
-            f"the torso fails on a batch of observations: {error}; it must map obs [B, ...] to [B,"
-            " features]"
+            f"the torso fails on a batch of observations ({type(error).__name__}: {error}); it must"
+            " map obs [B, ...], which have no action mask, to [B, features]"
         ) from error
     batch = jax.tree.leaves(example)[0].shape[0]
     shape = getattr(out, "shape", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from rlkit import validation
-from rlkit.cli import flags, launcher_flags, own_env, sweep
+from rlkit.cli import flags, launcher_flags, own_env, sweep, train_flags
 from rlkit.cli.launcher_flags import LauncherFlags
 from rlkit.cli.process_flags import ProcessFlags, join_processes
 from rlkit.cli.running import check_run_dir, pin_threads, train_to_end
@@ -72,10 +72,18 @@ class ResumeFlags:
     """Processes to go on with."""
 
 
+def _of_new_runs() -> dict[str, list[str]]:
+    """Who has the settings that a run keeps: one that begins."""
+    new = ["a run that begins (`rlkit train ... --warm-start RUN_DIR` begins with a policy)"]
+    return dict.fromkeys(train_flags.owners(), new)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Resumes the run and returns the exit code."""
     arguments = flags.joined(arguments, launcher_flags.LISTS)
-    chosen = flags.parse(ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES)
+    chosen = flags.parse(
+        ResumeFlags, arguments, command=COMMAND, epilogue=EXAMPLES, elsewhere=_of_new_runs
+    )
     flags.validate(chosen, ResumeFlags)
     if holds_sweep(chosen.run_dir):
         return _resume_sweep(chosen)

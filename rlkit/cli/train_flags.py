@@ -104,7 +104,7 @@ def override(
         default=kind(run=run_flags, **parts, **more),
         first=first,
         epilogue=epilogue.format(command=command),
-        elsewhere=_owners,
+        elsewhere=owners,
     )
     require(
         parsed.run.num_envs >= 1,
@@ -122,7 +122,7 @@ def override(
     return flags.validate(changed, kind), parsed
 
 
-def _owners() -> dict[str, list[str]]:
+def owners() -> dict[str, list[str]]:
     """By flag of an algorithm or its agent, the algorithms of rlkit that have it."""
     owners: dict[str, list[str]] = collections.defaultdict(list)
     for name, entry in ALGORITHMS.items():

@@ -342,7 +342,7 @@ class Fails(Averages):
         (Averages, {"memory": "gru"}, "a memory of its own, and memory='gru' would add another"),
         (Grows, {}, r"changes the shape of its memory from .*\(2, 4\).* to .*\(2, 8\)"),
         (Says, {}, r"maps a batch of 2 observations to \(4,\); it must map \(carry \[B, ...\]"),
-        (Fails, {}, "fails on a batch of observations: no such thing; it must map"),
+        (Fails, {}, r"fails on a batch of observations \(.*Error: no such thing\); it must map"),
     ],
 )
 def test_a_torso_that_does_not_fit_is_refused(torso, settings, message):

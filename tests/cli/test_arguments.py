@@ -407,6 +407,7 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["resume", "run", "--learning-rate", "1e-4"], "a setting of a run that begins (`rlkit tr"),
         (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
