@@ -1,7 +1,7 @@
 """Settings of agents. Imports no JAX."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Len
 
@@ -237,15 +237,15 @@ def _check_sde(config: ActorCriticConfig | SoftActorCriticConfig, instead: str =
         "set use_sde=True as well, or leave it out",
     )
     require(
-        config.use_sde or not isinstance(log_std, int | float) or log_std == _default_of(config),
+        config.use_sde or not _is_log_std(log_std) or log_std == type(config).log_std_init,
         f"log_std_init={log_std} has no effect without gSDE",
         "set use_sde=True as well, or leave it out"
         + (f" (without gSDE, {instead} sets the noise)" if instead else ""),
     )
 
 
-def _default_of(config: ActorCriticConfig | SoftActorCriticConfig) -> float:
-    return type(config).log_std_init
+def _is_log_std(value: Any) -> bool:
+    return type(value) in (int, float) and -20 <= value <= 2
 
 
 def _is_count(value: object) -> bool:

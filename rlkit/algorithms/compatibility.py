@@ -24,12 +24,6 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
         check_memory(algorithm, agent)
     if algorithm.check is not None:
         algorithm.check(agent, env)
-    require(
-        not algorithm.normalize_observations or spaces.has_floats(env.observation_space),
-        f"normalize_observations has no effect on {env.observation_space}: integers are not"
-        " standardised, networks encode them",
-        "leave it out (normalize_observations=False)",
-    )
     if algorithm.replay_buffer is not None:
         has_memory = remembers(agent)
         _check_replay(algorithm, algorithm.replay_buffer, env, has_memory=has_memory)

@@ -49,8 +49,8 @@ class PrioritizedReplay(ReplaySettings):
         super().__post_init__()
         require_share(self, "priority_exponent", "importance_exponent")
         require(
-            0 < self.min_priority <= MAX_ERROR,
-            f"min_priority={self.min_priority} of {type(self).__name__} is outside (0, 1e8]",
+            0 <= self.min_priority <= MAX_ERROR,
+            f"min_priority={self.min_priority} of {type(self).__name__} is outside [0, 1e8]",
             "use 1e-6, for instance",
         )
 

@@ -14,6 +14,7 @@ from rlkit.algorithms.metrics import SKIPPED, split_each
 from rlkit.algorithms.replay_buffer import ReplaySettings
 from rlkit.envs.base import env_name
 from rlkit.errors import RlkitError, require
+from rlkit.spaces import has_floats
 from rlkit.training.compile.devices import DATA
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpoint_items import without_replay
@@ -414,15 +415,21 @@ def _sequences_announcement(module: Module, num_devices: int) -> list[str]:
 
 
 def encoding_announcements(run: Run) -> list[str]:
-    """Which integers the agent reads from tables, if any."""
-    module = run.parts.module
-    if not isinstance(module, RLModule) or "torso" in getattr(module.agent, "custom", ()):
+    """Which integers the agent reads from tables, if any, and whether there is nothing else."""
+    module, told = run.parts.module, []
+    if not isinstance(module, RLModule):
         return []
+    space = module.env.observation_space
+    if module.algorithm.normalize_observations and not has_floats(space):
+        told.append(
+            "normalize_observations=True changes nothing here: observations are integers, which"
+            " are not standardised but encoded by the networks"
+        )
     _, config = module.agent.spec or ("", None)
-    if not isinstance(config, NetworkConfig):
-        return []
-    note = encoding_note(module.env.observation_space, config)
-    return [] if note is None else [note]
+    if "torso" in getattr(module.agent, "custom", ()) or not isinstance(config, NetworkConfig):
+        return told
+    note = encoding_note(space, config)
+    return told if note is None else [*told, note]
 
 
 def _is_real(value: object) -> bool:

@@ -250,7 +250,7 @@ def test_log_std_is_learned():
 @pytest.mark.parametrize(
     ("space", "wanted"),
     [
-        (spaces.MultiBinary(3), "use Discrete, MultiDiscrete, Box, Dict or Tuple"),
+        (spaces.MultiBinary(3), r"use MultiDiscrete\(\[2\] \* 3\)"),
         (spaces.Text(3), "use Discrete, MultiDiscrete, Box, Dict or Tuple"),
         (spaces.MultiDiscrete([[2, 2], [3, 3]]), "flatten it"),
         (spaces.Box(0, 255, (2,), np.uint8), "a Box of floats"),

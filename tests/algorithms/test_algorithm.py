@@ -3,7 +3,6 @@ that do not fit.
 """
 
 import dataclasses
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -326,16 +325,6 @@ OBS = spaces.Box(-2.0, 2.0, (2,))
 def test_an_agent_for_other_spaces_is_refused(make_env, env_actions, agent):
     with pytest.raises(SpaceError, match="build"):
         check_compatible(ppo(TINY), agent, make_env(action_space=env_actions))
-
-
-def test_integers_are_not_normalised_without_a_word():
-    codes, actions = spaces.Discrete(500), spaces.Discrete(2)
-    env = SimpleNamespace(observation_space=codes, action_space=actions, num_envs=4)
-    agent = agent_of(env.observation_space, env.action_space)
-    check_compatible(ppo(TINY), agent, env)
-    normalizing = ppo(dataclasses.replace(TINY, normalize_observations=True))
-    with pytest.raises(ConfigError, match=r"no effect on Discrete\(500\): integers are not"):
-        check_compatible(normalizing, agent, env)
 
 
 def test_an_agent_without_values_is_refused(make_env):

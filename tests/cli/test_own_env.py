@@ -209,7 +209,7 @@ COMMANDS = {
     ),
     "evaluate another": (
         ["evaluate", "run", "--env", "gymnax/CartPole-v1"],
-        "walks:Walk5, got --env gymnax/CartPole-v1; leave",
+        "walks:Walk5, got --env gymnax/CartPole-v1; use that id: --env my_package.walks:Walk5",
     ),
 }
 

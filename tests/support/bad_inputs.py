@@ -393,7 +393,7 @@ ROWS = [
         "MultiBinary actions",
         lambda: check_action_space(spaces.MultiBinary(3)),
         "MultiBinary(3)",
-        "use Discrete, MultiDiscrete",
+        "use MultiDiscrete([2] * 3)",
     ),
     works(44, "Discrete from another start", "tests/agents/test_heads.py::test_discrete"),
     py(45, "Text", lambda: check_observation_space(spaces.Text(5)), "Text", "use Box, Discrete"),

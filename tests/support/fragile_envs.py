@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs import registry
-from rlkit.envs.jittable.observation_wrappers import ObservationWrapper
+from rlkit.envs.jittable.wrappers import Wrapper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,17 +128,10 @@ class MaskedFragile(Fragile):
 
 
 @dataclasses.dataclass(frozen=True)
-class Bursts(ObservationWrapper):
+class Bursts(Wrapper):
     """An environment whose observation and reward are NaN, or infinite, in one step of four."""
 
     chance: float = 0.25
-
-    @property
-    def observation_space(self):
-        return self.env.observation_space
-
-    def reset(self, key):
-        return self.env.reset(key)
 
     def step(self, key, state, action):
         key, dice = jax.random.split(key)

@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "statistics of two batches are joined without their sizes",
         "rlkit/ops/running_stats.py",
-        "jnp.square(d) * (stats.count * added / count)",
+        "jnp.square(d) * (kept * added / count)",
         "jnp.square(d) * (added / count)",
         ("tests/ops/test_running_stats.py",),
     ),

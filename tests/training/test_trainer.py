@@ -943,3 +943,15 @@ def test_fewer_outer_iterations_than_asked_for_are_told(total_steps, planned, ti
         assert trainer.plan.num_checkpoints == planned
     texts = [row.text or "" for row in read_records(tmp_path / "run" / "metrics.jsonl")]
     assert any("num_checkpoints=4 outer iterations were asked" in x for x in texts) == (planned < 4)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("env", ["probe/Counter", "probe/ValueByObservation"])
+def test_integers_are_not_normalised_without_a_word(env, tiny):
+    """Networks encode them; normalisation would destroy categories."""
+    settings = {"max_evaluation_steps": 4, "logger": (logger := Memory())}
+    with tiny.trainer(hyper={"normalize_observations": True}, env=env, **settings) as trainer:
+        trainer.init(0)
+    told = [row.text for row in logger.of("event")]
+    note = "normalize_observations=True changes nothing here"
+    assert any(note in (text or "") for text in told) == (env == "probe/Counter")

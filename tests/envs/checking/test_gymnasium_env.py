@@ -545,7 +545,7 @@ ERRORS = {
     "action space": (
         acting(spaces.Dict(a=spaces.MultiBinary(2))),
         r"action space\['a'\] MultiBinary.* is not supported",
-        "Discrete, MultiDis",
+        r"MultiDiscrete\(\[2\] \* 2\)",
     ),
     "integer Box": (
         acting(spaces.Box(0, 4, (1,), np.int64)),
