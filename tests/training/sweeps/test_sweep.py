@@ -186,10 +186,11 @@ def test_a_group_that_fails_is_trained_one_by_one(sweeps, monkeypatch):
         raise EnvFailedError("the rewards of outer iteration 1 are not finite; repair it")
 
     def second_fails(config, directory, until, **named):
-        train(config, directory, until, **named)
+        progress = train(config, directory, until, **named)
         if directory.name == "001":
             failed.append(directory)
             raise EnvFailedError("not finite; repair it")
+        return progress
 
     monkeypatch.setattr(running, "train_jointly", fails)
     monkeypatch.setattr(running, "train_alone", second_fails)
