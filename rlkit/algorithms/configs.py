@@ -304,33 +304,11 @@ def check_rollout(
     )
 
 
-def check_off_policy(config: OffPolicyConfig, network: object, *, has_memory: bool) -> None:
-    """Raises `ConfigError` for settings without effect; `network` is the agent's config."""
+def check_sequences(config: OffPolicyConfig, *, has_memory: bool) -> None:
+    """Raises `ConfigError` for settings of sequences that an agent without memory does not use."""
     for name in ("sequence_length", "burn_in"):
         value = getattr(config, name)
         require(has_memory or value is None, *_without_memory(name, value))
-    require(
-        config.priority_exponent is not None or _is_default(config, "importance_exponent"),
-        f"importance_exponent={config.importance_exponent} has no effect without prioritised"
-        " replay",
-        "leave it out, or set priority_exponent=0.6, for instance",
-    )
-    fixed = getattr(config, "temperature", None)
-    if fixed is None:
-        return
-    names = [(config, "target_entropy"), (config, "target_entropy_ratio")]
-    for owner, name in [*names, (network, "initial_temperature")]:
-        require(
-            not hasattr(owner, name) or _is_default(owner, name),
-            f"{name}={getattr(owner, name, None)} has no effect with a fixed temperature ({fixed})",
-            "leave it out, or let the temperature be learned (temperature=None)",
-        )
-
-
-def _is_default(config: object, name: str) -> bool:
-    """Whether a setting has its default, or cannot be told from it, since it is traced."""
-    value, default = getattr(config, name), getattr(type(config), name)
-    return not isinstance(value, int | float) or value == default
 
 
 def _without_memory(name: str, value: int | None) -> tuple[str, str]:

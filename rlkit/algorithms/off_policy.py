@@ -17,7 +17,7 @@ from rlkit.algorithms.configs import (
     BURN_IN,
     SEQUENCE_LENGTH,
     OffPolicyConfig,
-    check_off_policy,
+    check_sequences,
 )
 from rlkit.algorithms.gradient_step import GradientStep
 from rlkit.algorithms.overrides import Overrides
@@ -60,8 +60,7 @@ def off_policy(
 
     def check_parts(given: Agent, env: EnvAdapter) -> None:
         check_family(name, given, needs, agent)
-        network = (getattr(given, "spec", None) or (None, None))[1]
-        check_off_policy(config, network, has_memory=remembers(given))
+        check_sequences(config, has_memory=remembers(given))
         if check is not None:
             check(given, env)
         check_ratio(config, env.num_envs)

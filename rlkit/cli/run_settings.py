@@ -13,8 +13,8 @@ from rlkit.algorithms.configs import (
     OffPolicyConfig,
     PPOConfig,
     PQNConfig,
-    check_off_policy,
     check_rollout,
+    check_sequences,
 )
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.cli import flags, own_env
@@ -87,7 +87,7 @@ def check_settings(config: RunConfig, typed: Sequence[str]) -> None:
     if isinstance(config.hyperparameters, (PPOConfig, A2CConfig, PQNConfig)):
         check_rollout(config.hyperparameters, config.env.num_envs, has_memory=has_memory)
     if isinstance(config.hyperparameters, OffPolicyConfig):
-        check_off_policy(config.hyperparameters, config.network, has_memory=has_memory)
+        check_sequences(config.hyperparameters, has_memory=has_memory)
     if isinstance(config.hyperparameters, OptimizerConfig):
         check_optimizer(config.hyperparameters)
     _check_logging(config.trainer.logger_config, typed)

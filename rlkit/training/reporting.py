@@ -33,7 +33,12 @@ from rlkit.training.finite_checks import (
     skipped_in_a_row,
 )
 from rlkit.training.health import examine, examine_evaluation
-from rlkit.training.logs.announcements import announcement, replay_left_out, replay_memory
+from rlkit.training.logs.announcements import (
+    announcement,
+    replay_left_out,
+    replay_memory,
+    unused_settings,
+)
 from rlkit.training.logs.logger import Logger
 from rlkit.training.logs.metrics import (
     HostMetrics,
@@ -414,22 +419,33 @@ def _sequences_announcement(module: Module, num_devices: int) -> list[str]:
     ]
 
 
-def encoding_announcements(run: Run) -> list[str]:
-    """Which integers the agent reads from tables, if any, and whether there is nothing else."""
-    module, told = run.parts.module, []
+def settings_announcements(run: Run) -> list[str]:
+    """Which settings change nothing."""
+    module = run.parts.module
     if not isinstance(module, RLModule):
         return []
-    space = module.env.observation_space
-    if module.algorithm.normalize_observations and not has_floats(space):
+    algorithm, agent = module.algorithm, module.agent
+    told = []
+    if algorithm.normalize_observations and not has_floats(module.env.observation_space):
         told.append(
             "normalize_observations=True changes nothing here: observations are integers, which"
             " are not standardised but encoded by the networks"
         )
+    _, hyperparameters = algorithm.spec or ("", None)
+    _, network = agent.spec or ("", None)
+    return [*told, *unused_settings(hyperparameters, network)]
+
+
+def encoding_announcements(run: Run) -> list[str]:
+    """Which integers the agent reads from tables, if any."""
+    module = run.parts.module
+    if not isinstance(module, RLModule) or "torso" in getattr(module.agent, "custom", ()):
+        return []
     _, config = module.agent.spec or ("", None)
-    if "torso" in getattr(module.agent, "custom", ()) or not isinstance(config, NetworkConfig):
-        return told
-    note = encoding_note(space, config)
-    return told if note is None else [*told, note]
+    if not isinstance(config, NetworkConfig):
+        return []
+    note = encoding_note(module.env.observation_space, config)
+    return [] if note is None else [note]
 
 
 def _is_real(value: object) -> bool:

@@ -54,6 +54,7 @@ from rlkit.training.reporting import (
     device_announcements,
     encoding_announcements,
     memory_announcements,
+    settings_announcements,
     summary,
 )
 from rlkit.training.restoring import begin_or_restore, caveats, restore
@@ -834,8 +835,9 @@ class Trainer:
             self._reporter.log(text)
 
     def _about(self) -> list[str]:
-        """What it is trained on."""
-        return [*device_announcements(self._run), *memory_announcements(self._run)]
+        """What it is trained on, and which of its settings change nothing."""
+        of_machine = [*device_announcements(self._run), *memory_announcements(self._run)]
+        return [*of_machine, *settings_announcements(self._run)]
 
     def _log_crash(self, error: BaseException) -> None:
         if self._files is not None:  # else opening them failed

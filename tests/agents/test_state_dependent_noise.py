@@ -280,10 +280,6 @@ def test_settings_that_contradict_each_other_are_refused():
     for kind in (ActorCriticConfig, SoftActorCriticConfig):
         with pytest.raises(ConfigError, match=r"sde_sample_freq=4 has no effect .*use_sde=True"):
             kind(sde_sample_freq=4)
-        with pytest.raises(ConfigError, match=r"log_std_init=-1.0 has no effect .*use_sde=True"):
-            kind(log_std_init=-1.0)
-    with pytest.raises(ConfigError, match=r"\(without gSDE, initial_std sets the noise\)"):
-        ActorCriticConfig(log_std_init=0)
     with pytest.raises(ConfigError, match=r"initial_std=0.5 has no effect .*log_std_init"):
         ActorCriticConfig(use_sde=True, initial_std=0.5)
     with pytest.raises(ConfigError, match="pass DiscreteSoftActorCriticConfig"):

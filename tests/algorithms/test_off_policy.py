@@ -11,22 +11,20 @@ import numpy as np
 import pytest
 from tiers import by_default
 
-from rlkit.agents.configs import QNetworkConfig, SoftActorCriticConfig
+from rlkit.agents.configs import ActorCriticConfig, QNetworkConfig, SoftActorCriticConfig
 from rlkit.agents.q_network import q_network
-from rlkit.agents.soft_actor_critic import soft_actor_critic
 from rlkit.algorithms.collectors import Collector
-from rlkit.algorithms.compatibility import check_compatible
-from rlkit.algorithms.configs import DiscreteSACConfig, DQNConfig, SACConfig, check_off_policy
+from rlkit.algorithms.configs import DiscreteSACConfig, DQNConfig, PPOConfig, SACConfig
 from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.on_policy_batches import Minibatches, OnPolicyBatchBuilder
 from rlkit.algorithms.prioritized_replay import PrioritizedReplay
 from rlkit.algorithms.replay_batches import ReplayBatchBuilder
 from rlkit.algorithms.replay_buffer import UniformReplay
-from rlkit.algorithms.sac import sac
 from rlkit.algorithms.target_update import TargetUpdate
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
 from rlkit.training.core.module import RLModule, iteration
+from rlkit.training.logs.announcements import unused_settings
 
 SMALL = {"num_steps": 1, "prefill_steps": 16, "capacity": 64, "batch_size": 4}
 
@@ -150,31 +148,31 @@ def test_parts_out_of_range_are_refused(kind, settings):
 
 @pytest.mark.fast
 @pytest.mark.parametrize(
-    ("config", "network", "message"),
+    ("config", "network", "told"),
     [
-        (DQNConfig(importance_exponent=0.5), {}, "importance_exponent=0.5 .*set priority_exponent"),
-        (SACConfig(temperature=0.2, target_entropy=-7.0), {}, r"target_entropy=-7.0 .*\(0.2\)"),
+        (PPOConfig(), {}, []),
+        (PPOConfig(), {"log_std_init": -1.0}, ["log_std_init=-1.0 has no effect without gSDE"]),
+        (PPOConfig(), {"log_std_init": -1.0, "use_sde": True}, []),
+        (DQNConfig(importance_exponent=0.5), {}, ["importance_exponent=0.5 has no effect without"]),
+        (DQNConfig(importance_exponent=0.5, priority_exponent=0.6), {}, []),
+        (SACConfig(target_entropy=-7.0), {"initial_temperature": 0.5}, []),
         (
-            SACConfig(temperature=0),
+            SACConfig(temperature=0.2, target_entropy=-7.0),
             {"initial_temperature": 0.5},
-            r"initial_temperature=0.5 .*\(0\)",
+            [
+                "target_entropy=-7.0 has no effect with a fixed temperature (0.2)",
+                "initial_temperature=0.5 has no effect with a fixed",
+            ],
         ),
-        (DiscreteSACConfig(temperature=0.2, target_entropy_ratio=0.3), {}, "target_entropy_ratio="),
+        (DiscreteSACConfig(temperature=0, target_entropy_ratio=0.3), {}, ["target_entropy_ratio="]),
     ],
 )
-def test_settings_without_effect_are_refused(config, network, message):
-    with pytest.raises(ConfigError, match=message):
-        check_off_policy(config, SoftActorCriticConfig(**network), has_memory=False)
-
-
-@pytest.mark.fast
-def test_an_initial_temperature_needs_one_that_is_learned():
-    env = make_env("gymnax/Pendulum-v1", 2)
-    network = SoftActorCriticConfig(initial_temperature=0.5)
-    agent = soft_actor_critic(env.observation_space, env.action_space, network)
-    check_compatible(sac(), agent, env)
-    with pytest.raises(ConfigError, match=r"leave it out, or let the temperature be learned"):
-        check_compatible(sac(SACConfig(temperature=0.2)), agent, env)
+def test_settings_without_effect_are_told(config, network, told):
+    """And not refused: a preset may have set what a flag makes ineffective."""
+    kind = ActorCriticConfig if isinstance(config, PPOConfig) else SoftActorCriticConfig
+    found = unused_settings(config, kind(**network))
+    assert len(found) == len(told)
+    assert all(text.startswith(start) for text, start in zip(found, told, strict=True))
 
 
 @pytest.mark.fast

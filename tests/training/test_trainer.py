@@ -18,6 +18,7 @@ from host_twins import HostCounter
 from tiers import in_full
 
 import rlkit
+from rlkit.cli.main import main
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import (
@@ -955,3 +956,14 @@ def test_integers_are_not_normalised_without_a_word(env, tiny):
     told = [row.text for row in logger.of("event")]
     note = "normalize_observations=True changes nothing here"
     assert any(note in (text or "") for text in told) == (env == "probe/Counter")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["ppo", "gymnax/MountainCarContinuous-v0", "--no-use-sde"],
+        ["discrete_sac", "gymnax/CartPole-v1", "--temperature", "0.2"],
+    ],
+)
+def test_flags_may_switch_off_what_a_preset_tuned(flags):
+    assert main(["train", *flags, "--dry-run"]) == 0

@@ -66,3 +66,27 @@ def replay_refilled(env_steps: int) -> str:
         f"the replay buffer was not saved: {env_steps:,} steps of the restored policy refill it,"
         " on top of total_steps; the run will not match an uninterrupted one bit for bit"
     )
+
+
+def unused_settings(hyperparameters: object, network: object) -> list[str]:
+    """The settings that were changed, by a preset perhaps, and that the others make ineffective.
+
+    Both are configs, of an algorithm and its agent, or anything else.
+    """
+    fixed = getattr(hyperparameters, "temperature", None)
+    no_sde = getattr(network, "use_sde", True) is False
+    no_priorities = getattr(hyperparameters, "priority_exponent", 1.0) is None
+    with_fixed = f"with a fixed temperature ({fixed})"
+    candidates = (
+        (network, "log_std_init", no_sde, "without gSDE (use_sde=True)"),
+        (hyperparameters, "importance_exponent", no_priorities, "without prioritised replay"),
+        (hyperparameters, "target_entropy", fixed is not None, with_fixed),
+        (hyperparameters, "target_entropy_ratio", fixed is not None, with_fixed),
+        (network, "initial_temperature", fixed is not None, with_fixed),
+    )
+    told = []
+    for config, name, is_unused, why in candidates:
+        value = getattr(config, name, None) if is_unused else None
+        if isinstance(value, int | float) and value != getattr(type(config), name):
+            told.append(f"{name}={value} has no effect {why}")
+    return told
