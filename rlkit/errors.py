@@ -107,7 +107,8 @@ def require_counts(part: object, **least: int) -> None:
         value = getattr(part, name)
         require(
             isinstance(value, int) and not isinstance(value, bool) and value >= smallest,
-            f"{name}={value} of {type(part).__name__} is no whole number of {smallest} or more",
+            f"{name}={value} of {type(part).__name__} must be a whole number of at least"
+            f" {smallest}",
             f"use {name}={max(smallest, 1)}, for instance",
         )
 

@@ -56,7 +56,7 @@ class ReplayBatchBuilder:
     def __post_init__(self) -> None:
         require(
             0 < self.updates_per_step < math.inf,
-            f"updates_per_step={self.updates_per_step} of {type(self).__name__} is no positive"
+            f"updates_per_step={self.updates_per_step} of {type(self).__name__} must be a positive"
             " number",
             "use 1.0 for an update in each environment step",
         )

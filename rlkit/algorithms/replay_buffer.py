@@ -121,7 +121,6 @@ class ReplaySettings:
     sequence_length: int = SEQUENCE_LENGTH
     burn_in: int = BURN_IN
     axis_name: str | None = None  # the mapped axis of devices, see `Divides`
-    num_devices: int = 1  # that have a share of each batch
 
     def __post_init__(self) -> None:
         require_share(self, "gamma")
@@ -137,11 +136,7 @@ class ReplaySettings:
         )
         capacity = -(-self.capacity // num_devices)
         return dataclasses.replace(
-            self,
-            capacity=capacity,
-            batch_size=size // num_devices,
-            axis_name=axis_name,
-            num_devices=num_devices,
+            self, capacity=capacity, batch_size=size // num_devices, axis_name=axis_name
         )
 
     @property
@@ -153,9 +148,8 @@ class ReplaySettings:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences in a batch for agents with memory, S; of several devices, each has as many."""
-        of_all = -(-self.batch_size * self.num_devices // self.sequence_length)
-        return -(-of_all // self.num_devices)
+        """Sequences in a batch for agents with memory, S."""
+        return -(-self.batch_size // self.sequence_length)
 
     def num_samples(self, ring: Ring) -> int:
         """Transitions or sequences in a batch."""

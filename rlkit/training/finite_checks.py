@@ -74,8 +74,8 @@ def check_evaluation(when: str, evaluation: Measurements, saved: str) -> None:
     broken = int(np.sum(~np.isfinite(returns)))
     require(
         broken == 0,
-        f"in the evaluation {when}, {broken:,} of {_times(returns.size, 'episode')} returned NaN or"
-        " infinity",
+        f"in the evaluation {when}, {broken:,} of {_times(returns.size, 'episode')}, with the most"
+        " likely actions and with sampled ones, returned NaN or infinity",
         f"look for a division by zero, or a log or root of a negative number, or {INSTEAD}{saved}",
         EnvFailedError,
     )

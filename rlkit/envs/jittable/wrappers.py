@@ -31,6 +31,16 @@ class AroundEnv:
     env: JaxEnv
 
     @property
+    def observation_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.observation_space
+
+    @property
+    def action_space(self) -> Space:
+        """That of the wrapped environment."""
+        return self.env.action_space
+
+    @property
     def params(self) -> PyTree:
         """Traced parameters of the wrapped environment, `()` if it has none."""
         return traced_params(self.env)
@@ -69,22 +79,13 @@ class Wrapper(AroundEnv):
 
     If its state holds more than that of the wrapped environment, override `inner_state` too. Where
     the wrapped environment resets itself (`auto_reset`), its `step` returns the first observation
-    of the next episode, and the last one in `info["final_observation"]`: change both. Raises
+    of the next episode, and the last one in `info["final_observation"]`: change both. A field that
+    takes the place of a property, such as `max_episode_steps`, needs a default. Raises
     `EnvContractError` unless it wraps a single `JaxEnv`.
     """
 
     def __post_init__(self) -> None:
         check_wrapped(self)
-
-    @property
-    def observation_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.action_space
 
     @property
     def max_episode_steps(self) -> int | None:
@@ -130,16 +131,6 @@ class TimeLimit(AroundEnv):
                 " (auto_reset=True); set its own limit (Gymnax: params={'max_steps_in_episode':"
                 " ...})"
             )
-
-    @property
-    def observation_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        """That of the wrapped environment."""
-        return self.env.action_space
 
     def reset(self, key: Key) -> tuple[TimeLimitState, Obs]:
         """Starts an episode; returns (state, obs). Consumes the key."""

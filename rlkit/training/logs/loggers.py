@@ -95,7 +95,10 @@ def _together(values: Sequence[OneLogger], directory: str | os.PathLike[str] | N
     try:
         for value in values:
             made = as_logger(value, directory)
-            found += made.loggers.values() if isinstance(made, MultiLogger) else [made]
+            if isinstance(value, LoggerConfig) and isinstance(made, MultiLogger):
+                found += made.loggers.values()
+            else:
+                found.append(made)
     except BaseException:
         MultiLogger(found, kept_open=given).close()
         raise

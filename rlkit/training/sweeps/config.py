@@ -97,6 +97,8 @@ def _part_with(config: RunConfig, name: str) -> str:
     of_run = [field.name for field in dataclasses.fields(TrainerConfig)]
     if name in ("seed", "num_seeds"):
         fix = "each trial trains as many seeds as --num-seeds says, from --seed on"
+    elif name in ("run_dir", "restore_checkpoint", "logger_config", "checkpointer_config"):
+        fix = "each trial has its own, which the sweep sets"
     elif name in of_run:
         fix = f"it is a setting of all runs: --{name.replace('_', '-')}"
     elif name in ("env", "env_arguments"):
@@ -164,12 +166,12 @@ def _check_rankable(trainer: TrainerConfig) -> None:
     logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
     needs = [
         ("enable_evaluation=False", trainer.enable_evaluation, "ranks trials by evaluations"),
-        ("logger_config=None", logs is not None, "ranks trials by what they log"),
+        ("logger_config=None", logs is not None, "ranks trials by their logs"),
         ("checkpointer_config=None", checkpoints is not None, "continues trials from checkpoints"),
     ]
     for setting, is_met, why in needs:
-        require(is_met, f"a sweep {why}, but there are none with {setting}", "leave it out")
-    own = "each trial of a sweep has a run directory of its own for them"
+        require(is_met, f"a sweep {why}, but {setting} turns them off", "leave it out")
+    own = "each trial of a sweep has its own run directory for that"
     jsonl, directory = logs and logs.jsonl, checkpoints and checkpoints.directory
     require(jsonl is None, f"jsonl={jsonl}: {own}", "leave jsonl out (--jsonl)")
     require(

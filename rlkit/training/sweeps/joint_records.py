@@ -36,8 +36,11 @@ def logged_records(
     """Those that a run logs which logs the training of every `log_every`-th outer iteration.
 
     `records` are those of all the `done` outer iterations, of `planned` ones; the last is logged.
+    If there are fewer, an earlier version of rlkit has left out the others already.
     """
     ends = sorted({record.env_steps for record in records if record.kind == "train"})
+    if len(ends) < done:
+        return list(records)
     logged = {
         steps
         for index, steps in enumerate(ends)

@@ -87,6 +87,7 @@ def train_jointly(
     first, num_lanes = configs[0], len(configs) * configs[0].trainer.num_seeds
     plan: Plan = dataclasses.replace(parts.plan, num_checkpoints=until)
     own, checkpoints = first.trainer, first.trainer.checkpointer_config
+    assert checkpoints is not None  # `check` saw to it
     trainer_config = dataclasses.replace(
         own,
         num_seeds=num_lanes,
@@ -101,7 +102,7 @@ def train_jointly(
         checkpointer_config=CheckpointerConfig(
             max_to_keep=1,
             keep_best=False,
-            save_replay=None if checkpoints is None else checkpoints.save_replay,
+            save_replay=checkpoints.save_replay,
         ),
     )
     trainer_config = with_equal_shares(trainer_config)
@@ -212,8 +213,8 @@ def write_trial(
     )
     config = dataclasses.replace(config, trainer=with_equal_shares(settings))
     logs = config.trainer.logger_config
-    silent = logs and dataclasses.replace(logs, console=False)
-    with build(config, logger=silent) as trainer:
+    assert logs is not None  # `check` saw to it
+    with build(config, logger=dataclasses.replace(logs, console=False)) as trainer:
         progress = own_progress(trained.progress, lanes, records, config)
         plan, num_seeds = trainer.plan, config.trainer.num_seeds
         text = announcement(plan, 0, plan.prefill_steps, num_seeds)

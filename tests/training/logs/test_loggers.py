@@ -329,6 +329,9 @@ def test_loggers_of_a_user_stand_beside_others(tmp_path, caplog):
         assert [row.env_steps for row in read_records(tmp_path / name)][-1] == 16
     assert own.calls == ["start", {"seen": 3}, "flush"]  # it is the user's to close
     assert caplog.text.count("Own failed (RuntimeError: boom)") == 1
+    for nested in ([[own]], [MultiLogger([own])]):
+        as_logger(nested, tmp_path / "nested").close()
+    assert "close" not in own.calls
     with pytest.raises(ConfigError, match=r"cannot log to 3; .* or a list of these"):
         as_logger([own, 3], tmp_path)
     with pytest.raises(ConfigError, match="csv=True writes to the run directory"):

@@ -65,6 +65,8 @@ def test_a_trial_logs_every_so_many_outer_iterations():
 
     assert logged(1) == [8, 8, 16, 24, 30, 36]
     assert logged(2) == [8, 16, 30, 36] and logged(2, planned=9) == [8, 16, 30]
+    thinned = rows[2::2]
+    assert logged_records(thinned, 2, done=5, planned=5) == thinned
     iterations = [record(None, steps=end) for end in (2, 4, 6, 8, 10, 12)]  # a row for each
     kept = logged_records(iterations, 3, done=3, planned=3)
     assert [x.env_steps for x in kept] == [10, 12]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import yaml
 from flax import struct
+from stopping import StopAt
 from wandb_files import wandb_files, wandb_labels
 
 from rlkit.errors import ConfigError
-from rlkit.training.callbacks import Callback
 from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.results import TrialResult
@@ -225,17 +225,6 @@ def test_a_population_that_was_stopped_ends_like_any_other(sweeps):
     assert digests[0] == digests[1]
 
 
-class Signal(Callback):
-    """Asks for a stop at the end of an outer iteration, as a signal does."""
-
-    def __init__(self, at):
-        self.at = at
-
-    def on_iteration_end(self, trainer, iteration, metrics):
-        if iteration == self.at:
-            trainer.request_stop("SIGINT")
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_population_stops_where_it_is_asked_to(at, sweeps):
@@ -244,12 +233,12 @@ def test_a_population_stops_where_it_is_asked_to(at, sweeps):
     stopped = []
 
     def watch(trainer):
-        trainer._callbacks.insert(0, Signal(at))
+        trainer._callbacks.insert(0, StopAt(at))
         stopped.append(trainer)
 
     assert not sweeps.run(config, watch=watch).is_finished
     [trainer] = stopped
-    assert trainer.outer_iteration == at and trainer.stop_reason == "SIGINT"
+    assert trainer.outer_iteration == at and trainer.stop_reason == "asked to"
 
 
 MISTAKES = [

@@ -406,8 +406,11 @@ MISTAKES = [
     ),
     ({"sweep": {"trials": 0}}, "trials: .*got 0"),
     ({"sweep": {"rank": "best"}}, "rank: .*got 'best'"),
-    ({"enable_evaluation": False}, "a sweep ranks trials by evaluations, but there are none with"),
-    ({"logger_config": None}, "a sweep ranks trials by what they log, .* leave it out"),
+    (
+        {"enable_evaluation": False},
+        "a sweep ranks trials by evaluations, but enable_evaluation=False turns",
+    ),
+    ({"logger_config": None}, "a sweep ranks trials by their logs, .* leave it out"),
     (
         {"logger_config": {"jsonl": "all.jsonl"}},
         "jsonl=all.jsonl: .*; leave jsonl out",
@@ -416,7 +419,10 @@ MISTAKES = [
         {"checkpointer_config": None},
         "a sweep continues trials from checkpoints, but",
     ),
-    ({"checkpointer_config": {"directory": "all"}}, "each trial of a sweep has a run directory of"),
+    (
+        {"checkpointer_config": {"directory": "all"}},
+        "each trial of a sweep has its own run",
+    ),
 ]
 
 
