@@ -21,6 +21,7 @@ from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
+from rlkit.training.files.same_parts import same
 from rlkit.training.logs.redaction import REDACTED
 from rlkit.validation import PlainData, from_dict, to_dict
 
@@ -176,7 +177,7 @@ def _is_as_rebuilt(name: str, module: RLModule, config: TrainerConfig) -> bool:
         rebuilt = make_agent(part.spec[0], env.observation_space, env.action_space, part.spec[1])
     else:
         return True
-    return type(rebuilt) is type(part) and plain(rebuilt) == plain(part)
+    return same(rebuilt, part)
 
 
 def _is_plain(arguments: PlainData) -> bool:

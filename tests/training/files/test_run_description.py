@@ -3,15 +3,18 @@
 import dataclasses
 import enum
 
+import algorithm_rows
 import numpy as np
 import pytest
 import yaml
 from gymnasium import spaces
+from untrained_policies import ACTIONS, OBSERVATIONS, policy_of
 
 import rlkit
 from rlkit.envs import registry
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.training.files.run_description import describe, hparams_to_dict, plain
+from rlkit.training.files.same_parts import same
 
 pytestmark = pytest.mark.fast
 
@@ -93,6 +96,25 @@ def changed(part, name, **settings):
     return dataclasses.replace(part, **{name: dataclasses.replace(getattr(part, name), **settings)})
 
 
+def narrow(agent):
+    space = rlkit.make_env(CART, 1).observation_space
+    config = rlkit.ActorCriticConfig(hidden_sizes=(8,))
+    return rlkit.actor_critic(space, agent.action_space, config).network
+
+
+@pytest.mark.parametrize("name", [*algorithm_rows.NAMES, *algorithm_rows.VARIANTS])
+def test_parts_that_were_not_changed_have_names(name):
+    """All algorithms, with memory, gSDE and pink noise among them."""
+    env = rlkit.make_env(algorithm_rows.training_env(name), 2)
+    agent = algorithm_rows.agent_of(name, env)
+    algorithm = algorithm_rows.algorithm_of(name)
+    assert same(algorithm, algorithm_rows.algorithm_of(name))
+    assert same(agent, algorithm_rows.agent_of(name, env))
+    config = rlkit.TrainerConfig(total_steps=50_000, enable_evaluation=False)
+    with rlkit.Trainer(env, None, agent, algorithm, config) as trainer:
+        assert "custom" not in trainer.description()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "agent", "custom"),
     [
@@ -100,6 +122,21 @@ def changed(part, name, **settings):
         ("dqn", lambda agent: agent, None),
         (changed(rlkit.ppo(), "collector", num_steps=16), lambda agent: agent, ["algorithm"]),
         (changed(rlkit.dqn(), "updater", simultaneous=True), lambda agent: agent, ["algorithm"]),
+        (
+            dataclasses.replace(
+                rlkit.ppo(), updater=rlkit.ppo(rlkit.PPOConfig(clip_epsilon=0.9)).updater
+            ),
+            lambda agent: agent,
+            ["algorithm"],
+        ),
+        (
+            dataclasses.replace(
+                rlkit.ppo(), updater=rlkit.ppo(rlkit.PPOConfig(learning_rate=1.0)).updater
+            ),
+            lambda agent: agent,
+            ["algorithm"],
+        ),
+        ("ppo", lambda agent: dataclasses.replace(agent, network=narrow(agent)), ["agent"]),
         ("dqn", Around, ["agent"]),
         ("ppo", lambda agent: dataclasses.replace(agent, keeps_outputs=True), ["agent"]),
     ],
@@ -126,3 +163,11 @@ def test_a_wrapped_adapter_has_no_name():
     config = rlkit.TrainerConfig(total_steps=50_000)
     with rlkit.Trainer(env, env, agent, rlkit.ppo(), config) as trainer:
         assert "env" in trainer.description()["custom"]
+
+
+@pytest.mark.parametrize("observations", ["dict", "large image"])
+@pytest.mark.parametrize("name", ["actor_critic", "soft_actor_critic"])
+def test_agents_of_equal_settings_are_the_same(name, observations):
+    action = ACTIONS["box"]
+    one, other = (policy_of(name, OBSERVATIONS[observations], action).agent for _ in range(2))
+    assert one is not other and same(one, other)
