@@ -47,6 +47,7 @@ class Stages:
         """Notes a stage when it begins."""
         with self._lock:
             self._stage = stage
+            self._is_shown |= time.monotonic() - self._start >= PATIENCE
             if self._is_shown:
                 self._print()
 
@@ -57,8 +58,9 @@ class Stages:
 
     def _begin(self) -> None:
         with self._lock:
-            self._is_shown = True
-            self._print()
+            if self._stage and not self._is_shown:
+                self._is_shown = True
+                self._print()
 
     def _print(self) -> None:
         seconds = time.monotonic() - self._start

@@ -122,7 +122,7 @@ def test_mistakes_exit_with_2_and_one_line(mistake, capsys, tmp_path, monkeypatc
 
 
 def test_stages_are_shown_when_it_takes_long(capsys, monkeypatch):
-    monkeypatch.setattr(check_env, "PATIENCE", 0.01)
+    monkeypatch.setattr(check_env, "PATIENCE", 0.0)
     assert main(["check-env", "probe/Counter", "--num-steps", "20", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["env"] == "probe/Counter"
