@@ -24,7 +24,7 @@ BATCHES = "rlkit/algorithms/on_policy_batches.py"
 PRIORITIES = "rlkit/algorithms/prioritized_replay.py"
 SAMPLED = "rlkit/algorithms/replayed_sequences.py"
 SEQUENCES = "tests/algorithms/test_replayed_sequences.py"
-CHECKPOINTER = "rlkit/training/files/checkpointer.py"
+STORED_STEP = "rlkit/training/files/stored_step.py"
 RESTORE = "rlkit/training/files/checkpoint_items.py"
 RESTORED = 'return TrainState(learner=items["learner"], local=items["local"])'
 HOST_RESUME = ("tests/training/test_host_resume.py",)
@@ -523,9 +523,9 @@ MUTANTS = (
     # Checkpoints and logs
     Mutant(
         "checksums of leaves are not compared",
-        CHECKPOINTER,
-        "require(same, f\"{name}{entry['path']} was altered\"",
-        "require(True, f\"{name}{entry['path']} was altered\"",
+        STORED_STEP,
+        'require(same, fault, "its checksum differs"',
+        'require(True, fault, "its checksum differs"',
         (
             "tests/training/files/test_checkpointer.py::test_a_flipped_bit_in_the_data_names_the_leaf",
             "tests/training/files/test_checkpointer.py::test_no_flipped_bit_goes_unnoticed",

@@ -43,9 +43,9 @@ def set_trainer(run: Path, **changes: object) -> None:
 
 def edit_records(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Edits what all checkpoints record, checksums included."""
-    from rlkit.training.files.checkpointer import _sealed
+    from rlkit.training.files.stored_step import sealed
 
     for path in (run / "checkpoints").glob("*/record/metadata"):
         body = json.loads(path.read_text())["body"]
         change(body)
-        path.write_text(json.dumps(_sealed(body)))
+        path.write_text(json.dumps(sealed(body)))

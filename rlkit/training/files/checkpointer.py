@@ -1,31 +1,22 @@
 """Checkpoints on disk: written in the background by Orbax, verified when read, never unpickled.
 
-A step is a directory `<step>/` with one Orbax array item per name given to `save`, and two JSON
-items. `signature` lists path, dtype, shape and CRC-32 of every leaf, because Orbax neither notices
-flipped bits nor rejects a different dtype; `record` holds score and metadata, the step, and the
-checksum of the signature, so that neither can be another step's. Leaves are stored under positional
-names, because Orbax confuses the keys `a.b` and `a`/`b`.
-
-The class is longer than most because it owns the directory and every rule about it.
+`stored_step` has the layout of one step. The class here owns the directory: which steps are in it,
+which are kept, and what may be written there.
 """
 
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 import re
 import shutil
 import time
 import warnings
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, LatestN
 from orbax.checkpoint.options import MultiprocessingOptions
@@ -34,44 +25,27 @@ from rlkit.errors import CheckpointError, DiskError, RunDirectoryError, require
 from rlkit.training.config import CheckpointerConfig
 from rlkit.training.directories import absolute_path, make_directory
 from rlkit.training.files.best_checkpoint import KeepBest, Scores, best_of
-from rlkit.training.files.checkpoint_leaves import (
-    array_bytes,
-    describe_all,
-    entry_text,
-    fetch,
-    leaf_name,
-    rebuild,
-)
-from rlkit.training.files.late_callbacks import late_callbacks_dropped
+from rlkit.training.files.checkpoint_leaves import fetch
 from rlkit.training.files.run_directory import require_still_locked, take_lock
+from rlkit.training.files.stored_step import (
+    RECORD,
+    SIGNATURE,
+    DamagedStepError,
+    Restored,
+    StoredStep,
+    Target,
+    contents,
+    first_line,
+)
 from rlkit.training.logs.loaded_run import LOCK
 from rlkit.types import PyTree
 from rlkit.validation import PlainData
 
 Which = int | Literal["latest", "best"]
-Target = Mapping[str, PyTree] | Callable[[PlainData], Mapping[str, PyTree]]
 _require = functools.partial(require, error=CheckpointError)
-_SIGNATURE, _RECORD = "signature", "record"
 _DELETED = "deleted"  # directory that the keep policy moves steps to
 _TEMPORARY = ".orbax-checkpoint-tmp"  # in names of steps that a killed process was writing
-_SHOWN = 5  # differing leaves listed in an error
 _DISK_FULL = ("RESOURCE_EXHAUSTED", "No space left", "Disk quota", "File too large")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Restored:
-    """What `Checkpointer.restore` read."""
-
-    step: int
-    """The step that was read."""
-    items: dict[str, PyTree]
-    """The requested items, in the structure of their targets."""
-    metadata: PlainData
-    """The metadata given to `save`."""
-    score: float | None
-    """The score given to `save`."""
-    skipped: tuple[tuple[int, str], ...] = ()
-    """Skipped damaged steps, newest first, each with the reason."""
 
 
 def steps_in(directory: str | os.PathLike[str]) -> list[int]:
@@ -84,10 +58,6 @@ def steps_in(directory: str | os.PathLike[str]) -> list[int]:
 def holds_checkpoints(directory: str | os.PathLike[str]) -> bool:
     """Whether there is such a directory with a checkpoint in it; opens nothing."""
     return os.path.isdir(directory) and bool(steps_in(directory))
-
-
-class _Damaged(CheckpointError):
-    """A step whose files are missing, truncated or altered."""
 
 
 class Checkpointer:
@@ -193,40 +163,28 @@ class Checkpointer:
         )
         for name in items:
             usable = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name not in (
-                _SIGNATURE,
-                _RECORD,
+                SIGNATURE,
+                RECORD,
             )
             _require(bool(usable), f"an item cannot be called {name!r}", "choose a plain word")
         score = None if score is None else float(score)
         own = None
         if seed_scores is not None and self._config.keep_seed_bests:
             own = [float(x) for x in seed_scores]
-        content = {"step": step, "score": score, "seed_scores": own}
+        record = {
+            "step": step,
+            "score": score,
+            "seed_scores": own,
+            "metadata": dict(metadata or {}),
+        }
         fetched = fetch(items)
         self._require_space(sum(leaf.nbytes for _, leaves in fetched.values() for leaf in leaves))
-        signature = {
-            name: [
-                entry | {"crc32": zlib.crc32(array_bytes(leaf))}
-                for entry, leaf in zip(*pair, strict=True)
-            ]
-            for name, pair in fetched.items()
-        }
-        sealed = _sealed(signature)
-        tied = {"signature_crc32": sealed["crc32"], "metadata": dict(metadata or {})}
-        entries: dict[str, ocp.args.CheckpointArgs] = {
-            _SIGNATURE: ocp.args.JsonSave(sealed),
-            _RECORD: ocp.args.JsonSave(_sealed(content | tied)),
-        }
-        for name, (_, leaves) in fetched.items():
-            if stored := {
-                leaf_name(i): leaf for i, leaf in enumerate(leaves) if leaf.size
-            }:  # Orbax refuses empty arrays
-                entries[name] = ocp.args.StandardSave(stored)
-        self._scores[step] = self._ranked(content)
+        written = contents(record, fetched)
+        self._scores[step] = self._ranked(record)
         if self._manager is None:
             self._manager = self._open_manager()
         try:
-            saved = self._manager.save(step, args=ocp.args.Composite(**entries), force=True)
+            saved = self._manager.save(step, args=ocp.args.Composite(**written), force=True)
         except Exception as error:
             self._reopen()
             raise self._write_error(step, error) from error
@@ -256,7 +214,7 @@ class Checkpointer:
             self._reopen()
             raise self._write_error(step, error) from error
         self._remove_deleted()
-        _keep_others_out(self.directory / str(step))
+        self._stored(step).keep_others_out()
 
     def set_aside(self, step: int) -> pathlib.Path:
         """Renames a damaged `step`, so a resumed run can save it again; returns the new path."""
@@ -312,8 +270,10 @@ class Checkpointer:
         if which == "latest":
             for step in reversed(steps):
                 try:
-                    return dataclasses.replace(self._read(step, target), skipped=tuple(skipped))
-                except _Damaged as error:
+                    return dataclasses.replace(
+                        self._stored(step).read(self._reader, target), skipped=tuple(skipped)
+                    )
+                except DamagedStepError as error:
                     skipped.append((step, str(error)))
                     message = (
                         f"{self.directory}: step {step} is damaged ({error}); trying the next"
@@ -344,8 +304,10 @@ class Checkpointer:
         step = int(step)
         self._require_step(step)
         try:
-            return dataclasses.replace(self._read(step, target), skipped=tuple(skipped))
-        except _Damaged as error:
+            return dataclasses.replace(
+                self._stored(step).read(self._reader, target), skipped=tuple(skipped)
+            )
+        except DamagedStepError as error:
             others = ", ".join(str(other) for other in steps if other != step) or "none"
             raise CheckpointError(
                 f"step {step} of {self.directory} is damaged ({error}); other steps: {others}"
@@ -380,8 +342,8 @@ class Checkpointer:
         """The metadata that was saved with `step`."""
         self._require_step(step)
         try:
-            return self._read_json(step, _RECORD)["metadata"]
-        except _Damaged as error:
+            return self._stored(step).record()["metadata"]
+        except DamagedStepError as error:
             raise CheckpointError(
                 f"step {step} of {self.directory} is damaged ({error}); use another step"
             ) from error
@@ -394,18 +356,12 @@ class Checkpointer:
         A checkpointer of that directory can restore them.
         """
         self._require_step(step)
-        record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
-        source, target = self.directory / str(step), directory / str(step)
-        self._require_items(step, items, signature)
-        for name in items:
-            shutil.copytree(source / name, target / name)
-        kept = _sealed({name: signature[name] for name in items})
-        tied = {"signature_crc32": kept["crc32"], "metadata": metadata}
-        for name, sealed in ((_SIGNATURE, kept), (_RECORD, _sealed(record | tied))):
-            (target / name).mkdir(parents=True)
-            (target / name / "metadata").write_text(json.dumps(sealed))
+        self._stored(step).copy(items, directory, metadata=metadata)
 
     # Parts
+
+    def _stored(self, step: int) -> StoredStep:
+        return StoredStep(self.directory, step)
 
     def _ranked(self, record: PlainData) -> Scores:
         """The scores by which the step of a record is kept."""
@@ -416,7 +372,7 @@ class Checkpointer:
         """Raises `CheckpointError` for a directory of something else: saving also deletes there."""
         names = sorted(os.listdir(self.directory))
         is_ours = any(
-            (self.directory / name / _RECORD).is_dir() for name in names if name.isdecimal()
+            (self.directory / name / RECORD).is_dir() for name in names if name.isdecimal()
         )
         own = (LOCK, ".tmp-", "damaged-")  # what a start that came to nothing leaves
         foreign = [name for name in names if not name.startswith(own) and _TEMPORARY not in name]
@@ -464,7 +420,7 @@ class Checkpointer:
             if full
             else "older steps are intact, see the error above"
         )
-        reason = full or _first_line(error)
+        reason = full or first_line(error)
         return DiskError(f"step {step} was not saved to {self.directory}: {reason}; {cure}")
 
     def _require_space(self, need: int) -> None:
@@ -486,95 +442,10 @@ class Checkpointer:
         records, broken = {}, []
         for step in reversed(self.all_steps()):
             try:
-                records[step] = self._read_json(step, _RECORD)
-            except _Damaged as error:
+                records[step] = self._stored(step).record()
+            except DamagedStepError as error:
                 broken.append((step, str(error)))
         return records, broken
-
-    def _read_json(self, step: int, name: str) -> PlainData:
-        try:
-            sealed = json.loads((self.directory / str(step) / name / "metadata").read_bytes())
-            body = sealed["body"]
-            intact = sealed["crc32"] == _text_crc(body)
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
-        require(intact, f"{name} was altered", "its checksum differs", _Damaged)
-        is_own = name != _RECORD or body["step"] == step
-        require(is_own, f"{name} is that of another step", "it was moved here", _Damaged)
-        return body
-
-    def _read(self, step: int, target: Target) -> Restored:
-        record, signature = self._read_json(step, _RECORD), self._read_json(step, _SIGNATURE)
-        is_own = record.get("signature_crc32") in (None, _text_crc(signature))  # None: early ones
-        require(is_own, "record belongs to other arrays", "one of the two was moved here", _Damaged)
-        target = target(record["metadata"]) if callable(target) else target
-        self._require_items(step, target, signature)
-        wanted = {name: describe_all(tree) for name, tree in target.items()}
-        self._require_match(step, wanted, signature)
-        items = {}
-        for name, tree in target.items():
-            arrays = self._read_arrays(step, name, signature[name])
-            leaves = [
-                rebuild(arrays[entry["path"]], entry["key"], leaf) for entry, leaf in wanted[name]
-            ]
-            items[name] = jax.tree.unflatten(jax.tree.structure(tree), leaves)
-        return Restored(step=step, items=items, metadata=record["metadata"], score=record["score"])
-
-    def _require_items(self, step: int, names: Iterable[str], signature: PlainData) -> None:
-        has = f"it has {', '.join(signature) or 'none'}"
-        for name in names:
-            _require(
-                name in signature, f"step {step} of {self.directory} has no item {name!r}", has
-            )
-
-    def _require_match(
-        self, step: int, wanted: dict[str, list[tuple[dict, Any]]], signature: dict[str, list[dict]]
-    ) -> None:
-        lines = []
-        for name, entries in wanted.items():
-            want = {entry["path"]: entry_text(entry) for entry, _ in entries}
-            found = {entry["path"]: entry_text(entry) for entry in signature[name]}
-            for path in want | found:
-                if want.get(path) != found.get(path):
-                    lines.append(
-                        f"{name}{path}: wanted {want.get(path, 'nothing')}, found"
-                        f" {found.get(path, 'nothing')}"
-                    )
-        more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-        problem = (
-            f"step {step} of {self.directory} does not match: {'; '.join(lines[:_SHOWN])}{more}"
-        )
-        _require(not lines, problem, "use the settings that it was saved with")
-
-    def _read_arrays(
-        self, step: int, name: str, signature: list[PlainData]
-    ) -> dict[str, np.ndarray]:
-        """The verified leaves of an item by path."""
-        # Broadcast scalars give Orbax dtype and shape without taking memory.
-        expected = [
-            np.broadcast_to(np.zeros((), jnp.dtype(entry["dtype"])), entry["shape"])
-            for entry in signature
-        ]
-        stored = {leaf_name(i): leaf for i, leaf in enumerate(expected) if leaf.size}
-        path = self.directory / str(step) / name
-        try:
-            with late_callbacks_dropped():
-                read = (
-                    self._reader.restore(path, ocp.args.StandardRestore(stored)) if stored else {}
-                )
-        except Exception as error:  # Orbax and TensorStore raise anything, even a bare Exception
-            raise _Damaged(f"{name} is unreadable: {_first_line(error)}") from None
-        arrays = {}
-        for i, (entry, like) in enumerate(zip(signature, expected, strict=True)):
-            leaf = np.asarray(read.get(leaf_name(i), like))
-            same = (leaf.shape, leaf.dtype, zlib.crc32(array_bytes(leaf))) == (
-                like.shape,
-                like.dtype,
-                entry["crc32"],
-            )
-            require(same, f"{name}{entry['path']} was altered", "its checksum differs", _Damaged)
-            arrays[entry["path"]] = leaf
-        return arrays
 
 
 def _this_process() -> MultiprocessingOptions:
@@ -583,31 +454,3 @@ def _this_process() -> MultiprocessingOptions:
     return MultiprocessingOptions(
         primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process_{index}"
     )
-
-
-def _keep_others_out(path: pathlib.Path) -> None:
-    """Takes others' right to write from a directory and all in it, whatever the umask is."""
-    with contextlib.suppress(OSError):  # it was removed, or the disk knows no such rights
-        if path.stat().st_mode & 0o022 == 0:
-            return
-        for folder, _, files in os.walk(path):
-            for found in (folder, *(os.path.join(folder, name) for name in files)):
-                os.chmod(found, os.stat(found).st_mode & ~0o022)
-
-
-def _sealed(body: object) -> PlainData:
-    try:
-        body = json.loads(json.dumps(body))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"metadata is not plain JSON data: {error}; use numbers, strings, lists, dicts"
-        ) from None
-    return {"body": body, "crc32": _text_crc(body)}
-
-
-def _text_crc(body: object) -> int:
-    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0][:160]}"

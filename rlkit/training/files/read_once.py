@@ -11,7 +11,8 @@ from jax.sharding import SingleDeviceSharding
 from rlkit.training.compile import placing
 from rlkit.training.compile.devices import host_device
 from rlkit.training.files.checkpoint_leaves import key_type
-from rlkit.training.files.checkpointer import Checkpointer, Restored, Which
+from rlkit.training.files.checkpointer import Checkpointer, Which
+from rlkit.training.files.stored_step import Restored
 from rlkit.training.processes.group import Processes
 from rlkit.training.processes.transfer import without_keys
 from rlkit.types import PyTree
