@@ -294,13 +294,13 @@ class Trainer:
         """
         self._loop.begin()
         self._run.clock.start()
-        try:
-            self._init_for_run(key, train_state, warm_start)
-            files, before = self._open(), self.history.num_evaluations
-            with self._interrupts():
+        self._init_for_run(key, train_state, warm_start)
+        files, before = self._open(), self.history.num_evaluations
+        with self._interrupts():
+            try:
                 self._train(files)
-        finally:
-            self._loop.end()
+            finally:
+                self._loop.end()
         return self.history.since(before)
 
     def _train(self, files: RunFiles) -> None:

@@ -469,6 +469,8 @@ def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
 def test_a_stop_between_two_runs_is_honoured_by_the_next(tiny):
     trainer = tiny.trainer()
     trainer.request_stop("SIGTERM")
+    with pytest.raises(ConfigError, match="must be a typed key or a seed"):
+        trainer.run("a")  # which never began
     assert trainer.run(0) == [] and trainer.stop_reason == "SIGTERM"
     assert len(trainer.run()) == trainer.plan.num_checkpoints and trainer.stop_reason is None
 
