@@ -158,13 +158,17 @@ def bounds(space: Space) -> tuple[PyTree, PyTree]:
 def clip(space: Space, action: Action) -> Action:
     """Actions [N, ...] clipped to the bounds of every Box; unchanged elsewhere.
 
-    Arrays of NumPy stay such: nothing is computed on a device for them.
+    Arrays of NumPy stay such: nothing is computed on a device for them. Where a bound of float64
+    lies between two numbers of float32, actions of float32 end at the one inside.
     """
 
     def clipped(leaf: Space, x: Any) -> Any:
         if not isinstance(leaf, spaces.Box):
             return x
-        return (jnp if isinstance(x, Array) else np).clip(x, leaf.low, leaf.high)
+        low, high = leaf.low.astype(x.dtype), leaf.high.astype(x.dtype)
+        low = np.where(low < leaf.low, np.nextafter(low, np.inf, dtype=x.dtype), low)
+        high = np.where(high > leaf.high, np.nextafter(high, -np.inf, dtype=x.dtype), high)
+        return (jnp if isinstance(x, Array) else np).clip(x, low, high)
 
     return jax.tree.map(clipped, leaf_tree(space), action)
 

@@ -53,7 +53,7 @@ ROOMS = {
             "run_config",
             "run_progress",
         },
-        {"programs", "files", "video", "export"},
+        {"programs", "files", "video", "export", "policy_inputs"},
         {"policy", "run_parts", "callbacks", "finite_checks", "phase_checks"},
         {"phase_programs"},
         {"evaluations", "phases", "run_phases", "best_model", "record_video", "report"},

@@ -49,6 +49,15 @@ def test_clipping_is_for_boxes():
     jax.tree.map(np.testing.assert_array_equal, clipped["more"], action["more"])
 
 
+@pytest.mark.parametrize("numpy", [np, jax.numpy])
+def test_clipped_actions_are_within_bounds_that_float32_does_not_have(numpy):
+    box = gym.Box(np.array([-0.1, -np.inf, 0.5]), np.array([0.3, 0.1, np.inf]), dtype=np.float64)
+    extreme = numpy.float32([[-9.0, -9.0, -9.0], [9.0, 9.0, 9.0]])
+    clipped = np.asarray(spaces.clip(box, extreme))
+    assert clipped.dtype == np.float32 and all(box.contains(row) for row in clipped)
+    np.testing.assert_allclose(clipped, [[-0.1, -9.0, 0.5], [0.3, 0.1, 9.0]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("large", [np.inf, np.finfo(np.float32).max])
 def test_dimensions_without_bounds_are_drawn_from_a_normal_distribution(key, large):
     box = gym.Box(np.float32([-large, -2, -1]), np.float32([large, large, 1]))

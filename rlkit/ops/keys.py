@@ -1,9 +1,33 @@
 """`as_key`: a seed or a key, as a key."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
+
+from rlkit.errors import ConfigError
+
+
+def is_seed(key: object) -> bool:
+    """Whether it is an integer, which stands for the key that it is the seed of."""
+    return isinstance(key, (int, np.integer)) and not isinstance(key, bool)
 
 
 def as_key(key: Array | int) -> Array:
-    """A typed key; an integer is the seed of one."""
-    return jax.random.key(key) if isinstance(key, int) else key
+    """A typed key; an integer is the seed of one. Raises `ConfigError` for anything else."""
+    if is_seed(key):
+        return jax.random.key(key)
+    check_key(key)
+    return key
+
+
+def check_key(key: object) -> None:
+    """Raises `ConfigError` unless it holds typed keys."""
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return
+    shape, dtype = getattr(key, "shape", ()), getattr(key, "dtype", None)
+    is_legacy = shape[-1:] == (2,) and dtype == np.uint32
+    given = "a legacy key (PRNGKey)" if is_legacy else repr(key)
+    raise ConfigError(
+        f"key must be a typed key or a seed, got {given}; pass jax.random.key(0), or 0"
+    )

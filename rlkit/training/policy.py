@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array
 
 from rlkit import spaces, validation
-from rlkit.action_masks import first_without_choice, has_mask, mask_in, num_choices
 from rlkit.agents.base import Agent, memory_of, remembers
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.collectors import restart_carry
@@ -41,6 +40,7 @@ from rlkit.training.files.run_description import (
     registered_env,
     require_as_recorded,
 )
+from rlkit.training.policy_inputs import batch_of, check_carry, check_choices, restarts
 from rlkit.training.programs.env_groups import num_at_once
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_config import read_settings, require_seed
@@ -130,57 +130,14 @@ class Policy:
         episodes. `restart` [B]: where these observations begin an episode, as after a step that
         was terminated or truncated. Otherwise as in a call of the policy.
         """
-        wanted, given = spaces.leaves(self.env.observation_space), jax.tree.leaves(obs)
-        require(
-            len(wanted) == len(given),
-            f"observations have {len(wanted)} array(s) here, got {len(given)} in {obs!r:.80}",
-            "pass what the environment returned",
-        )
-        for space, leaf in zip(wanted, given, strict=True):
-            shape = space.shape or ()
-            batch = ", ".join(["B", *map(str, shape)])
-            is_single = np.shape(leaf) == shape
-            require(
-                np.shape(leaf)[1:] == shape and np.ndim(leaf) > 0,
-                f"a policy takes a batch of observations ({batch}), got shape {np.shape(leaf)}",
-                "add an axis for a single one: obs[None]"
-                if is_single
-                else "pass what the environment returned, one row for each of B environments",
-            )
-            is_float = np.issubdtype(np.result_type(leaf), np.floating)
-            require(
-                not is_float or bool(np.isfinite(leaf).all()),
-                "an observation holds NaN or infinity, for which no action means anything",
-                "look for the fault in the environment",
-            )
-        if has_mask(self.env.observation_space):
-            choices = num_choices(self.env.action_space)
-            row = first_without_choice(mask_in(obs), choices)
-            require(
-                row is None,
-                f"the action mask of observation {row} allows nothing",
-                "ask only for actions in running episodes, where one is allowed",
-            )
+        obs, size = batch_of(self.env.observation_space, obs)
+        check_choices(self.env.observation_space, self.env.action_space, obs)
+        check_carry(self.agent, carry, size)
+        restart = restarts(restart, size)
         if key is None:
             self._key, drawn = jax.random.split(self._key)
         else:
             drawn = as_key(key)
-        size = np.shape(jax.tree.leaves(obs)[0])[0]
-        if carry is not None:
-            wanted = jax.eval_shape(lambda: self.agent.initial_carry(size))
-            shapes = [jax.tree.map(np.shape, each) for each in (wanted, carry)]
-            require(
-                shapes[0] == shapes[1],
-                f"the carry of {size} episodes has shapes {shapes[0]}, got {shapes[1]}",
-                f"pass what the last step returned, or policy.initial_carry({size})",
-            )
-        if restart is not None:
-            restart = np.asarray(restart, bool)
-            require(
-                restart.shape == (size,),
-                f"restart has shape {restart.shape} for {size} observations",
-                "pass one flag for each, such as terminated | truncated",
-            )
         action, carry = self._act(
             self.state, obs, carry, restart, drawn, deterministic=deterministic
         )

@@ -120,8 +120,8 @@ def test_acting_on_numpy_observations(policies):
 @pytest.mark.parametrize(
     ("obs", "problem"),
     [
-        (None, "observations have 1 array"),
-        ({}, "observations have 1 array"),
+        (None, "an observation is an array of numbers here, got None"),
+        ({}, "an observation is an array of numbers here, got {}"),
         (np.ones((2, 3), np.float32), r"a batch of observations \(B, 1\), got"),
         (np.float32([[1.0], [np.nan]]), "an observation holds NaN or infinity"),
     ],
@@ -133,6 +133,8 @@ def test_what_is_no_observation_is_refused(policies, obs, problem):
 
 def test_errors(run, tmp_path):
     path, _, _ = run
+    with pytest.raises(ConfigError, match="key must be a typed key or a seed, got 'x'; pass"):
+        load_policy(path)(np.ones((1, 1), np.float32), deterministic=False, key="x")
     with pytest.raises(ConfigError, match=r"seed_index=2, but the run has 2 seeds; choose 0 to 1"):
         load_policy(path, seed_index=2)
     with pytest.raises(CheckpointError, match=r"no step 9; its steps are: 0, 1, 2, 3"):

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
+from rlkit.ops.keys import check_key, is_seed
 from rlkit.training.compile import placing
 from rlkit.training.compile.devices import SAME, Axes, Devices, Shares
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
@@ -169,7 +170,7 @@ class Compiler:
         Raises `ConfigError` for anything else.
         """
         single = self.num_seeds == 1
-        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        if is_seed(key):
             inside = 0 <= int(key) <= 2**32 - self.num_seeds
             problem = f"seeds must be in [0, 2**32), got {self.num_seeds} seeds from {key}"
             require(inside, problem, "pass a smaller, non-negative seed")
@@ -177,13 +178,7 @@ class Compiler:
                 (int(key) + np.arange(self.num_seeds)).astype(np.uint32)
             )
             return keys[0] if single else keys
-        if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-            shape, dtype = getattr(key, "shape", ()), getattr(key, "dtype", None)
-            is_legacy = shape[-1:] == (2,) and dtype == np.uint32
-            given = "a legacy key (PRNGKey)" if is_legacy else repr(key)
-            raise ConfigError(
-                f"key must be a typed key or a seed, got {given}; pass jax.random.key(0), or 0"
-            )
+        check_key(key)
         if not single and key.ndim == 0:
             return jax.random.split(key, self.num_seeds)
         require(
