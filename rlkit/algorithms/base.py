@@ -289,9 +289,9 @@ class Algorithm:
     def _prefill(
         self, agent: Agent, env: EnvAdapter, state: TrainState, key: Key
     ) -> tuple[TrainState, Metrics]:
-        explore = acting_randomly(agent, state.learner.policy, env.action_space)
-
         def one(state: TrainState, key: Key) -> tuple[TrainState, Metrics]:
+            # with the statistics of the rollouts before, by which an agent's memory reads this one
+            explore = acting_randomly(agent, state.learner.policy, env.action_space)
             state = state.replace(local=state.local.replace(key=key))
             state, rollout, _ = self.collect(agent, env, state, explore)
             return self._take_in(state, rollout), self._unsound(env, rollout)

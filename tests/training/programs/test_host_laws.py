@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from algorithm_rows import MEMORY, NAMES, NORMALIZED, VARIANTS, entry, known
+from algorithm_rows import MEMORY, NAMES, NORMALIZED, REPLAYED, VARIANTS, entry, known
 from composite_twins import HostLevers, Levers
 from host_twins import agent_for, keys_as_data, twin_envs
 from tiers import by_default, in_full
@@ -96,7 +96,10 @@ def test_host_equals_jitted(name, tiny):
     key = jax.random.key(2)  # one with which episodes end in both ways
     plain = name.removesuffix(PARTS)
     sequences = {"sequence_length": 4} if plain in MEMORY else {}
-    modules = twins(tiny, name, **known(entry(plain).config, NORMALIZED | sequences))
+    # Three rollouts at first: the memory reads the second by statistics that know the one before.
+    prefill = {"prefill_steps": 72, "capacity": 192} if plain in REPLAYED else {}
+    settings = known(entry(plain).config, NORMALIZED | sequences | prefill)
+    modules = twins(tiny, name, **settings)
     device, host = programs(modules)
     on_device, on_host = device.init(key), host.init(key)
     assert_equal(without_environments(on_device), without_environments(on_host))
