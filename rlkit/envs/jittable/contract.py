@@ -14,9 +14,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.action_masks import check_mask
-from rlkit.envs.base import EnvAdapter, JaxEnv, env_name
+from rlkit.envs.base import EnvAdapter, JaxEnv, env_name, traced_params
 from rlkit.envs.jittable.generators import generator_states
 from rlkit.errors import EnvContractError, RlkitError, SpaceError
+from rlkit.ops.strong_types import strong_types
 from rlkit.spaces import (
     Space,
     abstract,
@@ -35,6 +36,10 @@ ASSERT_ON_TRACED = (
 ASSERT_FAILED = (
     "look at what that line compares: while it is compiled, shapes, dtypes and attributes are"
     " known, and numbers are not"
+)
+PARAMS_ARE_TRACED = (
+    "params are traced, so that changing them does not recompile: mark sizes and other fixed values"
+    " among them with struct.field(pytree_node=False)"
 )
 SIX = "return (state, obs, reward, terminated, truncated, info)"
 
@@ -119,7 +124,8 @@ def trace_findings(
 ) -> Iterator[Finding]:
     """Mistakes seen while tracing `reset` and `step` once, up to the first that would hide others.
 
-    The spaces must be valid. `name` is what to call it (None: `env_name`).
+    Where there are `params`, once more with these traced. The spaces must be valid. `name` is what
+    to call it (None: `env_name`).
     """
     name = name or env_name(env)
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -147,10 +153,34 @@ def trace_findings(
         return
     if isinstance(step, tuple) and len(step) == 6:
         yield from _step_findings(env, name, state, step)
+        yield from _params_findings(env, name, key, state)
     else:
         yield Finding(
             "error", f"{name}.step returned {_count(step)} instead of six", _tuple_fix(step)
         )
+
+
+def _params_findings(env: JaxEnv, name: str, key: PyTree, state: PyTree) -> Iterator[Finding]:
+    """An error if `reset` or `step` cannot be traced with other params, as every run does it."""
+    params = traced_params(env)
+    if not jax.tree.leaves(params):
+        return
+
+    def bound(params: PyTree) -> JaxEnv:
+        return env.replace_params(strong_types(params))  # pyright: ignore[reportAttributeAccessIssue]
+
+    def reset(params: PyTree, key: PyTree) -> Any:
+        return bound(params).reset(key)
+
+    def step(params: PyTree, key: PyTree, state: PyTree, action: PyTree) -> Any:
+        return bound(params).step(key, state, action)
+
+    action = abstract(env.action_space)
+    try:
+        trace(f"{name}.reset with traced params", reset, params, key)
+        trace(f"{name}.step with traced params", step, params, key, state, action)
+    except TraceFailure as failure:
+        yield dataclasses.replace(failure.finding, fix=PARAMS_ARE_TRACED)
 
 
 def _step_findings(

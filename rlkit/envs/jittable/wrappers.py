@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -118,8 +119,10 @@ class TimeLimit(AroundEnv):
         check_wrapped(self)
         limit, inner = self.max_episode_steps, getattr(self.env, "max_episode_steps", None)
         require_positive_integer("TimeLimit max_episode_steps", limit, example=500)
+        # A limit among the parameters is traced when a run replaces them.
+        is_known = not isinstance(inner, jax.core.Tracer)
         require(
-            inner is None or limit <= inner,
+            inner is None or not is_known or limit <= inner,
             f"TimeLimit({limit}) is never reached: {type(self.env).__name__} stops after {inner}"
             " steps",
             "raise the inner limit (Gymnax: params={'max_steps_in_episode': ...}) or leave"

@@ -362,7 +362,46 @@ class NoVmap(Sound):
         return state, obs, reward, *rest
 
 
+@dataclasses.dataclass(frozen=True)
+class SizeIsTraced(Sound):
+    """A parameter that is a shape: a number while it is traced alone, and not in a run."""
+
+    params: int = 1
+
+    def replace_params(self, params):
+        return dataclasses.replace(self, params=params)
+
+    def reset(self, key):
+        state, _ = super().reset(key)
+        return state, jnp.zeros(self.params)
+
+
+class SizeIsTracedInStep(SizeIsTraced):
+    def reset(self, key):
+        return Sound.reset(self, key)
+
+    def step(self, key, state, action):
+        state, _, *rest = super().step(key, state, action)
+        return state, jnp.zeros(self.params), *rest
+
+
+@dataclasses.dataclass(frozen=True)
+class TextIsTraced(SizeIsTraced):
+    params: str = "text"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def reset(self, key):
+        return Sound.reset(self, key)
+
+
+PARAMS_FIX = r"params are traced, .* mark sizes .* with struct.field\(pytree_node=False\)"
 ERRORS = [
+    (
+        SizeIsTraced,
+        r"SizeIsTraced.reset with traced params .* test_check_env.py:\d+ `return state, jnp.zeros",
+        PARAMS_FIX,
+    ),
+    (SizeIsTracedInStep, "SizeIsTracedInStep.step with traced params ", PARAMS_FIX),
+    (TextIsTraced, "TextIsTraced.reset with traced params raises TypeError", PARAMS_FIX),
     (
         PythonIf,
         r"PythonIf.step cannot be compiled: test_check_env.py:\d+ `if action > 0:` needs the value",

@@ -90,6 +90,29 @@ def test_time_limit_on_the_step_that_terminates_says_both(key):
     assert rows[-1] == ([2, 4], 2.0, True, True)
 
 
+@dataclasses.dataclass(frozen=True)
+class LimitInParams(ValueByObservation):
+    """Its own limit is a parameter, and so it is traced."""
+
+    params: int = 8
+
+    @property
+    def max_episode_steps(self):
+        return self.params
+
+    def replace_params(self, params):
+        return dataclasses.replace(self, params=params)
+
+
+def test_a_time_limit_around_one_among_the_parameters(key):
+    env = TimeLimit(LimitInParams(), 3)
+    assert check_env(env, num_steps=20).ok
+    state, _ = jax.jit(vectorize(env, 2).reset)(key)
+    assert int(state.params) == 8
+    with pytest.raises(ConfigError, match="never reached: LimitInParams stops after 8 steps"):
+        TimeLimit(LimitInParams(), 9)
+
+
 def test_time_limit_counts_anew_after_a_reset(key):
     adapter = vectorize(TimeLimit(Counter(goal=3), 2), 2)
     state, _ = adapter.reset(key)
