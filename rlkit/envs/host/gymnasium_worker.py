@@ -218,6 +218,8 @@ class Guard:
             if self._resets_broken and not (is_finite(reward) and is_finite(obs)):
                 return copy.deepcopy(obs), 0.0, True, False, {NUMBERS: numbers(info), BROKEN: True}
             if terminated or truncated:
+                # It is in no batch: the adapter alone writes it into a row, which broadcasts.
+                check_observation(self.observation_space, obs)
                 return copy.deepcopy(obs), reward, terminated, truncated, {NUMBERS: numbers(info)}
         except FAILURES as error:
             raise self._raised("step", error, action) from error

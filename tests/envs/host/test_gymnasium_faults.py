@@ -580,6 +580,50 @@ def test_observations_of_a_wrong_shape_are_refused_in_every_step():
         assert_nothing_left(adapter)
 
 
+class LastObservation(gymnasium.Env):
+    """The third step ends the episode and returns `last`."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, last):
+        self.observation_space, self.last = space, last
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.time += 1
+        is_last = self.time == 3
+        obs = self.last if is_last else self.observation_space.sample()
+        return obs, 0.0, False, is_last, {}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("non_finite", ["raise", "reset"])
+@pytest.mark.parametrize(
+    ("space", "last", "message"),
+    [
+        (spaces.Box(-9.0, 9.0, (2,)), -7.0, r"observation has shape \(\), .* has \(2,\); correct"),
+        (spaces.Box(-9.0, 9.0, (2,)), None, r"observation has shape \(\), .* has \(2,\); correct"),
+        (
+            spaces.Box(0, 255, (2,), np.uint8),
+            np.array([3.7, 300.2]),
+            "observation has dtype float64, .* has uint8; correct",
+        ),
+        (spaces.Dict({"a": spaces.Discrete(2)}), {}, "observation has no key 'a', .*all keys"),
+    ],
+    ids=["a number", "None", "floats", "no key"],
+)
+def test_the_last_observation_of_an_episode_is_checked(space, last, message, non_finite):
+    adapter = GymnasiumAdapter(lambda: LastObservation(space, last), 2, non_finite=non_finite)
+    state, _ = adapter.reset(jax.random.key(0))
+    for _ in range(2):
+        state, _ = adapter.step(None, state, np.zeros(2, np.int32))
+    with pytest.raises(EnvFailedError, match=f"EnvContractError: {message}"):
+        adapter.step(None, state, np.zeros(2, np.int32))
+
+
 class OldReset(gymnasium.Env):
     """`reset` returns the observation alone, which has two numbers, as Gym's did."""
 
