@@ -3,7 +3,7 @@
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.errors import EnvContractError
+from rlkit.errors import EnvContractError, require
 
 FAR = 10.0  # widths of a Box from its bounds at which an observation is no rounding or overshoot
 
@@ -60,6 +60,30 @@ def check_bounds(space: spaces.Space, array: np.ndarray, path: str) -> None:
             f"{path} {np.array2string(first, threshold=4)} is far outside its space {space};"
             " correct the bounds, or scale the observation"
         )
+
+
+def check_exact(array: np.ndarray, dtype: np.dtype, path: str) -> None:
+    """Raises `EnvContractError` unless `dtype` has room for all integers of `array`."""
+    number = beyond(array, dtype)
+    require(number is None, *no_room(path, number, dtype), EnvContractError)
+
+
+def beyond(array: np.ndarray, dtype: np.dtype) -> int | None:
+    """The integer in `array` that is farthest outside of `dtype`; None: all fit, or are floats."""
+    if dtype.kind not in "iu" or not array.size:
+        return None
+    low, high = int(array.min()), int(array.max())
+    room = np.iinfo(dtype)
+    outside = [number for number in (low, high) if not room.min <= number <= room.max]
+    return max(outside, key=abs, default=None)
+
+
+def no_room(path: str, number: object, dtype: np.dtype) -> tuple[str, str]:
+    """What is wrong with an integer that `dtype` has no room for, and the cure."""
+    return (
+        f"{path} contains {number}, which does not fit into {dtype}, which JAX uses",
+        "return it as float32, scaled to about [-1, 1]",
+    )
 
 
 def is_far_outside(space: spaces.Space, array: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.jittable.contract import Finding
+from rlkit.envs.observations import beyond, no_room
 from rlkit.spaces import Space, bounds, jax_dtype
 
 Problems = Iterator[tuple[str, Finding]]
@@ -254,19 +255,9 @@ def _range_problems(label: str, space: Space, array: np.ndarray, moment: str) ->
         why = "" if soft else "out-of-range integers are lost in one-hot encodings, or wrap around"
         fix = "widen the bounds of observation_space, or clip the observation"
         yield f"{label} range", Finding("warning" if soft else "error", what, fix, why)
-    elif (
-        jax_dtype(space) == np.int32
-        and array.size
-        and int(np.abs(array).max()) > np.iinfo(np.int32).max
-    ):
-        what = (
-            f"{label} contains {int(np.abs(array).max())}, which does not fit into int32, which"
-            f" JAX uses ({moment})"
-        )
-        yield (
-            f"{label} range",
-            Finding("error", what, "return it as float32, scaled to about [-1, 1]"),
-        )
+    elif (number := beyond(array, jax_dtype(space))) is not None:
+        what, fix = no_room(label, number, jax_dtype(space))
+        yield f"{label} range", Finding("error", f"{what} ({moment})", fix)
 
 
 def _in(space: Space, value: object) -> bool:

@@ -3,7 +3,9 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
+import operator
 import os
 import select
 import traceback
@@ -13,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from rlkit.action_masks import ACTION_MASK, check_mask, has_mask, num_choices
@@ -31,6 +34,7 @@ from rlkit.envs.host.gymnasium_worker import ATARI, BROKEN, NUMBERS, GuardFactor
 from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.ids import INSTALL
 from rlkit.envs.non_finite import NonFinite, chosen
+from rlkit.envs.observations import beyond, check_exact
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -42,7 +46,15 @@ from rlkit.errors import (
     require,
     require_positive_integer,
 )
-from rlkit.spaces import Space, check_action_space, check_observation_space, jax_dtype, map_space
+from rlkit.spaces import (
+    COMPOSITE,
+    Space,
+    bounds,
+    check_action_space,
+    check_observation_space,
+    jax_dtype,
+    map_space,
+)
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
@@ -174,7 +186,9 @@ class GymnasiumAdapter:
             if self._run is None:
                 self._start()
             assert self._run is not None
-            obs = _cast(self._run.reset([*env_seeds]), self._dtypes)
+            buffers = self._run.reset([*env_seeds])
+            _check_wide(buffers, self._wide)
+            obs = _cast(buffers, self._dtypes)
             check_finite(obs, np.zeros(self.num_envs, np.float32))
             check_allowed(obs, self._choices)
         self._resets += 1
@@ -310,6 +324,8 @@ class GymnasiumAdapter:
         infos: dict[str, Any],
     ) -> TimeStep:
         """Copies the vector environment's buffers into a `TimeStep` and checks them."""
+        if self._wide:
+            _check_wide(buffers, self._wide)
         obs = next_obs = _cast(buffers, self._dtypes)
         info: Any = {}
         reward = reward.astype(np.float32)
@@ -319,7 +335,9 @@ class GymnasiumAdapter:
             broken = infos["final_info"].get(BROKEN, broken)
             ended = infos["_final_obs"] if broken is None else infos["_final_obs"] & ~broken
             for index in ended.nonzero()[0]:
-                _put(next_obs, index, infos["final_obs"][index])
+                last = infos["final_obs"][index]
+                _check_wide(last, self._wide)
+                _put(next_obs, index, last)
             info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
             check_finite(obs, reward)
             cut = np.flatnonzero(truncated & ~terminated)
@@ -396,6 +414,7 @@ class GymnasiumAdapter:
             self.render_mode = env.render_mode
             self.render_fps = env.metadata.get("render_fps")
             self._dtypes = map_space(jax_dtype, env.observation_space)
+            self._wide = list(_wide_parts(env.observation_space))
             setting = chosen(non_finite, env.unwrapped)
             self.recipe = dataclasses.replace(self.recipe, non_finite=setting)
             return env.observation_space, env.action_space, time_limit(env)
@@ -420,6 +439,23 @@ def _cast(obs: Obs, dtypes: PyTree) -> Obs:
     if isinstance(dtypes, tuple):
         return tuple(_cast(part, dtype) for part, dtype in zip(obs, dtypes, strict=True))
     return obs.astype(dtypes)
+
+
+def _wide_parts(space: Space, *path: Any) -> Iterator[tuple[tuple[Any, ...], np.dtype]]:
+    """Where in an observation there may be integers that JAX has no room for, and its dtype."""
+    if isinstance(space, COMPOSITE):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for name, part in parts:
+            yield from _wide_parts(part, *path, name)
+    elif any(beyond(np.asarray(bound), jax_dtype(space)) is not None for bound in bounds(space)):
+        yield path, jax_dtype(space)
+
+
+def _check_wide(obs: Obs, wide: Sequence[tuple[tuple[Any, ...], np.dtype]]) -> None:
+    """Raises `EnvContractError` for integers of observations that the cast would wrap around."""
+    for path, dtype in wide:
+        part = functools.reduce(operator.getitem, path, obs)
+        check_exact(np.asarray(part), dtype, "observation" + "".join(f"[{x!r}]" for x in path))
 
 
 def _put(batch: Obs, index: int, obs: Obs) -> None:

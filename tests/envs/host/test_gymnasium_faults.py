@@ -580,23 +580,22 @@ def test_observations_of_a_wrong_shape_are_refused_in_every_step():
         assert_nothing_left(adapter)
 
 
-class LastObservation(gymnasium.Env):
-    """The third step ends the episode and returns `last`."""
+class Shows(gymnasium.Env):
+    """Observes what it is given; the last of it ends the episode."""
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, space, last):
-        self.observation_space, self.last = space, last
+    def __init__(self, space, *shown):
+        self.observation_space, self.shown = space, shown
 
     def reset(self, *, seed=None, options=None):
         self.time = 0
-        return self.observation_space.sample(), {}
+        return self.shown[0], {}
 
     def step(self, action):
         self.time += 1
-        is_last = self.time == 3
-        obs = self.last if is_last else self.observation_space.sample()
-        return obs, 0.0, False, is_last, {}
+        is_last = self.time == len(self.shown) - 1
+        return self.shown[self.time], 0.0, False, is_last, {}
 
 
 @pytest.mark.fast
@@ -616,12 +615,56 @@ class LastObservation(gymnasium.Env):
     ids=["a number", "None", "floats", "no key"],
 )
 def test_the_last_observation_of_an_episode_is_checked(space, last, message, non_finite):
-    adapter = GymnasiumAdapter(lambda: LastObservation(space, last), 2, non_finite=non_finite)
+    right = space.sample()
+    adapter = GymnasiumAdapter(
+        lambda: Shows(space, right, right, right, last), 2, non_finite=non_finite
+    )
     state, _ = adapter.reset(jax.random.key(0))
     for _ in range(2):
         state, _ = adapter.step(None, state, np.zeros(2, np.int32))
     with pytest.raises(EnvFailedError, match=f"EnvContractError: {message}"):
         adapter.step(None, state, np.zeros(2, np.int32))
+
+
+LARGE = 2**33 + 5
+WIDE = spaces.Box(0, 2**62, (3,), np.int64)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("when", ["first", "next", "last"])
+@pytest.mark.parametrize(
+    ("space", "obs", "message"),
+    [
+        (WIDE, np.full(3, LARGE), "contains 8589934597, .* into int32, which JAX uses"),
+        (
+            spaces.Dict({"a": spaces.Tuple([spaces.Discrete(2), WIDE])}),
+            {"a": (1, np.full(3, LARGE))},
+            r"observation\['a'\]\[1\] contains 8589934597, .* int32",
+        ),
+        (
+            spaces.Box(0, 2**63, (3,), np.uint64),
+            np.full(3, LARGE, np.uint64),
+            "contains 8589934597, .* fit into uint32",
+        ),
+        (spaces.Discrete(2**40), np.int64(LARGE), "contains 8589934597, .* int32"),
+        (
+            spaces.Box(-(2**40), 0, (3,), np.int64),
+            np.full(3, -LARGE),
+            "contains -8589934597, .* int32",
+        ),
+    ],
+    ids=["int64", "nested", "uint64", "Discrete", "negative"],
+)
+def test_integers_that_jax_has_no_room_for(space, obs, message, when):
+    """Cast, they would be other numbers: 5 instead of 2**33 + 5."""
+    small = jax.tree.map(lambda x: np.zeros_like(x), obs)
+    shown = {"first": [obs], "next": [small, obs, small], "last": [small, small, obs]}[when]
+    adapter = GymnasiumAdapter(lambda: Shows(space, *shown), 1)
+    with pytest.raises(EnvContractError, match=f"{message}.*; return it as float32, scaled"):
+        adapter.reset(jax.random.key(0))
+        for _ in range(2):
+            adapter.step_async(np.zeros(1, np.int32))
+            adapter.step_wait()
 
 
 class OldReset(gymnasium.Env):
