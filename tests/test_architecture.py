@@ -32,7 +32,7 @@ FLOORS = (
 # `envs` and `training` themselves hand names out to others and import none.
 ROOMS = {
     "envs": (
-        {"ids", "base", "non_finite", "observations"},
+        {"ids", "base", "non_finite", "observations", "pictures"},
         {"host", "jittable", "probes"},
         {"suites", "mixture"},
         {"registry"},

@@ -35,6 +35,7 @@ from rlkit.envs.host.watchdog import Pulse
 from rlkit.envs.ids import INSTALL
 from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.envs.observations import beyond, check_exact
+from rlkit.envs.pictures import checked_picture
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -300,7 +301,7 @@ class GymnasiumAdapter:
     def render(self) -> np.ndarray:
         """Images of all environments, [N, H, W, 3] uint8.
 
-        Raises `ConfigError` without `render_mode="rgb_array"`.
+        Raises `ConfigError` without `render_mode="rgb_array"`, and for what is no picture.
         """
         mode = self.render_mode
         require(
@@ -309,7 +310,8 @@ class GymnasiumAdapter:
             "pass render_mode='rgb_array' to render it",
         )
         with self._between_steps("rendered") as run:
-            return np.stack([np.asarray(frame, np.uint8) for frame in run.render()])
+            call = f"{self.name}.render()"
+            return np.stack([checked_picture(frame, call) for frame in run.render()])
 
     def close(self) -> None:
         """Stops the simulators; the next reset starts new ones."""

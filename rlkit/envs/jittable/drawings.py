@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rlkit.envs.pictures import Picture
 from rlkit.errors import ConfigError
 from rlkit.types import PyTree
 
-Picture = np.ndarray  # [H, W, 3] uint8
 Draw = Callable[[PyTree], Picture]
 
 _CLASSIC = {  # and what Gymnasium's environment of that name has as its state

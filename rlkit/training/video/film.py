@@ -11,7 +11,7 @@ import numpy as np
 from rlkit import spaces
 from rlkit.agents.base import Agent
 from rlkit.envs.base import EnvAdapter
-from rlkit.envs.jittable.drawings import Picture
+from rlkit.envs.pictures import Picture
 from rlkit.errors import require, require_positive_integer
 from rlkit.spaces import Space
 from rlkit.training.core.evaluator import choose

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from gymnasium import spaces
 
-from rlkit.envs.jittable.drawings import Picture, enlarged, magnified
+from rlkit.envs.jittable.drawings import enlarged, magnified
+from rlkit.envs.pictures import Picture
 from rlkit.spaces import Space, leaves
 from rlkit.types import PyTree
 

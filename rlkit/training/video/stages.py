@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import jax
-import numpy as np
 from gymnasium import spaces
 
 from rlkit.envs.base import EnvAdapter, JaxEnv
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.casts import cast_obs
-from rlkit.envs.jittable.drawings import Picture, gymnax_drawing
+from rlkit.envs.jittable.drawings import gymnax_drawing
 from rlkit.envs.jittable.gymnax import GymnaxEnv
 from rlkit.envs.jittable.mixture import JaxMixture
 from rlkit.envs.jittable.vectorized import VectorizedEnv
 from rlkit.envs.jittable.wrappers import AroundEnv
+from rlkit.envs.pictures import Picture, checked_picture, frames_per_second
 from rlkit.errors import ConfigError, EnvFailedError
 from rlkit.spaces import Space
 from rlkit.training.video.frames import picture_of
@@ -132,7 +132,7 @@ class HostStage:
 
     def __init__(self, env: GymnasiumAdapter):
         self._env = env
-        self.fps = _whole(env.render_fps or _SMOOTH)
+        self.fps = frames_per_second(env.render_fps or _SMOOTH, env.name)
         self._state: PyTree = None
 
     def begin(self, key: Key) -> Moment:
@@ -158,8 +158,10 @@ def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture
         inner = inner.env
     render = getattr(inner, "render", None)
     if callable(render):
-        fps = _whole(getattr(inner, "render_fps", _SMOOTH))
-        return lambda state, obs: _checked(render(inside(state)), inner), fps
+        name = type(inner).__name__
+        fps = frames_per_second(getattr(inner, "render_fps", _SMOOTH), name)
+        call = f"{name}.render(state)"
+        return lambda state, obs: checked_picture(render(inside(state)), call), fps
     if isinstance(inner, GymnaxEnv) and (found := gymnax_drawing(inner.env, inner.params)):
         draw, fps = found
         return lambda state, obs: draw(inside(state)), fps
@@ -180,22 +182,8 @@ def _drawing_of_mixture(
     return draw, min(fps)
 
 
-def _whole(fps: float) -> int:
-    return max(1, round(fps))
-
-
 def _inside(wrapper: AroundEnv, outer: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     return lambda state: wrapper.inner_state(outer(state))
-
-
-def _checked(picture: Any, env: object) -> Picture:
-    picture = np.asarray(picture)
-    if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
-        raise ConfigError(
-            f"{type(env).__name__}.render(state) must return [height, width, 3] uint8, got"
-            f" {picture.shape} {picture.dtype}; convert it with (255 * picture).astype(np.uint8)"
-        )
-    return picture
 
 
 def _batch(obs: Obs) -> Obs:

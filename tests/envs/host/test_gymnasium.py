@@ -432,6 +432,60 @@ def test_pictures():
         start(Clock, 2)[0].render()
 
 
+RGB = np.ones((4, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (None, "got None; return one picture, with red, green and blue alone"),
+        ("no display", "got 'no display'; return one picture"),
+        (RGB[..., 0], r"got \(4, 5\) uint8; return one picture"),
+        (RGB[..., :1], r"got \(4, 5, 1\) uint8; return one picture"),
+        (np.ones((4, 5, 4), np.uint8), r"got \(4, 5, 4\) uint8; return one picture"),
+        (np.ones((3, 4, 5), np.uint8), r"got \(3, 4, 5\) uint8; return one picture"),
+        ([RGB, RGB], r"got \(2, 4, 5, 3\) uint8; return one picture"),
+        ([RGB, RGB[:2]], r"got \[array.* characters\); return one picture"),
+        (RGB[:0], r"got \(0, 5, 3\) uint8; return one picture"),
+        (0.5 * RGB, r"float64; convert it with \(255 \* picture\).astype\(np.uint8\)"),
+        (99.0 * RGB, r"float64; convert it with picture.astype\(np.uint8\)"),
+        (256 * RGB.astype(int), r"int64; return integers from 0 to 255"),
+    ],
+    ids=[
+        "None",
+        "text",
+        "gray",
+        "gray with an axis",
+        "RGBA",
+        "colours first",
+        "two",
+        "two of two sizes",
+        "empty",
+        "shares",
+        "floats",
+        "large integers",
+    ],
+)
+def test_what_is_no_picture(picture, message):
+    class Draws(Clock):
+        def render(self):
+            return picture
+
+    adapter, *_ = start(Draws, 2, render_mode="rgb_array")
+    wrong = r"Draws.render\(\) must return \[height, width, 3\] uint8, "
+    with pytest.raises(ConfigError, match=wrong + ".*" + message):
+        adapter.render()
+
+
+def test_integers_of_another_type_are_pictures():
+    class Draws(Clock):
+        def render(self):
+            return 255 * RGB.astype(int)
+
+    picture = start(Draws, 1, render_mode="rgb_array")[0].render()
+    assert picture.dtype == np.uint8 and (picture == 255).all()
+
+
 # --- errors before training ---
 
 

@@ -56,6 +56,12 @@ class Wrong(Dimmer):
         return np.zeros((4, 4), np.float32)
 
 
+@dataclasses.dataclass(frozen=True)
+class Hasty(Dimmer):
+    max_episode_steps = 9
+    render_fps = "30"  # pyright: ignore[reportAssignmentType]
+
+
 class Gray(gymnasium.Env):
     """The same on the host."""
 
@@ -78,6 +84,11 @@ class Gray(gymnasium.Env):
 
     def render(self):
         return np.full((40, 40, 3), 40 * self.count, np.uint8)
+
+
+class HastyGray(Gray):
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": "30"}
+    max_episode_steps = 9
 
 
 class Unseen(Gray):
@@ -223,10 +234,12 @@ def test_an_episode_is_cut_where_it_is_asked_to_be(tmp_path):
     [
         (rlkit.vectorize(Dimmer(ends=False), 1), r"no time limit.*pass max_steps=1000"),
         (rlkit.vectorize(TimeLimit(Wrong(), 5), 1), r"must return \[height, width, 3\] uint8, got"),
+        (rlkit.vectorize(Hasty(), 1), "render_fps of Hasty is '30'; set it to how many"),
+        (GymnasiumAdapter(HastyGray, num_envs=1), "render_fps of HastyGray is '30'; set it to how"),
         (GymnasiumAdapter(Unseen, num_envs=1, max_episode_steps=5), r"^Unseen draws no pictures"),
         (GymnasiumAdapter(Gray(), num_envs=1, max_episode_steps=5), r"passed as an object"),
     ],
-    ids=["never ends", "wrong picture", "no render_mode", "an object"],
+    ids=["never ends", "wrong picture", "fps", "fps on the host", "no render_mode", "an object"],
 )
 def test_what_cannot_be_filmed_is_said(tmp_path, env, message):
     with pytest.raises(ConfigError, match=message):
