@@ -152,21 +152,25 @@ def _drawing(env: JaxEnv, space: Space) -> tuple[Callable[[PyTree, Obs], Picture
     """How (state, observation) are drawn, and the frames per second."""
     if isinstance(env, JaxMixture):
         return _drawing_of_mixture(env, space)
-    inner, inside = env, lambda state: state
-    while isinstance(inner, AroundEnv):
+    inner, inside, fps = env, lambda state: state, _own_fps(env)
+    while isinstance(inner, AroundEnv) and not callable(getattr(inner, "render", None)):
         inside = _inside(inner, inside)
         inner = inner.env
+        fps = fps or _own_fps(inner)  # the outermost knows best
     render = getattr(inner, "render", None)
     if callable(render):
-        name = type(inner).__name__
-        fps = frames_per_second(getattr(inner, "render_fps", _SMOOTH), name)
-        call = f"{name}.render(state)"
-        return lambda state, obs: checked_picture(render(inside(state)), call), fps
+        call = f"{type(inner).__name__}.render(state)"
+        return lambda state, obs: checked_picture(render(inside(state)), call), fps or _SMOOTH
     if isinstance(inner, GymnaxEnv) and (found := gymnax_drawing(inner.env, inner.params)):
-        draw, fps = found
-        return lambda state, obs: draw(inside(state)), fps
+        draw, usual = found
+        return lambda state, obs: draw(inside(state)), fps or usual
     is_flat = isinstance(space, spaces.Box) and len(space.shape) < 2
-    return lambda state, obs: picture_of(space, obs), _SMOOTH if is_flat else _SLOW
+    return lambda state, obs: picture_of(space, obs), fps or (_SMOOTH if is_flat else _SLOW)
+
+
+def _own_fps(env: JaxEnv) -> int | None:
+    fps = getattr(env, "render_fps", None)
+    return None if fps is None else frames_per_second(fps, type(env).__name__)
 
 
 def _drawing_of_mixture(

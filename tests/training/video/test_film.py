@@ -16,7 +16,7 @@ from tiny_runs import settings_of
 import rlkit
 from rlkit.envs.host.gymnasium import GymnasiumAdapter
 from rlkit.envs.jittable.observation_wrappers import FrameStack
-from rlkit.envs.jittable.wrappers import TimeLimit
+from rlkit.envs.jittable.wrappers import TimeLimit, Wrapper
 from rlkit.errors import ConfigError
 from rlkit.ops.counters import StepCounter
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -137,6 +137,45 @@ def test_wrappers_do_not_hide_the_drawing(tmp_path, dimmed):
     wrapped = record(env, tmp_path / "wrapped.gif")
     assert wrapped.returns == dimmed.returns
     assert shades(wrapped.path) == shades(dimmed.path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inverted(Wrapper):
+    """Draws its own state, of which the wrapped environment's is a part."""
+
+    render_fps = 20
+
+    def reset(self, key):
+        state, obs = self.env.reset(key)
+        return (state, jnp.int32(0)), obs
+
+    def step(self, key, state, action):
+        inner, *rest = self.env.step(key, state[0], action)
+        return (inner, state[1] + 1), *rest
+
+    def inner_state(self, state):
+        return state[0]
+
+    def render(self, state):
+        return np.full((40, 40, 3), 255 - 40 * int(state[1]), np.uint8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slower(Wrapper):
+    render_fps = 2
+
+
+def test_a_wrapper_may_draw_and_set_the_speed(tmp_path):
+    filmed = record(rlkit.vectorize(TimeLimit(Inverted(Dimmer()), 9), 1), tmp_path / "own.gif")
+    assert shades(filmed.path) == [255, 215, 175, 135, 95, 55] * 2
+    speeds = {
+        20: Inverted(Dimmer()),
+        2: Slower(TimeLimit(Inverted(Dimmer()), 9)),
+        10: TimeLimit(Dimmer(), 9),
+    }
+    for speed, env in speeds.items():
+        with open_stage(rlkit.vectorize(env, 1)) as stage:
+            assert stage.fps == speed
 
 
 def test_the_host_shows_the_same_but_for_the_last_state(tmp_path, dimmed):
