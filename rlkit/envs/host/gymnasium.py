@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
@@ -54,12 +55,14 @@ from rlkit.spaces import (
     check_action_space,
     check_observation_space,
     jax_dtype,
+    leaf_tree,
     map_space,
 )
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
+SHARED_FLOATS = (np.float32, np.float64)  # that memory of several processes may hold
 # The adapter that owns each environment passed as an object: two adapters stepping the same one
 # would mix their episodes.
 _owners: weakref.WeakKeyDictionary[gymnasium.Env, object] = weakref.WeakKeyDictionary()
@@ -158,6 +161,7 @@ class GymnasiumAdapter:
         )
         if vectorization == "async":
             self._check_picklable()
+            self._check_shareable()
         self.share = WHOLE
         self._clear()
         self._resets = 0
@@ -432,6 +436,16 @@ class GymnasiumAdapter:
                 f"{self.name} cannot be sent to worker processes ({type(error).__name__}:"
                 f" {error}); create such objects inside the function, or use vectorization='sync'"
             ) from error
+
+    def _check_shareable(self) -> None:
+        for path, leaf in jax.tree.leaves_with_path(leaf_tree(self.observation_space)):
+            is_shared = leaf.dtype.kind != "f" or leaf.dtype.type in SHARED_FLOATS
+            require(
+                is_shared,
+                f"{self.name} observation{jax.tree_util.keystr(path)} is {leaf.dtype}, which worker"
+                " processes cannot send",
+                "use vectorization='sync', or return float32",
+            )
 
 
 def _cast(obs: Obs, dtypes: PyTree) -> Obs:

@@ -519,6 +519,19 @@ def test_settings_that_cannot_work(settings, message):
         GymnasiumAdapter("CartPole-v1", **{"num_envs": 2, **settings})
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_floats_that_processes_cannot_share(dtype):
+    space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(0.0, 1.0, (2,), dtype)})
+
+    def halved():
+        return Echo(space, spaces.Discrete(2))
+
+    message = rf"^halved observation\['b'\] is {np.dtype(dtype)}, .*vectorization='sync', or return"
+    with pytest.raises(ConfigError, match=message):
+        GymnasiumAdapter(halved, 2, vectorization="async")
+    assert start(halved, 2)[2]["b"].dtype == jax_dtype(space["b"])
+
+
 def test_things_that_are_no_environment():
     class NoStep(gymnasium.Env):
         observation_space = action_space = spaces.Discrete(2)
