@@ -121,6 +121,12 @@ def _check_replay(
     needed, rows = rows_of_sample(buffer, has_memory=has_memory), rows_for(capacity, env.num_envs)
     what, settings = _sample(buffer, has_memory=has_memory)
     require(
+        rows * env.num_envs < 2**31,  # indices of transitions are int32
+        f"the replay buffer has a capacity of {capacity}, and would hold {rows * env.num_envs}"
+        f" transitions of {env.num_envs} environments, 2**31 or more",
+        "lower it",
+    )
+    require(
         needed <= rows,
         f"{what} than the {rows} that the replay buffer holds for each environment",
         f"raise its capacity to {needed * env.num_envs} or more, or lower {settings}",

@@ -247,7 +247,7 @@ class TD3Config(OffPolicyConfig):
     """Step size of the optimiser, which its schedule scales."""
     tau: Annotated[float, Gt(0), Le(1)] = 0.005
     """Fraction by which all targets move towards their networks whenever the actor steps."""
-    policy_delay: PositiveInt = 2
+    policy_delay: Annotated[PositiveInt, Le(65_536)] = 2
     """Critic updates per update of the actor and of all targets."""
     target_noise: Annotated[float, Ge(0)] = 0.2
     """Standard deviation of the noise on target actions, for actions in [-1, 1]."""

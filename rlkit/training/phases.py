@@ -112,6 +112,11 @@ def _phases(
         try:
             env = envs.of(phase)
             check_env_of_phase(run.module.env, env)
+            require(
+                index == 0 or "prefill_steps" not in phase.overrides,
+                "prefill_steps has no effect here: random steps come before the first phase alone",
+                "set it in the first phase, or for the whole run",
+            )
             algorithm = algorithms.of(phase)
             eval_env = run.eval_env
             if not own_eval_env and curriculum.evaluate_in == "phase":

@@ -314,6 +314,20 @@ ROWS = [
         "raise it",
     ),
     py(
+        None,
+        "capacity that int32 cannot count",
+        lambda: fits("dqn", num_envs=64, capacity=2**31 - 10, prefill_steps=256),
+        "capacity of 2147483638",
+        "2147483648 transitions of 64 environments",
+        "lower it",
+    ),
+    cli(
+        None,
+        "policy delay",
+        ("train", "td3", "gymnax/Pendulum-v1", "--policy-delay", "1M"),
+        "65536",
+    ),
+    py(
         31,
         "n_step above capacity",
         lambda: fits("dqn", capacity=256, prefill_steps=256, n_step=200),

@@ -431,6 +431,11 @@ BAD = [
         "would change the replay buffer",
     ),
     (
+        Phase(steps=48, hyperparameters={"prefill_steps": 99}),
+        {"algorithm": "dqn"},
+        "random steps come before the first phase alone; set it in the first phase",
+    ),
+    (
         Phase(steps=STEPS, hyperparameters={"normalize_rewards": True}),
         {},
         "keep the optimiser, normalize_observations and normalize_rewards",
