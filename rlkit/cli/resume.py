@@ -75,7 +75,7 @@ class ResumeFlags:
 def _of_new_runs() -> dict[str, list[str]]:
     """Who has the settings that a run keeps: one that begins."""
     new = ["a run that begins (`rlkit train ... --warm-start RUN_DIR` begins with a policy)"]
-    return dict.fromkeys(train_flags.owners(), new)
+    return dict.fromkeys(train_flags.every(), new)
 
 
 def run(arguments: Sequence[str]) -> int:

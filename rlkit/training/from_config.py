@@ -22,6 +22,7 @@ from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
+from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -62,6 +63,10 @@ def check_parts(config: run_config.RunConfig) -> None:
     env, agent, algorithm = make_parts(config)
     with contextlib.closing(env):
         check_compatible(algorithm, agent, env)
+        trainer = config.trainer
+        if trainer.enable_evaluation:
+            episodes, most = trainer.evaluation_episodes, trainer.max_evaluation_steps
+            make_evaluator(env, agent, num_episodes=episodes, max_steps=most)
         _require_moving_target(config, _plan(env, agent, algorithm, config).total_steps)
 
 

@@ -6,17 +6,24 @@ from typing import Any, ClassVar
 import yaml
 
 _DATE = "tag:yaml.org,2002:timestamp"
-_TAG, _NUMBER = "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+_TAG, _NUMBER = "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+\Z")
+_NUMBERS = (_TAG, "tag:yaml.org,2002:int")
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain data only. As in YAML 1.2, 3e-4 is a number and 2024-01-01 is text.
+    """Loads plain data only. As in YAML 1.2, 3e-4 is a number, and 2024-01-01 and 1:30 are text.
 
-    To PyYAML these are text and a date.
+    To PyYAML these are text, a date, and 90, of base 60.
     """
 
     yaml_implicit_resolvers: ClassVar = {
-        first: [each for each in resolvers if each[0] != _DATE]
+        first: [
+            (tag, re.compile(rf"(?!.*:){pattern.pattern}", pattern.flags))
+            if tag in _NUMBERS
+            else (tag, pattern)
+            for tag, pattern in resolvers
+            if tag != _DATE
+        ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 

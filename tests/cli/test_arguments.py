@@ -408,6 +408,8 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
     ("arguments", "said"),
     [
         (["resume", "run", "--learning-rate", "1e-4"], "a setting of a run that begins (`rlkit tr"),
+        (["resume", "run", "--num-envs", "8"], "--num-envs is a setting of a run that begins"),
+        (["resume", "run", "--wandb", "offline"], "--wandb is a setting of a run that begins"),
         (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),

@@ -52,6 +52,10 @@ class Walk5(Walk):
         return *super().step(action), {}
 
 
+class Endless(Walk5):
+    max_episode_steps = None
+
+
 def small_walk():
     return Walk5(size=2)
 """
@@ -115,6 +119,15 @@ def test_a_class_in_the_current_directory_can_be_named(walks, capsys, tmp_path):
     assert sys.path[0] == str(tmp_path) and (tmp_path / "imported").exists()
     env = registry.make_env("my_package.walks:Walk5", 2, size=4)
     assert env.spec == ("my_package.walks:Walk5", {"size": 4}) and env.max_episode_steps == 5
+
+
+@pytest.mark.fast
+def test_a_dry_run_refuses_evaluations_without_an_end(walks, capsys):
+    command = ["train", "ppo", "my_package.walks:Endless", "--total-steps=1e4", "--dry-run"]
+    assert main(command) == 2
+    assert "the evaluation environment has no time limit" in capsys.readouterr().err
+    assert main([*command, "--max-evaluation-steps=9"]) == 0
+    assert main([*command, "--no-enable-evaluation"]) == 0
 
 
 @pytest.mark.fast

@@ -10,6 +10,7 @@ from rlkit.envs.registry import list_envs
 from rlkit.errors import ConfigError, UnknownNameError
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
+from rlkit.training.plain_yaml import dump_yaml, parse_yaml
 from rlkit.training.run_config import EnvConfig, RunConfig
 
 pytestmark = pytest.mark.fast
@@ -202,6 +203,13 @@ def test_presets_of_an_unknown_algorithm():
 def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path, text):
     with pytest.raises(ConfigError, match=r"cannot read .*run\.yaml"):
         run_config.load(write(tmp_path, text))
+
+
+def test_numbers_are_those_of_yaml_1_2():
+    """1:30 is 90 in YAML 1.1, of base 60; a slip in a range would be a number, too."""
+    text = "[1:30, 1e-4:1e-2, 2024-01-01, 3e-4, 12, -0.5, 1e5x]"
+    read = ["1:30", "1e-4:1e-2", "2024-01-01", 3e-4, 12, -0.5, "1e5x"]
+    assert parse_yaml(text) == read == parse_yaml(dump_yaml(read))
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", "."])

@@ -80,10 +80,17 @@ def parse_random(texts: Sequence[str]) -> dict[str, Range | Values]:
     Raises `ConfigError` for anything else.
     """
     named = _named(texts, RANGE_FORM)
-    return {
+    found = {
         name: _range(name, text) if ".." in text else _values(name, text)
         for name, text in named.items()
     }
+    for name, values in found.items():
+        require(
+            isinstance(values, Range) or len(values) > 1,
+            f"{name}={named[name]} is one value, of which there is nothing to draw",
+            f"write {name}=LOW..HIGH, or several values: {name}=VALUE,VALUE",
+        )
+    return found
 
 
 def draw_trials(

@@ -52,6 +52,7 @@ MISTAKES = [
     (lambda: parse_grid(["gamma=[0.9"]), "cannot read the values of gamma"),
     (lambda: parse_random(["gamma=0.99..0.9"]), "empty; write the smaller number first"),
     (lambda: parse_random(["gamma=0..1:log"]), "has no logarithms"),
+    (lambda: parse_random(["gamma=1e-4:1e-2"]), "one value, of .*; write gamma=LOW..HIGH, or"),
     (lambda: parse_random(["gamma=0..1:ln"]), "ends with 'ln'"),
     (lambda: parse_random(["gamma=a..b"]), "needs numbers as limits, got 'a'"),
     (lambda: parse_random(["gamma=1..2..3"]), "is no range"),
