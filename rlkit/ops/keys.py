@@ -15,16 +15,13 @@ def is_seed(key: object) -> bool:
 
 def as_key(key: Array | int) -> Array:
     """A typed key; an integer is the seed of one. Raises `ConfigError` for anything else."""
-    if is_seed(key):
-        return jax.random.key(key)
-    check_key(key)
-    return key
+    return jax.random.key(key) if is_seed(key) else typed_keys(key)
 
 
-def check_key(key: object) -> None:
-    """Raises `ConfigError` unless it holds typed keys."""
+def typed_keys(key: object) -> Array:
+    """`key`, if it is an array of typed keys. Raises `ConfigError` for anything else."""
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return
+        return key
     shape, dtype = getattr(key, "shape", ()), getattr(key, "dtype", None)
     is_legacy = shape[-1:] == (2,) and dtype == np.uint32
     given = "a legacy key (PRNGKey)" if is_legacy else repr(key)

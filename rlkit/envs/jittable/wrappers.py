@@ -10,12 +10,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from gymnasium import spaces
 from jax import Array
+from jax.core import Tracer
 
 from rlkit.envs.base import EnvAdapter, JaxEnv, JaxStep, traced_params
 from rlkit.errors import EnvContractError, SpaceError, require, require_positive_integer
@@ -120,7 +120,7 @@ class TimeLimit(AroundEnv):
         limit, inner = self.max_episode_steps, getattr(self.env, "max_episode_steps", None)
         require_positive_integer("TimeLimit max_episode_steps", limit, example=500)
         # A limit among the parameters is traced when a run replaces them.
-        is_known = not isinstance(inner, jax.core.Tracer)
+        is_known = not isinstance(inner, Tracer)
         require(
             inner is None or not is_known or limit <= inner,
             f"TimeLimit({limit}) is never reached: {type(self.env).__name__} stops after {inner}"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlkit.errors import require
-from rlkit.ops.keys import check_key, is_seed
+from rlkit.ops.keys import is_seed, typed_keys
 from rlkit.training.compile import placing
 from rlkit.training.compile.devices import SAME, Axes, Devices, Shares
 from rlkit.training.compile.parallel_seeds import ParallelSeeds, SeedBySeed
@@ -178,7 +178,7 @@ class Compiler:
                 (int(key) + np.arange(self.num_seeds)).astype(np.uint32)
             )
             return keys[0] if single else keys
-        check_key(key)
+        key = typed_keys(key)
         if not single and key.ndim == 0:
             return jax.random.split(key, self.num_seeds)
         require(
