@@ -16,6 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlkit.errors import ConfigError, did_you_mean, require, shown
+from rlkit.whole_numbers import as_whole
 
 C = TypeVar("C")
 Unchecked = Annotated[Any, "not settings"]  # a field for environments and other live objects
@@ -82,6 +83,8 @@ def settings(config: C | None, kind: type[C]) -> C:
 
 def from_dict(kind: type[C], values: object) -> C:
     """Builds a config of type `kind` from plain data (as read from YAML or JSON).
+
+    Whole numbers may be written as flags take them: 1e6, 100k.
 
     Raises `ConfigError` for unknown keys (with the nearest known one), wrong types and out-of-range
     values.
@@ -166,7 +169,8 @@ def _from_plain(owner: str, name: str, annotation: object, value: object) -> Any
             " `field: value` lines"
         )
     try:  # JSON mode: lists become tuples, everything else is strict
-        return _adapter(annotation).validate_json(json.dumps(value), strict=True)
+        text = json.dumps(as_whole(annotation, value))
+        return _adapter(annotation).validate_json(text, strict=True)
     except TypeError:
         raise ConfigError(
             f"{owner}.{name} must be plain data, got {shown(value)}; use numbers, strings, lists"

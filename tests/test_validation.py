@@ -18,6 +18,8 @@ from rlkit.algorithms.configs import PPOConfig
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
 from rlkit.errors import ConfigError
+from rlkit.training.config import TrainerConfig
+from rlkit.training.curriculum import Phase
 from rlkit.validation import field_annotations, from_dict, to_dict, validate
 
 pytestmark = pytest.mark.fast
@@ -205,6 +207,32 @@ def test_arrays_are_written_as_numbers():
 def test_from_dict_explains(values, wanted):
     with pytest.raises(ConfigError, match=wanted):
         from_dict(PPOConfig, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "written", "value"),
+    [
+        (TrainerConfig, "total_steps", 1e6, 1_000_000),
+        (TrainerConfig, "total_steps", "100k", 100_000),
+        (TrainerConfig, "total_steps", "1.5M", 1_500_000),
+        (TrainerConfig, "restore_checkpoint", 2.0, 2),
+        (TrainerConfig, "restore_checkpoint", "best", "best"),
+        (TrainerConfig, "run_dir", "1M", "1M"),
+        (Phase, "steps", 2e3, 2000),
+        (Phase, "steps", "2k", 2000),
+        (ActorCriticConfig, "hidden_sizes", ["1k", 64.0], (1000, 64)),
+        (PPOConfig, "learning_rate", 1.0, 1.0),
+    ],
+)
+def test_whole_numbers_may_be_written_as_flags_take_them(kind, name, written, value):
+    found = getattr(from_dict(kind, {name: written}), name)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("written", [1.5, True, 1e300, INF, NAN, "1.5", "64", "1.00001k", "many"])
+def test_other_values_are_no_whole_numbers(written):
+    with pytest.raises(ConfigError, match=r"TrainerConfig\.total_steps: "):
+        from_dict(TrainerConfig, {"total_steps": written})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

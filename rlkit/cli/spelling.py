@@ -2,14 +2,12 @@
 
 import dataclasses
 import re
-import types
-import typing
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import Any, get_args
 
 from rlkit.errors import did_you_mean
 from rlkit.validation import field_annotations
+from rlkit.whole_numbers import in_digits, kinds
 
 # What other frameworks call the same setting.
 OTHER_NAMES = {
@@ -95,8 +93,6 @@ OTHER_COMMANDS = {
     "convert": "export",
 }
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
-_SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")
-_ZEROS = {"k": 3, "m": 6, "b": 9}  # of thousands, millions, billions
 _WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
 
 
@@ -152,8 +148,8 @@ def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
-    kinds = set(_kinds(annotation))
-    if bool in kinds and kinds <= {bool, type(None)} and values:
+    allowed = set(kinds(annotation))
+    if bool in allowed and allowed <= {bool, type(None)} and values:
         word = values[0].lower()
         if annotation is not bool:  # tyro wants a word where None is possible
             known = "True" if word in _YES else "False" if word in _NO else values[0]
@@ -162,37 +158,12 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
             return [flag if word in _YES else f"--no-{flag[2:]}", *values[1:]]
     if not values and flag[2:] in _WHEN_BARE:
         return [flag, _WHEN_BARE[flag[2:]]]
-    if tuple in kinds:
+    if tuple in allowed:
         is_list = len(values) == 1 and values[0][:1] in "[("
-        if is_list or ({int, float} & kinds and any("," in value for value in values)):
+        if is_list or ({int, float} & allowed and any("," in value for value in values)):
             words = re.split(r"\s*,\s*|\s+", " ".join(values).strip("[]() "))
             values = [word.strip("'\"") for word in words if word]
-    if int in kinds and float not in kinds:
-        converted = len(values) if tuple in kinds else 1  # the others belong to the command
-        values = [*map(_whole, values[:converted]), *values[converted:]]
+    if int in allowed and float not in allowed:
+        converted = len(values) if tuple in allowed else 1  # the others belong to the command
+        values = [*map(in_digits, values[:converted]), *values[converted:]]
     return [flag, *values]
-
-
-def _whole(value: str) -> str:
-    """`1e5` and `100k` as 100000; anything else as it is."""
-    short = _SHORT.fullmatch(value)
-    if short is None:
-        return value
-    digits, power, unit = short.groups()
-    number = Decimal(digits).scaleb(int(power) if power else _ZEROS[unit.lower()])
-    return str(int(number)) if number == int(number) else value
-
-
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation allows, such as int and NoneType; `tuple` for any tuple."""
-    origin = typing.get_origin(annotation)
-    if origin is typing.Annotated:
-        yield from _kinds(typing.get_args(annotation)[0])
-    elif origin in (typing.Union, types.UnionType):
-        for part in typing.get_args(annotation):
-            yield from _kinds(part)
-    elif origin is tuple:
-        yield tuple
-        yield from (kind for part in typing.get_args(annotation)[:1] for kind in _kinds(part))
-    else:
-        yield origin or annotation
