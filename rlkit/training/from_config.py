@@ -15,14 +15,12 @@ from rlkit import validation
 from rlkit.agents.base import Agent
 from rlkit.agents.registry import make_agent
 from rlkit.algorithms.base import Algorithm
-from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.registry import ALGORITHMS, make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
-from rlkit.training.core.evaluator import make_evaluator
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -58,16 +56,15 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 def check_parts(config: run_config.RunConfig) -> None:
     """Raises what `build` raises if environment, agent, algorithm and length do not fit together.
 
-    Compiles nothing and opens no files.
+    So too if an evaluation might never end. Compiles nothing and opens no files.
     """
     env, agent, algorithm = make_parts(config)
-    with contextlib.closing(env):
-        check_compatible(algorithm, agent, env)
-        trainer = config.trainer
-        if trainer.enable_evaluation:
-            episodes, most = trainer.evaluation_episodes, trainer.max_evaluation_steps
-            make_evaluator(env, agent, num_episodes=episodes, max_steps=most)
-        _require_moving_target(config, _plan(env, agent, algorithm, config).total_steps)
+    with contextlib.ExitStack() as undo:
+        undo.callback(env.close)
+        parts = _run_parts(env, agent, algorithm, config)
+        for own in parts.own_envs:
+            undo.callback(own.close)
+        _require_moving_target(config, parts.plan.total_steps)
 
 
 def plan_run(config: run_config.RunConfig) -> Plan:

@@ -1,13 +1,16 @@
 """The settings of `rlkit train`: a preset or file, overridden by flags, shown by `--dry-run`."""
 
 import os
+import sys
 from importlib import resources
 
 import pytest
 import yaml
+from endless_env import ENDLESS
 
 from rlkit.cli import train
 from rlkit.cli.main import main
+from rlkit.envs import registry
 from rlkit.envs.suites.table import ADAPTED
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
@@ -228,9 +231,38 @@ def test_a_preset_is_a_file_to_train_from(settings):
     assert found == run_config.preset("dqn", "gymnax/CartPole-v1")
 
 
+@pytest.fixture
+def endless(tmp_path, monkeypatch):
+    """A current directory with the class of an environment without a time limit."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_registered", {})
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    yield
+    sys.modules.pop("endless", None)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--max-evaluation-steps", "9"],
+        ["--env-arguments", '{"max_episode_steps": 9}'],
+        ["--enable-evaluation", "False"],
+    ],
+)
+def test_a_dry_run_takes_each_cure_for_a_missing_time_limit(more, endless, capsys):
+    names = ["ppo", "endless:Endless", "--total-steps", "2e4"]
+    assert main(["train", *names, *more, "--dry-run"]) == 0
+    assert "id: endless:Endless" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (
+            ["ppo", "endless:Endless", "--total-steps", "2e4"],
+            "the evaluation environment has no time limit, so an episode may never end; set max_ev",
+        ),
         (
             ["dqn", "gymnax/Pendulum-v1", "--total-steps", "2e4"],
             "a Q-network needs Discrete actions, got Box",
@@ -260,8 +292,7 @@ def test_a_preset_is_a_file_to_train_from(settings):
         ),
     ],
 )
-def test_a_dry_run_refuses_what_would_not_train(arguments, said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_dry_run_refuses_what_would_not_train(arguments, said, endless, tmp_path, capsys):
     (tmp_path / "part.yaml").write_text("trainer: {total_steps: 5}\n")
     (tmp_path / "text.yaml").write_text("env: gymnax/Acrobot-v1\n")
     assert main(["train", *arguments, "--dry-run"]) == 2

@@ -40,6 +40,13 @@ def test_a_dry_run_lists_the_trials(capsys):
     assert told == "Optuna chooses the settings of the 8 trials as results come in\n"
 
 
+@pytest.mark.fast
+def test_a_dry_run_refuses_what_would_not_train(capsys):
+    asked = ["--grid", "gamma=0.9,0.99", "--total-steps", "1e6", "--dry-run"]
+    told = said(capsys, "sweep", "dqn", "gymnax/Pendulum-v1", *asked, code=2)
+    assert "a Q-network needs Discrete actions, got Box" in told
+
+
 GRID = ["--grid", "gamma=0.9,0.99"]
 POPULATION = ["--random", "gamma=0.9..0.99", "--trials", "4", "--exploit-every", "2"]
 MISTAKES = [
