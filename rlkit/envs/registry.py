@@ -67,8 +67,9 @@ def make_env(
     `register_env`, or an environment object (a `gymnasium.Env` object only with `num_envs=1`).
     `kwargs` go to the environment's constructor. For a `gymnasium.Env`, arguments that the
     constructor does not name but `GymnasiumAdapter` does (vectorization, step_timeout,
-    max_episode_steps, ...) go to the adapter. `non_finite="reset"` is for all of them: NaN or
-    infinity then ends the episode instead of the run, see `JaxEnv`.
+    max_episode_steps, ...) go to the adapter. Two are for all of them: `max_episode_steps`
+    truncates episodes (a `JaxEnv` whose constructor does not take it is put into `TimeLimit`), and
+    with `non_finite="reset"` NaN or infinity ends the episode instead of the run, see `JaxEnv`.
 
     The result's `spec` is `(id, kwargs)`, or `None` without an id; a run's config.yaml can then not
     rebuild it. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
@@ -278,16 +279,16 @@ def _build(
     if isinstance(made, gymnasium.Env):
         made.close()
         return _build_on_host(name, entry, num_envs, kwargs, spec)
-    non_finite = None if isinstance(made, EnvAdapter) else settings.pop("non_finite", None)
+    limit, non_finite = entry.max_episode_steps, None
+    if not isinstance(made, EnvAdapter):
+        non_finite = settings.pop("non_finite", None)
+        if not _takes(entry.factory, "max_episode_steps"):
+            limit = settings.pop("max_episode_steps", limit)
     if settings:  # a JaxEnv factory: the other adapter settings are its own arguments
         _check_arguments(name, entry.factory, {**arguments, **settings})
         made = entry.factory(**arguments, **settings)
     if not isinstance(made, EnvAdapter):
-        made = (
-            TimeLimit(made, entry.max_episode_steps)
-            if entry.max_episode_steps is not None
-            else made
-        )
+        made = made if limit is None else TimeLimit(made, limit)
         return vectorize(made, num_envs, spec=spec, non_finite=non_finite)
     if made.num_envs != num_envs:
         fix = (
@@ -395,6 +396,16 @@ def _signature(factory: Factory) -> inspect.Signature | None:
         return inspect.signature(factory)
     except (TypeError, ValueError):  # some builtins have no signature
         return None
+
+
+def _takes(factory: Factory, argument: str) -> bool:
+    """Whether `factory` may be called with a keyword argument of that name."""
+    signature = _signature(factory)
+    if signature is None:
+        return True
+    parameters = signature.parameters
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    return takes_all or argument in parameters
 
 
 def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -> None:

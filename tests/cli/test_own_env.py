@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from endless_env import ENDLESS
 from tiny_command import TINY
 
 from rlkit.cli.main import main
@@ -306,6 +307,18 @@ def test_training_on_a_class_of_jax(capsys, tmp_path):
     assert main(["train", "ppo", "stairs:Stairs", *RUN]) == 0
     assert "rlkit evaluate run --env stairs:Stairs" in capsys.readouterr().out
     assert main(["evaluate", "run", "--env", "stairs:Stairs", "--episodes", "2"]) == 0
+
+
+def test_a_class_of_jax_is_given_a_time_limit(capsys, tmp_path):
+    """Which a run that is resumed or evaluated has again, from its config.yaml."""
+    (tmp_path / "stairs.py").write_text(ENDLESS)
+    limited = ["stairs:Endless", "--env-arguments", '{"max_episode_steps": 3}']
+    assert main(["train", "ppo", *limited, *RUN]) == 0
+    again = ["--env", "stairs:Endless"]
+    assert main(["resume", "run", *again, "--total-steps", "128"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "run", *again, "--episodes", "2"]) == 0
+    assert " 3.00 ± 0.00" in capsys.readouterr().out
 
 
 def test_a_function_will_do(walks, capsys):

@@ -150,6 +150,21 @@ def test_wrong_arguments_get_a_hint():
     assert make_env("mine/Needs", 2, size=7).env.goal == 7
 
 
+@dataclasses.dataclass(frozen=True)
+class Endless:
+    """Has no time limit, and takes none."""
+
+    goal: int = 10
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, key):
+        return (), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        return (), jnp.zeros(1), jnp.float32(1), jnp.bool_(False), jnp.bool_(False), {}
+
+
 def test_registered_classes_and_functions_are_vectorised():
     register_env("mine/Counter", Counter)
     register_env("mine/Limited", Counter, max_episode_steps=2)
@@ -157,6 +172,24 @@ def test_registered_classes_and_functions_are_vectorised():
     assert make_env("mine/Counter", 2, goal=3).spec == ("mine/Counter", {"goal": 3})
     limited = make_env("mine/Limited", 2)
     assert isinstance(limited.env, TimeLimit) and limited.max_episode_steps == 2
+
+
+def test_a_time_limit_is_an_argument_of_any_environment_of_jax():
+    register_env("mine/Endless", Endless)
+    register_env("mine/Limited", lambda goal=5: Endless(goal=goal), max_episode_steps=2)
+    for env_id in ("mine/Endless", "mine/Limited"):
+        env = make_env(env_id, 2, goal=4, max_episode_steps=3)
+        assert isinstance(env.env, TimeLimit) and env.max_episode_steps == 3
+        arguments = {"goal": 4, "max_episode_steps": 3}
+        assert env.spec == (env_id, arguments) and env.env.env.goal == 4
+    with pytest.raises(ConfigError, match="TimeLimit max_episode_steps must be a positive integer"):
+        make_env("mine/Endless", 2, max_episode_steps=0)
+
+
+def test_a_time_limit_that_an_environment_of_jax_takes_itself_is_its_own():
+    for factory in (Counter, lambda **arguments: Counter(**arguments)):
+        env = make_env(factory, 2, max_episode_steps=3)
+        assert isinstance(env.env, Counter) and env.max_episode_steps == 3
 
 
 def test_factories_of_adapters_take_num_envs():

@@ -166,8 +166,8 @@ def make_evaluator(
     require(
         limit is not None,
         "the evaluation environment has no time limit, so an episode may never end",
-        "set max_evaluation_steps (--max-evaluation-steps 1000), or add a limit: TimeLimit, or on"
-        " the host max_episode_steps=500 (--env-arguments '{\"max_episode_steps\": 500}')",
+        "set max_evaluation_steps (--max-evaluation-steps 1000), or add a limit: TimeLimit, or"
+        " make_env(..., max_episode_steps=500) (--env-arguments '{\"max_episode_steps\": 500}')",
     )
     assert limit is not None
     return Evaluator(env=env, agent=agent, num_episodes=num_episodes, max_steps=limit, seed=seed)
