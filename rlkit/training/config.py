@@ -137,7 +137,9 @@ class TrainerConfig:
     checkpoint_every: PositiveInt = 1
     """Save a checkpoint every this many outer iterations, and after the last one."""
     run_dir: str | None = None
-    """Directory for config, metrics, checkpoints, learning curve and summary of the run."""
+    """Directory for config, metrics, checkpoints, learning curve and summary of the run.
+    None: no directory; the command line makes a new one in runs/.
+    """
     restore_checkpoint: Count | Literal["latest", "best", "auto"] | None = None
     """Checkpoint to start from: a step (0 is one), latest, best,
     or auto: the latest if there is one, else start anew.

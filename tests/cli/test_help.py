@@ -58,6 +58,13 @@ def test_help_names_every_command_and_shows_examples(arguments, capsys):
     assert "rlkit train ppo gymnax/CartPole-v1" in said
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_help_says_where_a_run_goes(command, capsys):
+    said = said_by(capsys, command, "ppo", "gymnax/CartPole-v1", "--help")
+    words = " ".join(said.replace("│", " ").split())
+    assert "None: no directory; the command line makes a new one in runs/." in words
+
+
 def test_version(capsys):
     assert said_by(capsys, "--version") == f"rlkit {rlkit.__version__}\n"
 
