@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 
 from rlkit import validation
+from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.cli import flags, launcher_flags, own_env, sweep, train_flags
 from rlkit.cli.launcher_flags import LauncherFlags
 from rlkit.cli.process_flags import ProcessFlags, join_processes
@@ -73,9 +74,18 @@ class ResumeFlags:
 
 
 def _of_new_runs() -> dict[str, list[str]]:
-    """Who has the settings that a run keeps: one that begins."""
-    new = ["a run that begins (`rlkit train ... --warm-start RUN_DIR` begins with a policy)"]
-    return dict.fromkeys(train_flags.every(), new)
+    """Who has the flags of `rlkit train`: a run that begins.
+
+    Those of the algorithm have another way to change them here, since no shape follows from most.
+    """
+    new = "a run that begins (`rlkit train ... --warm-start RUN_DIR` begins with a policy)"
+    edited = f"{new}; to change it here, edit config.yaml and add --accept-differences"
+    known = {flag: [new] for flag in train_flags.owners()}
+    for kind in (train_flags.RunFlags, TrainerConfig):
+        known |= {flag: [new] for flag in flags.flags(kind)}
+    for entry in ALGORITHMS.values():
+        known |= {flag: [edited] for flag in flags.flags(entry.config)}
+    return known
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -134,8 +144,10 @@ def _resume_sweep(chosen: ResumeFlags) -> int:
 
 
 def _reopen(chosen: ResumeFlags) -> "Trainer":
-    from rlkit.training.from_config import reopen
+    from rlkit.training.from_config import reopen, require_unfinished
 
+    if chosen.into is not None:
+        require_unfinished(chosen.run_dir, chosen.checkpoint, chosen.total_steps)
     return reopen(
         chosen.run_dir,
         total_steps=chosen.total_steps,

@@ -321,6 +321,28 @@ def _record_of(directory: str, which: Which) -> CheckpointMetadata:
         return CheckpointMetadata.from_metadata(saved.metadata(step), directory)
 
 
+def require_unfinished(
+    run_dir: str | os.PathLike[str], which: Which, total_steps: int | None
+) -> None:
+    """Raises `ConfigError` if a run that branches off there would have nothing to train.
+
+    `total_steps` is the end that it is given; None: that of the run in `run_dir`.
+    """
+    settings = read_config(run_dir).trainer
+    record = _record_of(settings.checkpoint_directory(run_dir), which)
+    plan, last = record.plan, settings.num_checkpoints
+    if total_steps is None and settings.total_steps is None:
+        is_longer = last is not None and last > plan.num_checkpoints  # edited in config.yaml
+    else:
+        is_longer = (total_steps or settings.total_steps or 0) > plan.total_steps
+    require(
+        is_longer or record.progress.outer_iteration < plan.num_checkpoints,
+        f"{os.fspath(run_dir)} is finished, and its {which} checkpoint is the end of it, so that a"
+        " new run from there would train nothing",
+        f"add --total-steps N (more than {plan.total_steps:,}), or choose an earlier --checkpoint",
+    )
+
+
 def _extended(settings: TrainerConfig, total_steps: int) -> TrainerConfig:
     run_config.require_longer(total_steps, settings.total_steps)
     return dataclasses.replace(

@@ -407,9 +407,25 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["resume", "run", "--learning-rate", "1e-4"], "a setting of a run that begins (`rlkit tr"),
-        (["resume", "run", "--num-envs", "8"], "--num-envs is a setting of a run that begins"),
-        (["resume", "run", "--wandb", "offline"], "--wandb is a setting of a run that begins"),
+        *(
+            (["resume", "run", *typed], f"error: {typed[0]} is a setting of a run that begins (`rl")
+            for typed in (
+                ["--num-seeds", "4"],
+                ["--num-envs", "8"],
+                ["--num-checkpoints", "10"],
+                ["--wandb", "offline"],
+                ["--csv"],
+                ["--no-debug"],
+                ["--seed", "3"],
+                ["--hidden-sizes", "8"],
+            )
+        ),
+        (
+            ["resume", "run", "--learning-rate", "1e-4"],
+            "--learning-rate is a setting of a run that begins (`rlkit train ... --warm-start"
+            " RUN_DIR` begins with a policy); to change it here, edit config.yaml and add"
+            " --accept-differences; see `rlkit resume --help`",
+        ),
         (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),

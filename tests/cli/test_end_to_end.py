@@ -297,6 +297,41 @@ def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
     assert steps == [32, 64, 96, 128]
 
 
+def test_a_finished_run_branches_off_only_to_train_on(tmp_path, monkeypatch, capsys):
+    """The directory of a branch that would train nothing is not made."""
+    monkeypatch.chdir(tmp_path)
+    keep = ["--max-to-keep", "5", "--run-dir", "run"]
+    assert main([*TRAIN, "--total-steps", "60", "--num-checkpoints", "2", *keep]) == 0
+    capsys.readouterr()
+    for nothing in ([], ["--total-steps", "64"], ["--checkpoint", "2"]):
+        assert main(["resume", "run", "--into", "new", *nothing]) == 2
+        said = capsys.readouterr().err
+        assert "run is finished, and its" in said
+        assert "add --total-steps N (more than 64), or choose an earlier --checkpoint" in said
+        assert not (tmp_path / "new").exists()
+    assert main(["resume", "run", "--into", "early", "--checkpoint", "1"]) == 0
+    assert main(["resume", "run", "--into", "new", "--total-steps", "96"]) == 0
+    assert [row["env_steps"] for row in rows("early") if row["kind"] == "train"] == [64]
+    assert [row["env_steps"] for row in rows("new") if row["kind"] == "train"] == [96]
+
+
+def test_a_run_goes_on_with_another_learning_rate(tmp_path, monkeypatch, capsys):
+    """Which was edited in its config.yaml; steps and optimiser go on."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*TRAIN, "--total-steps", "64", "--num-checkpoints", "2", "--run-dir", "run"]) == 0
+    settings = yaml.safe_load(Path("run/config.yaml").read_text())
+    settings["hyperparameters"]["learning_rate"] = 0.25
+    Path("run/config.yaml").write_text(yaml.safe_dump(settings))
+    longer = ["resume", "run", "--total-steps", "128"]
+    assert main(longer) == 2
+    assert (
+        "accept it with accept_differences=True (--accept-differences)" in capsys.readouterr().err
+    )
+    assert main([*longer, "--accept-differences"]) == 0
+    rates = [row["metrics"]["train/learning_rate"] for row in rows("run") if row["kind"] == "train"]
+    assert [rate > 0.01 for rate in rates] == [False, False, True, True]
+
+
 HOST = {"gymnasium": "gymnasium/CartPole-v1", "envpool": "envpool/CartPole-v1"}
 
 
