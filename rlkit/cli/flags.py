@@ -32,6 +32,7 @@ def parse(
     default: F | None = None,
     first: Sequence[str] = (),
     epilogue: str = "",
+    stray: str = "",
     elsewhere: Callable[[], Mapping[str, Sequence[str]]] = dict,
 ) -> F:
     """Builds a `kind` from `arguments`; fields of nested dataclasses become flags without a prefix.
@@ -39,7 +40,8 @@ def parse(
     Flags that are not given keep the values of `default`. `command` is the command as typed, for
     the help. `--help` and `--help-all` print the help, which ends with the `epilogue`, and raise
     `SystemExit`; `--help` shows the fields in `first` alone, if there are any. For a flag that is
-    unknown here, `elsewhere` says who has it. Raises `ConfigError` in one line for mistakes.
+    unknown here, `elsewhere` says who has it, and `stray` is the error for a word that is no value
+    of a flag. Raises `ConfigError` in one line for mistakes.
     """
     if help.is_asked(arguments):
         help.show(
@@ -72,6 +74,8 @@ def parse(
         if owners := elsewhere().get(typed):
             raise ConfigError(f"{typed} is a setting of {', '.join(owners)}; {see}")
         is_flag = typed.startswith("-")
+        if stray and not is_flag:
+            raise ConfigError(stray)
         fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see
         raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
     return parsed

@@ -6,6 +6,7 @@ Importing one runs code, so the user has to type the id each time.
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
 from typing import Any
@@ -14,14 +15,33 @@ from rlkit.envs.registry import check_id, is_class_id, register_env
 from rlkit.errors import ConfigError, did_you_mean, require
 from rlkit.validation import PlainData
 
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
 
 def check_typed(env_id: str) -> None:
     """Raises errors about an id that can be detected without slow imports."""
+    meant = _class_in(env_id)
+    if meant is not None:
+        fix = f"use module:Class as Python imports them: {meant}"
+        raise ConfigError(f"{env_id!r} is not a valid environment class; {fix}")
     if ":" in env_id and "/" not in env_id:
         fix = "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
         require(is_class_id(env_id), f"{env_id!r} is not a valid environment class", fix)
     else:
         check_id(env_id)
+
+
+def _class_in(env_id: str) -> str | None:
+    """The `module:Class` meant by module.Class or path/module.py:Class; None: it is neither."""
+    path, found, name = env_id.partition(".py:")
+    if found and ("/" in path or os.path.isfile(f"{path}.py")):
+        module = path.removeprefix("./").replace("/", ".")
+    elif _DOTTED.fullmatch(env_id):
+        module, _, name = env_id.rpartition(".")
+    else:
+        return None
+    meant = f"{module}:{name}"
+    return meant if is_class_id(meant) else None
 
 
 def check_run(env_id: object, *, typed: str | None, run_dir: str) -> None:

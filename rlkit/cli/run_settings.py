@@ -69,8 +69,9 @@ def _with_curriculum(config: RunConfig, file: str) -> RunConfig:
 
     Raises `ConfigError` for anything else in the file.
     """
+    values = run_config.read_yaml(file)
     try:
-        curriculum = from_plain(run_config.read_yaml(file))
+        curriculum = from_plain(values)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
     require(curriculum is not None, f"{file} is empty", "write phases, such as `- {steps: 100000}`")
@@ -137,6 +138,15 @@ def positionals(arguments: Sequence[str]) -> list[str]:
     return names
 
 
+def names_come_first(command: str, names: Sequence[str]) -> str:
+    """The error for names that are missing before the flags; `names` are those that are there."""
+    return (
+        f"{command} needs an algorithm and an environment before the flags, got"
+        f" {' '.join(names) or 'none'}; use `{command} ppo gymnax/CartPole-v1`, then the flags"
+        f" (algorithms: {', '.join(list_algorithms())})"
+    )
+
+
 def _settings_before_flags(
     names: list[str], file: str | None, preset: str | None, agent: str | None, command: str
 ) -> Base:
@@ -152,14 +162,7 @@ def _settings_before_flags(
         f"use --config {preset}",
     )
     if len(names) != 2 and (names or file is None):
-        fix = (
-            f"use `{command} ppo gymnax/CartPole-v1`, then the flags (algorithms:"
-            f" {', '.join(list_algorithms())})"
-        )
-        raise ConfigError(
-            f"{command} needs an algorithm and an environment before the flags, got"
-            f" {' '.join(names) or 'none'}; {fix}"
-        )
+        raise ConfigError(names_come_first(command, names))
     if names:
         is_swapped = names[0] not in list_algorithms() and names[1] in list_algorithms()
         fix = f"use `{command} {names[1]} {names[0]}`"
@@ -185,6 +188,8 @@ def _settings_before_flags(
 def _from_file(file: str, names: list[str], command: str) -> RunConfig:
     """The settings in a file, for the algorithm and environment that were named, if any."""
     values = run_config.read_yaml(file)
+    is_list = isinstance(values, list)
+    require(not is_list, f"{file} is a list, as a curriculum is", f"pass it as --curriculum {file}")
     if not isinstance(values, dict):
         return run_config.from_dict(values)
     algorithm = values.get("algorithm")

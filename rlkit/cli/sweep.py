@@ -12,6 +12,7 @@ from rlkit.cli.run_settings import (
     RUNS,
     check_settings,
     check_sizes,
+    names_come_first,
     positionals,
     read_base,
     run_name,
@@ -133,6 +134,7 @@ def run(arguments: Sequence[str]) -> int:
     names, base = read_base(arguments, command=COMMAND)
     typed = flags.joined(arguments[len(names) :], LISTS)
     command = " ".join([COMMAND, *(names or ["--config", str(file)])])
+    stray = "" if names else names_come_first(COMMAND, names)
     shared, chosen = train_flags.override(
         base.config,
         typed,
@@ -140,6 +142,7 @@ def run(arguments: Sequence[str]) -> int:
         first=FIRST,
         description="Trains {algorithm} with other settings in each trial.",
         epilogue=EXAMPLES,
+        stray=stray,
         sweep=SweepFlags(),
         where=LauncherFlags(),
     )

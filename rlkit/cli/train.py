@@ -13,6 +13,7 @@ from rlkit.cli.run_settings import (
     RUNS,
     check_settings,
     check_sizes,
+    names_come_first,
     positionals,
     read_base,
     run_name,
@@ -76,8 +77,9 @@ def run(arguments: Sequence[str]) -> int:
     names, base = read_base(arguments, command=COMMAND)
     typed = arguments[len(names) :]
     command = " ".join([COMMAND, *(names or ["--config", str(file)])])
+    stray = "" if names else names_come_first(COMMAND, names)
     config, chosen = train_flags.override(
-        base.config, typed, command=command, processes=ProcessFlags()
+        base.config, typed, command=command, stray=stray, processes=ProcessFlags()
     )
     check_settings(config, typed)
     _check_warm_start(config.trainer)

@@ -72,12 +72,14 @@ def override(
     first: Sequence[str] = FIRST,
     description: str = "Trains {algorithm}; defaults are those of its preset or file.",
     epilogue: str = EXAMPLES,
+    stray: str = "",
     **more: Any,
 ) -> tuple[RunConfig, Any]:
     """Applies the flags in `arguments` to `config`; returns the checked config, and all flags.
 
     `more` are parts of flags of the command's own, by name, with their defaults. `first` are those
-    that `--help` shows, between a description and an epilogue.
+    that `--help` shows, between a description and an epilogue. `stray` is the error for a word
+    that is no value of a flag, if it is a special one.
     """
     parts = {
         "hyperparameters": config.hyperparameters,
@@ -104,6 +106,7 @@ def override(
         default=kind(run=run_flags, **parts, **more),
         first=first,
         epilogue=epilogue.format(command=command),
+        stray=stray,
         elsewhere=owners,
     )
     require(

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
+from rlkit.agents.registry import AGENTS
+from rlkit.algorithms.registry import ALGORITHMS
 from rlkit.envs.ids import MIXTURE
 from rlkit.errors import ConfigError, did_you_mean, require, shown
 from rlkit.validation import (
@@ -162,12 +164,29 @@ def _phase(index: int, values: object) -> Phase:
         known = values.get("algorithm") is None if isinstance(values, dict) else True
         fix = "set hyperparameters; in Python, an algorithm object"
         require(known, "all phases train the same algorithm", fix)
+        if isinstance(values, dict):
+            _require_no_network(values)
         env = values.get("env") if isinstance(values, dict) else None
         fix = "use an id such as gymnax/CartPole-v1"
         require(env is None or isinstance(env, str), f"env must be an id, got {shown(env)}", fix)
         return from_dict(Phase, values)
     except ConfigError as error:
         raise ConfigError(f"phase {index + 1}: {error}") from None
+
+
+def _require_no_network(phase: PlainData) -> None:
+    """Raises `ConfigError` for a setting of an agent, which is the same from phase to phase."""
+    given = phase.get("hyperparameters")
+    names = [*phase, *(given if isinstance(given, dict) else ())]
+    of_agents = {x for entry in AGENTS.values() for x in field_annotations(entry.config)}
+    known = {x for entry in ALGORITHMS.values() for x in field_annotations(entry.config)}
+    of_network = {"network"} | of_agents - known - field_annotations(Phase).keys()
+    found = next((name for name in names if name in of_network), None)
+    require(
+        found is None,
+        f"a phase cannot change the network, got {found}",
+        "set it for the whole run: below `network:`, or with its flag",
+    )
 
 
 def replaced(arguments: PlainData, phase: Phase, *, run_env: str, env: str) -> PlainData:

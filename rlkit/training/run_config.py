@@ -19,14 +19,15 @@ from rlkit.errors import (
     UnknownNameError,
     did_you_mean,
     require,
+    shown,
 )
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.curriculum import Curriculum
 from rlkit.training.curriculum import from_plain as curriculum_from_plain
 from rlkit.training.curriculum import to_plain as curriculum_to_plain
 from rlkit.training.directories import absolute_path, near_run, require_copied
 from rlkit.training.plain_yaml import dump_yaml, parse_yaml
-from rlkit.validation import PlainData, PositiveInt
+from rlkit.validation import PlainData, PositiveInt, field_annotations
 
 Seed = Annotated[int, Ge(0), Lt(2**32)]
 
@@ -113,6 +114,7 @@ def from_dict(values: object) -> RunConfig:
         "hyperparameters": entry.config,
         "network": agent_entry(values.get("agent") or entry.agent).config,
     }
+    _require_own_fields(values, {**kinds, "trainer": TrainerConfig, "env": EnvConfig})
     built: dict[str, Any] = {
         name: validation.from_dict(kind, values.pop(name) or {})
         for name, kind in kinds.items()
@@ -122,6 +124,23 @@ def from_dict(values: object) -> RunConfig:
     return validation.validate(
         dataclasses.replace(validation.from_dict(RunConfig, values), **built)
     )
+
+
+def _require_own_fields(values: PlainData, sections: dict[str, type]) -> None:
+    """Raises `ConfigError` for settings at the top that belong to a section, and says to which."""
+    env = values["env"]
+    require(
+        not isinstance(env, str),
+        f"RunConfig.env needs a mapping of field names to values, got {shown(env)}",
+        f"write `env: {{id: {env}}}`",
+    )
+    trainer = {"logger_config": LoggerConfig, "checkpointer_config": CheckpointerConfig}
+    sections |= {f"trainer: {name}": kind for name, kind in trainer.items()}
+    for name in (each for each in values if each not in field_annotations(RunConfig)):
+        owners = [part for part, kind in sections.items() if name in field_annotations(kind)]
+        place = next(iter(owners), None)
+        fix = f"write it below `{place}:`"
+        require(place is None, f"RunConfig has no field {name!r}", fix)
 
 
 def save(config: RunConfig, path: str | pathlib.Path) -> None:
@@ -204,7 +223,8 @@ def yaml_in(text: str, path: str | pathlib.Path) -> Any:
 
 
 def _unreadable(path: str | pathlib.Path, error: Exception) -> ConfigError:
-    reason = " ".join(str(error).split())  # YAML's are pictures of several lines
+    told = error.strerror if isinstance(error, OSError) else None  # which names no file again
+    reason = " ".join((told or str(error)).split())  # YAML's are pictures of several lines
     within = os.path.join(path, "config.yaml")
     return ConfigError(
         f"cannot read {path}: {reason}; pass {within if os.path.isfile(within) else 'a YAML file'}"

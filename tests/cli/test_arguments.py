@@ -288,6 +288,16 @@ def test_a_mistake_in_a_file_too(text, said, capsys, tmp_path):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("command", ["train", "sweep"])
+@pytest.mark.parametrize("flags", [["--config", "mine.yaml"], ["--num-seeds", "4"]])
+def test_names_come_before_the_flags(command, flags, capsys, tmp_path):
+    (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/CartPole-v1}")
+    assert main([command, *flags, "ppo", "gymnax/CartPole-v1"]) == 2
+    said = f"rlkit {command} needs an algorithm and an environment before the flags, got none; use"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.fast
 def test_the_environment_of_a_file_is_checked_too(capsys, tmp_path):
     (tmp_path / "mine.yaml").write_text("algorithm: ppo\nenv: {id: gymnax/CartPole}")
     assert main(["train", "--config", "mine.yaml"]) == 2

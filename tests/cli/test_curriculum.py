@@ -70,8 +70,15 @@ def test_mistakes_are_said_before_anything_compiles(text, wanted, tmp_path, caps
 
 
 def test_a_missing_file(tmp_path, capsys):
-    command = ["train", *NAMES, "--curriculum", tmp_path / "no.yaml"]
-    assert "no.yaml" in said(capsys, *command, code=2)
+    path = tmp_path / "no.yaml"
+    told = said(capsys, "train", *NAMES, "--curriculum", path, code=2)
+    assert told.startswith(f"rlkit: error: cannot read {path}: No such file")
+    assert told.count("no.yaml") == 1
+
+
+def test_a_curriculum_is_no_config(phases, capsys):
+    told = said(capsys, "train", *NAMES, "--config", phases, code=2)
+    assert f"phases.yaml is a list, as a curriculum is; pass it as --curriculum {phases}" in told
 
 
 @pytest.mark.full

@@ -157,7 +157,14 @@ def test_a_dry_run_refuses_evaluations_without_an_end(walks, capsys):
             "my_package.walks:",
             "'my_package.walks:' is not a valid environment class; use module:Class",
         ),
-        ("my_package/walks.py:Walk5", "no environment suite 'my_package'"),
+        (
+            "my_package/walks.py:Walk5",
+            "'my_package/walks.py:Walk5' is not a valid environment class; use module:Class as"
+            " Python imports them: my_package.walks:Walk5",
+        ),
+        ("./my_package/walks.py:Walk5", "as Python imports them: my_package.walks:Walk5"),
+        ("raises.py:Env", "as Python imports them: raises:Env"),
+        ("my_package.walks.Walk5", "as Python imports them: my_package.walks:Walk5"),
         ("my_package.walks:Walk5-v0", "is not a valid environment class; use module:Class"),
         ("..walks:Walk5", "is not a valid environment class"),
         (

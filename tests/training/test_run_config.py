@@ -153,7 +153,15 @@ def test_text_that_looks_like_something_else_stays_text(tmp_path, text):
         ({"algorithm": ["ppo"]}, "algorithm must be a name"),
         ({"agent": "actorcritic"}, "did you mean 'actor_critic'?"),
         ({"agent": {}}, "agent must be a name"),
-        ({"env": "gymnax/CartPole-v1"}, "RunConfig.env"),
+        (
+            {"env": "gymnax/CartPole-v1"},
+            "RunConfig.env needs a mapping .*; write `env: {id: gymnax/CartPole-v1}`",
+        ),
+        ({"learning_rate": 1e-3}, "no field 'learning_rate'; write it below `hyperparameters:`"),
+        ({"hidden_sizes": [8]}, "no field 'hidden_sizes'; write it below `network:`"),
+        ({"total_steps": 8}, "no field 'total_steps'; write it below `trainer:`"),
+        ({"num_envs": 8}, "no field 'num_envs'; write it below `env:`"),
+        ({"wandb": "online"}, "no field 'wandb'; write it below `trainer: logger_config:`"),
         ({"env": {}}, "EnvConfig is incomplete"),
         ({"env": {"id": 3}}, "EnvConfig.id"),
         ({"env": {"id": "x/y", "num_envs": 0}}, "EnvConfig.num_envs: .*, got 0"),
@@ -205,11 +213,12 @@ def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path, text):
         run_config.load(write(tmp_path, text))
 
 
-def test_numbers_are_those_of_yaml_1_2():
-    """1:30 is 90 in YAML 1.1, of base 60; a slip in a range would be a number, too."""
-    text = "[1:30, 1e-4:1e-2, 2024-01-01, 3e-4, 12, -0.5, 1e5x]"
-    read = ["1:30", "1e-4:1e-2", "2024-01-01", 3e-4, 12, -0.5, "1e5x"]
-    assert parse_yaml(text) == read == parse_yaml(dump_yaml(read))
+def test_a_missing_file_is_named_once(tmp_path):
+    path = tmp_path / "absent.yaml"
+    with pytest.raises(ConfigError) as caught:
+        run_config.load(path)
+    said = f"cannot read {path}: No such file or directory; pass a YAML file"
+    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize("name", ["absent.yaml", "."])

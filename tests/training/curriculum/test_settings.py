@@ -67,6 +67,9 @@ BAD_PLAIN = [
     ([{"steps": 3, "algorithm": "ppo"}], "phase 1: all phases train the same algorithm"),
     ([{"steps": 3}, {"env": {"id": "x"}}], "phase 2: env must be an id"),
     ([{"stesp": 3}], "phase 1: Phase has no field 'stesp'; did you mean 'steps'"),
+    ([{"hidden_sizes": [8]}], "phase 1: a phase cannot change the network, got hidden_sizes; set"),
+    ([{"steps": 3, "network": {}}], "phase 1: a phase cannot change the network, got network"),
+    ([{"hyperparameters": {"activation": "relu"}}], "cannot change the network, got activation"),
     (["short"], "phase 1"),
 ]
 
