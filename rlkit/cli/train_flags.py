@@ -135,12 +135,6 @@ def owners() -> dict[str, list[str]]:
     return owners
 
 
-def every() -> list[str]:
-    """All flags, of all algorithms."""
-    of_any = [flag for kind in (RunFlags, TrainerConfig) for flag in flags.flags(kind)]
-    return [*of_any, *owners()]
-
-
 def _require_parts_of(trainer: TrainerConfig, arguments: Sequence[str]) -> None:
     """Raises `ConfigError` for a flag of a part that the settings switch off."""
     for name, kind in (

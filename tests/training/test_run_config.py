@@ -213,6 +213,13 @@ def test_a_file_that_is_no_plain_yaml_is_refused(tmp_path, text):
         run_config.load(write(tmp_path, text))
 
 
+def test_numbers_are_those_of_yaml_1_2():
+    """1:30 is 90 in YAML 1.1, of base 60; a slip in a range would be a number, too."""
+    text = "[1:30, 1e-4:1e-2, 2024-01-01, 3e-4, 12, -0.5, 1e5x]"
+    read = ["1:30", "1e-4:1e-2", "2024-01-01", 3e-4, 12, -0.5, "1e5x"]
+    assert parse_yaml(text) == read == parse_yaml(dump_yaml(read))
+
+
 def test_a_missing_file_is_named_once(tmp_path):
     path = tmp_path / "absent.yaml"
     with pytest.raises(ConfigError) as caught:
