@@ -30,6 +30,7 @@ from rlkit.envs.jittable.contract import (
     TraceFailure,
     constant_findings,
     finding_of,
+    found_of_gymnax,
     space_findings,
     trace,
     trace_findings,
@@ -236,9 +237,8 @@ class JaxCheck:
 
     def findings(self) -> list[Finding]:
         """Each stage runs only if the previous ones found no errors."""
-        missing = [
-            name for name in ("reset", "step") if not callable(getattr(self.env, name, None))
-        ]
+        needed = () if found_of_gymnax(self.env) is not None else ("reset", "step")
+        missing = [name for name in needed if not callable(getattr(self.env, name, None))]
         findings = [
             Finding("error", f"{self.name} has no method {name}", "add it (see JaxEnv)")
             for name in missing

@@ -80,6 +80,16 @@ class TraceFailure(Exception):
 
 def check_spaces(env: JaxEnv | EnvAdapter) -> None:
     """Raises `EnvContractError` if spaces are missing, `SpaceError` if agents cannot use them."""
+    gymnax_env = found_of_gymnax(env)
+    if gymnax_env is not None:
+        kind = type(gymnax_env)
+        is_built_in = kind.__module__.startswith("gymnax.")
+        env_id = gymnax_env.name if is_built_in else f"{kind.__name__}-v0"
+        register = "" if is_built_in else f"gymnax.register({env_id!r}, {kind.__name__}), then "
+        raise EnvContractError(
+            f"{kind.__name__} is an environment of Gymnax, which has an interface of its own; call"
+            f" {register}make_env('gymnax/{env_id}', num_envs)"
+        )
     for name, check in (
         ("observation_space", check_observation_space),
         ("action_space", check_action_space),
@@ -92,6 +102,13 @@ def check_spaces(env: JaxEnv | EnvAdapter) -> None:
             )
         check(space)
     check_mask(env.observation_space, env.action_space)
+
+
+def found_of_gymnax(env: Any) -> Any:
+    """The environment, if it is Gymnax's own kind or what `gymnax.make` returns; otherwise None."""
+    first = env[0] if isinstance(env, tuple) and env else env
+    has_its_interface = callable(getattr(first, "observation_space", None))
+    return first if has_its_interface and hasattr(first, "default_params") else None
 
 
 def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:

@@ -1,12 +1,17 @@
 """What is specific to Gymnax: its registry, its own resets, its parameters."""
 
+import re
+
+import gymnax
 import jax
 import jax.numpy as jnp
 import pytest
+from gymnax import registration
+from gymnax.environments.classic_control.cartpole import CartPole
 
-from rlkit.envs import GymnaxAdapter, gymnax_env, make_env
+from rlkit.envs import GymnaxAdapter, check_env, gymnax_env, make_env, vectorize
 from rlkit.envs.ids import GYMNAX_IDS
-from rlkit.errors import ConfigError, UnknownNameError
+from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
 
 
 def test_the_table_of_ids_is_gymnax_own_registry():
@@ -77,6 +82,35 @@ def test_observations_and_rewards_come_in_the_types_of_the_space(key):
         )
         assert obs.dtype == after.dtype == dtype
         assert (reward.dtype, terminated.dtype, truncated.dtype) == ("float32", "bool", "bool")
+
+
+def test_environments_of_gymnax_own_kind_are_registered_there():
+    class Mine(CartPole):
+        pass
+
+    def made():
+        return gymnax.make("CartPole-v1")
+
+    def refuse(call, *arguments):
+        with pytest.raises(EnvContractError) as error:
+            call(*arguments)
+        return str(error.value)
+
+    cure = r"call gymnax.register\('Mine-v0', Mine\), then make_env\('gymnax/Mine-v0', num_envs\)"
+    for call in (vectorize, make_env):
+        told = refuse(call, Mine(), 2)
+        assert re.fullmatch(f"Mine is an environment of Gymnax, .*; {cure}", told)
+    own = r"CartPole is an .*; call make_env\('gymnax/CartPole-v1', num_envs\)"
+    assert re.fullmatch(own, refuse(make_env, made, 2))
+    for env, kind in ((Mine(), "Mine"), (made, "CartPole")):
+        found = check_env(env, raise_on_error=False).findings
+        assert len(found) == 1 and found[0].what.startswith(f"{kind} is an environment of Gymnax")
+    gymnax.register("Mine-v0", Mine)
+    try:
+        assert make_env("gymnax/Mine-v0", 2).spec == ("gymnax/Mine-v0", {})
+    finally:
+        gymnax.registered_envs.remove("Mine-v0")
+        del registration._registry["Mine-v0"]
 
 
 def test_errors_name_the_fix():
