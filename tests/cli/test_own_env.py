@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from endless_env import ENDLESS
+from endless_env import SOURCE as ENDLESS
 from tiny_command import TINY
 
 from rlkit.cli.main import main

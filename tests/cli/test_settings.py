@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 import yaml
-from endless_env import ENDLESS
+from endless_env import SOURCE as ENDLESS
 
 from rlkit.cli import train
 from rlkit.cli.main import main

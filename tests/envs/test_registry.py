@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from endless_env import Endless
 
 import rlkit
 import rlkit.envs
@@ -148,21 +149,6 @@ def test_wrong_arguments_get_a_hint():
     ):
         make_env("mine/Needs", 2)
     assert make_env("mine/Needs", 2, size=7).env.goal == 7
-
-
-@dataclasses.dataclass(frozen=True)
-class Endless:
-    """Has no time limit, and takes none."""
-
-    goal: int = 10
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, key):
-        return (), jnp.zeros(1)
-
-    def step(self, key, state, action):
-        return (), jnp.zeros(1), jnp.float32(1), jnp.bool_(False), jnp.bool_(False), {}
 
 
 def test_registered_classes_and_functions_are_vectorised():
