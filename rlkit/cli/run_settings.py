@@ -115,6 +115,13 @@ def check_sizes(config: RunConfig) -> None:
     )
 
 
+def check_parts(config: RunConfig) -> None:
+    """Raises what building the run would, with JAX, which a dry run alone waits for."""
+    from rlkit.training import from_config
+
+    from_config.check_parts(config)
+
+
 def _check_length(config: RunConfig) -> None:
     trainer = config.trainer
     length = (trainer.total_steps, trainer.num_checkpoints, trainer.epochs_per_checkpoint)

@@ -10,6 +10,7 @@ from rlkit.cli import flags, help, launcher_flags, own_env, train_flags
 from rlkit.cli.launcher_flags import LauncherFlags
 from rlkit.cli.run_settings import (
     RUNS,
+    check_parts,
     check_settings,
     check_sizes,
     names_come_first,
@@ -22,7 +23,6 @@ from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import RlkitError, require
 from rlkit.training.directories import is_address
-from rlkit.training.run_config import RunConfig
 from rlkit.training.sweeps.config import SweepConfig, check
 from rlkit.training.sweeps.directory import holds_sweep, read_sweep
 from rlkit.training.sweeps.space import parse_grid, parse_random
@@ -163,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
         check_settings(config.trial(changes), of_training)
     if chosen.run.dry_run:
         own_env.register(typed_env(names))
-        _check_parts(config.trial(trials[0]) if trials else config.run)
+        check_parts(config.trial(trials[0]) if trials else config.run)
         for index, changes in enumerate(trials):
             print(f"{index:03d}  " + "  ".join(f"{name}={x}" for name, x in changes.items()))
         if asked.search == "optuna":
@@ -193,12 +193,6 @@ def resume(directory: str, env: str | None, where: LauncherFlags) -> int:
     own_env.check_run(config.run.env.id, typed=env, run_dir=directory)
     own_env.register(env)
     return _train(config, directory, where, env)
-
-
-def _check_parts(config: RunConfig) -> None:
-    from rlkit.training.from_config import check_parts
-
-    check_parts(config)
 
 
 def _train(config: SweepConfig, directory: str, where: LauncherFlags, env: str | None) -> int:

@@ -11,6 +11,7 @@ from rlkit.cli.dry_run import dump, origins
 from rlkit.cli.process_flags import ProcessFlags, join_processes
 from rlkit.cli.run_settings import (
     RUNS,
+    check_parts,
     check_settings,
     check_sizes,
     names_come_first,
@@ -86,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
     if chosen.run.dry_run:
         check_sizes(config)
         own_env.register(typed_env(names))
-        _check_parts(config)
+        check_parts(config)
         if config.trainer.run_dir is not None:
             check_run_dir(config.trainer)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
@@ -120,12 +121,6 @@ def _check_warm_start(config: TrainerConfig) -> None:
         restores = os.path.isdir(config.checkpoint_directory(run_dir))
     if config.warm_start is not None and not restores:
         run_config.read_settings(config.warm_start)
-
-
-def _check_parts(config: RunConfig) -> None:
-    from rlkit.training.from_config import check_parts
-
-    check_parts(config)
 
 
 def _build(config: RunConfig) -> "Trainer":

@@ -24,7 +24,7 @@ ACROBOT = ["train", "ppo", "gymnax/Acrobot-v1"]
 def settings(capsys, tmp_path, monkeypatch):
     """The settings that the arguments lead to; whether their parts fit is not looked at."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train, "_check_parts", lambda config: None)
+    monkeypatch.setattr(train, "check_parts", lambda config: None)
 
     def resolve(*arguments):
         assert main([*arguments, "--dry-run"]) == 0
