@@ -83,12 +83,12 @@ def test_nothing_without_a_replay_buffer(tiny):
 @pytest.mark.parametrize("num_seeds", [1, 3])
 def test_the_error_names_the_largest_capacity_that_fits(tiny, num_seeds):
     available, num_envs = 100_000_000, 2
-    module = module_of(tiny, capacity=10**10)
+    module = module_of(tiny, capacity=2 * 10**9)
     with pytest.raises(ConfigError) as caught:
         memory.check_replay(module, num_seeds, available)
     said = str(caught.value)
     assert (
-        "(10,000,000,000 transitions" in said
+        "(2,000,000,000 transitions" in said
         and "more than 90% of the 100 MB of memory here" in said
     )
     assert ("for each of 3 seeds)" in said) == ("train fewer seeds" in said) == (num_seeds > 1)
@@ -131,7 +131,7 @@ def test_a_trainer_refuses_before_it_compiles(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(Compiled, "__call__", lambda *_: called.append(1))
     with pytest.raises(ConfigError, match=r"lower replay_buffer_capacity to \d{6,} "):
         tiny.trainer(
-            "dqn", share=False, replay_buffer_capacity=10**14, run_dir=str(tmp_path / "run")
+            "dqn", share=False, replay_buffer_capacity=2 * 10**9, run_dir=str(tmp_path / "run")
         )
     assert not called and not (tmp_path / "run").exists()
 
