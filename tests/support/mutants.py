@@ -423,7 +423,7 @@ MUTANTS = (
     Mutant(
         "on the host next_obs is the first observation of the next episode",
         "rlkit/envs/host/gymnasium.py",
-        "_put(next_obs, index, last)",
+        "put(next_obs, index, last)",
         "pass",
         (
             "tests/envs/host/test_gymnasium.py::test_an_episode_that_ends_shows_its_true_last_observation",

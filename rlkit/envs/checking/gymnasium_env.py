@@ -26,7 +26,7 @@ from rlkit.envs.checking.gymnasium_seeding import (
 )
 from rlkit.envs.checking.gymnasium_state import state_findings
 from rlkit.envs.checking.integer_codes import code_findings
-from rlkit.envs.host.gymnasium import time_limit
+from rlkit.envs.host.gymnasium_build import time_limit
 from rlkit.envs.jittable.contract import (
     Finding,
     check_spaces,

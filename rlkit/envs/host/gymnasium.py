@@ -3,12 +3,9 @@
 import contextlib
 import copy
 import dataclasses
-import functools
 import inspect
-import operator
 import os
 import select
-import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +13,6 @@ from typing import Any
 import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from rlkit.action_masks import ACTION_MASK, check_mask, has_mask, num_choices
@@ -30,35 +26,30 @@ from rlkit.envs.host.base import (
     check_state,
     seeds,
 )
+from rlkit.envs.host.gymnasium_batches import cast, check_wide, final_numbers, put, wide_parts
+from rlkit.envs.host.gymnasium_build import build, resolve, time_limit
 from rlkit.envs.host.gymnasium_vector import InProcessEnvs, WorkerEnvs, close
-from rlkit.envs.host.gymnasium_worker import ATARI, BROKEN, NUMBERS, GuardFactory, Recipe
+from rlkit.envs.host.gymnasium_worker import BROKEN, NUMBERS, GuardFactory, Recipe
 from rlkit.envs.host.watchdog import Pulse
-from rlkit.envs.ids import INSTALL
 from rlkit.envs.non_finite import NonFinite, chosen
-from rlkit.envs.observations import beyond, check_exact
 from rlkit.envs.pictures import checked_picture
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
-    EnvFailedError,
     EnvStateError,
-    RlkitError,
-    UnknownNameError,
     did_you_mean,
     require,
     require_positive_integer,
 )
 from rlkit.spaces import (
-    COMPOSITE,
     Space,
-    bounds,
     check_action_space,
     check_observation_space,
     jax_dtype,
     leaf_tree,
     map_space,
 )
-from rlkit.types import Action, Key, Obs, PyTree, TimeStep
+from rlkit.types import Action, Key, Obs, TimeStep
 
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
@@ -66,14 +57,6 @@ SHARED_FLOATS = (np.float32, np.float64)  # that memory of several processes may
 # The adapter that owns each environment passed as an object: two adapters stepping the same one
 # would mix their episodes.
 _owners: weakref.WeakKeyDictionary[gymnasium.Env, object] = weakref.WeakKeyDictionary()
-KINDS = {  # by a word in an error, see `INSTALL`
-    "mujoco": "mujoco",
-    "box2d": "box2d",
-    "ale": "atari",
-    "cv2": "atari",
-    "opencv": "atari",
-    "pygame": "render",
-}
 
 
 class GymnasiumAdapter:
@@ -143,7 +126,7 @@ class GymnasiumAdapter:
                 "pass its class or a function, or only num_envs=1",
             )
         self.recipe = Recipe(
-            env=_resolve(env),
+            env=resolve(env),
             kwargs=kwargs,
             max_episode_steps=max_episode_steps,
             rescale_actions=rescale_actions,
@@ -192,8 +175,8 @@ class GymnasiumAdapter:
                 self._start()
             assert self._run is not None
             buffers = self._run.reset([*env_seeds])
-            _check_wide(buffers, self._wide)
-            obs = _cast(buffers, self._dtypes)
+            check_wide(buffers, self._wide)
+            obs = cast(buffers, self._dtypes)
             check_finite(obs, np.zeros(self.num_envs, np.float32))
             check_allowed(obs, self._choices)
         self._resets += 1
@@ -331,20 +314,20 @@ class GymnasiumAdapter:
     ) -> TimeStep:
         """Copies the vector environment's buffers into a `TimeStep` and checks them."""
         if self._wide:
-            _check_wide(buffers, self._wide)
-        obs = next_obs = _cast(buffers, self._dtypes)
+            check_wide(buffers, self._wide)
+        obs = next_obs = cast(buffers, self._dtypes)
         info: Any = {}
         reward = reward.astype(np.float32)
         broken = np.zeros(self.num_envs, bool) if self.non_finite == "reset" else None
         if "_final_obs" in infos:
-            next_obs = _cast(buffers, self._dtypes)
+            next_obs = cast(buffers, self._dtypes)
             broken = infos["final_info"].get(BROKEN, broken)
             ended = infos["_final_obs"] if broken is None else infos["_final_obs"] & ~broken
             for index in ended.nonzero()[0]:
                 last = infos["final_obs"][index]
-                _check_wide(last, self._wide)
-                _put(next_obs, index, last)
-            info = _numbers(infos["final_info"][NUMBERS], self.num_envs)
+                check_wide(last, self._wide)
+                put(next_obs, index, last)
+            info = final_numbers(infos["final_info"][NUMBERS], self.num_envs)
             check_finite(obs, reward)
             cut = np.flatnonzero(truncated & ~terminated)
             if self._choices and len(cut):  # whose value counts, by what is allowed there
@@ -410,8 +393,7 @@ class GymnasiumAdapter:
 
     def _read_spaces(self, non_finite: NonFinite | None) -> tuple[Space, Space, int | None]:
         """The spaces and time limit, from one environment that is created and closed again."""
-        with _construction_errors(self.name, self.recipe):
-            env = self.recipe.build()
+        env = build(self.name, self.recipe, inspect.signature(GymnasiumAdapter).parameters)
         try:
             check_observation_space(env.observation_space)
             check_action_space(env.action_space)
@@ -420,7 +402,7 @@ class GymnasiumAdapter:
             self.render_mode = env.render_mode
             self.render_fps = env.metadata.get("render_fps")
             self._dtypes = map_space(jax_dtype, env.observation_space)
-            self._wide = list(_wide_parts(env.observation_space))
+            self._wide = list(wide_parts(env.observation_space))
             setting = chosen(non_finite, env.unwrapped)
             self.recipe = dataclasses.replace(self.recipe, non_finite=setting)
             return env.observation_space, env.action_space, time_limit(env)
@@ -446,57 +428,6 @@ class GymnasiumAdapter:
                 " processes cannot send",
                 "use vectorization='sync', or return float32",
             )
-
-
-def _cast(obs: Obs, dtypes: PyTree) -> Obs:
-    """A copy of observations [N, ...] in `dtypes` (a dict, a tuple or a dtype)."""
-    if isinstance(dtypes, dict):
-        return {name: _cast(obs[name], dtype) for name, dtype in dtypes.items()}
-    if isinstance(dtypes, tuple):
-        return tuple(_cast(part, dtype) for part, dtype in zip(obs, dtypes, strict=True))
-    return obs.astype(dtypes)
-
-
-def _wide_parts(space: Space, *path: Any) -> Iterator[tuple[tuple[Any, ...], np.dtype]]:
-    """Where in an observation there may be integers that JAX has no room for, and its dtype."""
-    if isinstance(space, COMPOSITE):
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for name, part in parts:
-            yield from _wide_parts(part, *path, name)
-    elif any(beyond(np.asarray(bound), jax_dtype(space)) is not None for bound in bounds(space)):
-        yield path, jax_dtype(space)
-
-
-def _check_wide(obs: Obs, wide: Sequence[tuple[tuple[Any, ...], np.dtype]]) -> None:
-    """Raises `EnvContractError` for integers of observations that the cast would wrap around."""
-    for path, dtype in wide:
-        part = functools.reduce(operator.getitem, path, obs)
-        check_exact(np.asarray(part), dtype, "observation" + "".join(f"[{x!r}]" for x in path))
-
-
-def _put(batch: Obs, index: int, obs: Obs) -> None:
-    """Writes one observation into row `index` of a batch."""
-    if isinstance(batch, dict):
-        for name, part in batch.items():
-            _put(part, index, obs[name])
-    elif isinstance(batch, tuple):
-        for part, own in zip(batch, obs, strict=True):
-            _put(part, index, own)
-    else:
-        batch[index] = obs
-
-
-def _numbers(reports: np.ndarray, num_envs: int) -> dict[str, np.ndarray]:
-    """Final infos as float32 arrays [N, ...]; NaN for missing values or values of another shape."""
-    arrays: dict[str, np.ndarray] = {}
-    for index, report in enumerate(reports):
-        for name, value in report or ():
-            array = arrays.setdefault(
-                name, np.full((num_envs, *np.shape(value)), np.nan, np.float32)
-            )
-            if array.shape[1:] == np.shape(value):
-                array[index] = value
-    return arrays
 
 
 def _check_settings(
@@ -527,108 +458,4 @@ def _check_settings(
     )
     require_positive_integer(
         "max_episode_steps", max_episode_steps, example=500, none="the environment's own limit"
-    )
-
-
-def _resolve(env: object) -> Any:
-    """What a recipe stores for `env`: the registered spec for an id, anything else unchanged."""
-    if isinstance(env, str) and not env.startswith(ATARI):
-        require(
-            ":" not in env,
-            f"{env!r} names a module to import",
-            "import it yourself and pass the id, or pass the class",
-        )
-        try:
-            return gymnasium.spec(env)
-        except gymnasium.error.Error as error:
-            known = [f"gymnasium/{name}" for name in gymnasium.registry]
-            text = str(error).strip().rstrip(".")
-            raise UnknownNameError(
-                f"there is no environment {env!r} ({text}); {did_you_mean(env, known)}"
-            ) from None
-    require(
-        isinstance(env, (str, gymnasium.Env)) or callable(env),
-        f"env must be an environment or create one, got {env!r}",
-        "pass an id, a gymnasium.Env class, a function that returns an environment, or an"
-        " environment",
-    )
-    return env
-
-
-@contextlib.contextmanager
-def _construction_errors(name: str, recipe: Recipe) -> Iterator[None]:
-    """Converts exceptions raised while building an environment to one line with a fix."""
-    _check_arguments(name, recipe)
-    try:
-        yield
-    except RlkitError:
-        raise
-    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise ConfigError(
-            f"{name} needs a missing package ({error}); {_install(recipe, error)}"
-        ) from error
-    except gymnasium.error.Error as error:
-        raise ConfigError(f"{name} cannot be built: {error}; check its id and arguments") from error
-    except TypeError as error:
-        if "argument" not in str(error):
-            raise _build_failure(name, error) from error
-        settings = inspect.signature(GymnasiumAdapter).parameters
-        near = [
-            hint
-            for given in recipe.kwargs
-            if (hint := did_you_mean(given, settings)).startswith("did you mean")
-        ]
-        fix = near[0] if near else "leave them out, or check their spelling and types"
-        raise ConfigError(f"{name} does not accept these arguments: {error}; {fix}") from error
-    except (Exception, SystemExit) as error:
-        raise _build_failure(name, error) from error
-
-
-def _build_failure(name: str, error: BaseException) -> EnvFailedError:
-    text = "".join(traceback.format_exception(error))
-    return EnvFailedError(
-        f"{name} cannot be built: it raised {type(error).__name__}: {error}; fix its"
-        f" constructor\n\n{text}"
-    )
-
-
-def _install(recipe: Recipe, error: Exception) -> str:
-    where = f"{getattr(recipe.env, 'entry_point', recipe.env)} {error}".lower()
-    kind = next((kind for word, kind in KINDS.items() if word in where), None)
-    return INSTALL[kind] if kind else "install it"
-
-
-def _check_arguments(name: str, recipe: Recipe) -> None:
-    if isinstance(recipe.env, str) or not callable(recipe.env):
-        return
-    try:
-        signature = inspect.signature(recipe.env)
-    except (TypeError, ValueError):  # some builtins have no signature
-        return
-    kwargs = (
-        recipe.kwargs
-        if recipe.render_mode is None
-        else {**recipe.kwargs, "render_mode": recipe.render_mode}
-    )
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        raise ConfigError(
-            f"{name}: {error}; it takes {', '.join(signature.parameters) or 'no arguments'}"
-        ) from error
-
-
-def time_limit(env: gymnasium.Env) -> int | None:
-    """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
-    limits: list[int | None] = [env.spec.max_episode_steps if env.spec is not None else None]
-    if env.has_wrapper_attr("max_episode_steps"):
-        limits.append(env.get_wrapper_attr("max_episode_steps"))
-    layer = env
-    while isinstance(layer, gymnasium.Wrapper):
-        limits.append(
-            layer._max_episode_steps if isinstance(layer, gymnasium.wrappers.TimeLimit) else None
-        )
-        layer = layer.env
-    return min(
-        (int(limit) for limit in limits if isinstance(limit, (int, np.integer))), default=None
     )

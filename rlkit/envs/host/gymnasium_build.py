@@ -1,0 +1,134 @@
+"""Finds and builds the environment that a `GymnasiumAdapter` names; says what went wrong."""
+
+import inspect
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rlkit.envs.host.gymnasium_worker import ATARI, Recipe
+from rlkit.envs.ids import INSTALL
+from rlkit.errors import (
+    ConfigError,
+    EnvFailedError,
+    RlkitError,
+    UnknownNameError,
+    did_you_mean,
+    require,
+)
+
+KINDS = {  # by a word in an error, see `INSTALL`
+    "mujoco": "mujoco",
+    "box2d": "box2d",
+    "ale": "atari",
+    "cv2": "atari",
+    "opencv": "atari",
+    "pygame": "render",
+}
+
+
+def resolve(env: object) -> Any:
+    """What a recipe stores for `env`: the registered spec for an id, anything else unchanged."""
+    if isinstance(env, str) and not env.startswith(ATARI):
+        require(
+            ":" not in env,
+            f"{env!r} names a module to import",
+            "import it yourself and pass the id, or pass the class",
+        )
+        try:
+            return gymnasium.spec(env)
+        except gymnasium.error.Error as error:
+            known = [f"gymnasium/{name}" for name in gymnasium.registry]
+            text = str(error).strip().rstrip(".")
+            raise UnknownNameError(
+                f"there is no environment {env!r} ({text}); {did_you_mean(env, known)}"
+            ) from None
+    require(
+        isinstance(env, (str, gymnasium.Env)) or callable(env),
+        f"env must be an environment or create one, got {env!r}",
+        "pass an id, a gymnasium.Env class, a function that returns an environment, or an"
+        " environment",
+    )
+    return env
+
+
+def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
+    """The environment of `recipe`, or one line that says what keeps it from being built.
+
+    `settings` are the adapter's own, one of which a misspelt argument may have meant.
+    """
+    _check_arguments(name, recipe)
+    try:
+        return recipe.build()
+    except RlkitError:
+        raise
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise ConfigError(
+            f"{name} needs a missing package ({error}); {_install(recipe, error)}"
+        ) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"{name} cannot be built: {error}; check its id and arguments") from error
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise _build_failure(name, error) from error
+        near = [
+            hint
+            for given in recipe.kwargs
+            if (hint := did_you_mean(given, [*settings])).startswith("did you mean")
+        ]
+        fix = near[0] if near else "leave them out, or check their spelling and types"
+        raise ConfigError(f"{name} does not accept these arguments: {error}; {fix}") from error
+    except (Exception, SystemExit) as error:
+        raise _build_failure(name, error) from error
+
+
+def time_limit(env: gymnasium.Env) -> int | None:
+    """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
+    limits: list[int | None] = [env.spec.max_episode_steps if env.spec is not None else None]
+    if env.has_wrapper_attr("max_episode_steps"):
+        limits.append(env.get_wrapper_attr("max_episode_steps"))
+    layer = env
+    while isinstance(layer, gymnasium.Wrapper):
+        limits.append(
+            layer._max_episode_steps if isinstance(layer, gymnasium.wrappers.TimeLimit) else None
+        )
+        layer = layer.env
+    return min(
+        (int(limit) for limit in limits if isinstance(limit, (int, np.integer))), default=None
+    )
+
+
+def _build_failure(name: str, error: BaseException) -> EnvFailedError:
+    text = "".join(traceback.format_exception(error))
+    return EnvFailedError(
+        f"{name} cannot be built: it raised {type(error).__name__}: {error}; fix its"
+        f" constructor\n\n{text}"
+    )
+
+
+def _install(recipe: Recipe, error: Exception) -> str:
+    where = f"{getattr(recipe.env, 'entry_point', recipe.env)} {error}".lower()
+    kind = next((kind for word, kind in KINDS.items() if word in where), None)
+    return INSTALL[kind] if kind else "install it"
+
+
+def _check_arguments(name: str, recipe: Recipe) -> None:
+    if isinstance(recipe.env, str) or not callable(recipe.env):
+        return
+    try:
+        signature = inspect.signature(recipe.env)
+    except (TypeError, ValueError):  # some builtins have no signature
+        return
+    kwargs = (
+        recipe.kwargs
+        if recipe.render_mode is None
+        else {**recipe.kwargs, "render_mode": recipe.render_mode}
+    )
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}: {error}; it takes {', '.join(signature.parameters) or 'no arguments'}"
+        ) from error
