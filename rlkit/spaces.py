@@ -27,21 +27,7 @@ def check_action_space(space: Space, path: str = "action space") -> None:
     them.
     """
     if isinstance(space, COMPOSITE):
-        names = list(space.spaces) if isinstance(space, spaces.Dict) else []
-        unnamed = next((name for name in names if not isinstance(name, str)), None)
-        require(
-            unnamed is None,
-            f"{path} has a part called {unnamed!r}, which is no text",
-            "give each part of a Dict a name, such as 'jump', or use a Tuple",
-            SpaceError,
-        )
         _check_parts(check_action_space, space, path)
-        require(
-            bool(leaves(space)),
-            f"{path} {space} holds nothing",
-            "give it at least one part, or leave it out",
-            SpaceError,
-        )
         return
     if isinstance(space, spaces.MultiBinary):
         raise SpaceError(
@@ -56,6 +42,15 @@ def check_action_space(space: Space, path: str = "action space") -> None:
         raise SpaceError(
             f"{path} {space} has {space.nvec.ndim} axes; flatten it to MultiDiscrete([n_1, n_2,"
             " ...])"
+        )
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        low, high = bounds(space)
+        room = np.iinfo(jax_dtype(space))
+        require(
+            int(np.min(low)) >= room.min and int(np.max(high)) <= room.max,
+            f"{path} {space} has actions that do not fit into {room.dtype}, which JAX uses",
+            "count from 0, and add the rest inside of the environment",
+            SpaceError,
         )
     if isinstance(space, spaces.Box):
         _require_elements(space, path)
@@ -86,9 +81,26 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
 
 
 def _check_parts(check: Callable[[Space, str], None], space: Space, path: str) -> None:
-    """Calls `check` with every part of a Dict or Tuple, and its path."""
-    parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)  # pyright: ignore[reportAttributeAccessIssue]
-    for name, part in parts:
+    """Calls `check` with every part of a Dict or Tuple, of which it has at least one, and its path.
+
+    The names in a Dict must be text.
+    """
+    is_dict = isinstance(space, spaces.Dict)
+    parts = dict(space.spaces if is_dict else enumerate(space.spaces))  # pyright: ignore[reportAttributeAccessIssue]
+    unnamed = next((name for name in parts if is_dict and not isinstance(name, str)), None)
+    require(
+        unnamed is None,
+        f"{path} has a part called {unnamed!r}, which is no text",
+        "give each part of a Dict a name, such as 'jump', or use a Tuple",
+        SpaceError,
+    )
+    require(
+        bool(parts),
+        f"{path} {space} holds nothing",
+        "give it at least one part, or leave it out",
+        SpaceError,
+    )
+    for name, part in parts.items():
         check(part, f"{path}[{name!r}]")
 
 

@@ -82,14 +82,28 @@ def test_a_mask_is_refused():
         spaces.sample_allowed(SPACE, jax.random.key(0), {"action_mask": np.ones((5, 3))})
 
 
+CHECKS = {
+    "action space": spaces.check_action_space,
+    "observation space": spaces.check_observation_space,
+}
+
+
+@pytest.mark.parametrize("what", CHECKS)
 @pytest.mark.parametrize("names", [(1, 2), ("a", 2)])
-def test_parts_of_a_dict_have_names(names):
+def test_parts_of_a_dict_have_names(what, names):
     """Others do not survive JSON, and JAX cannot sort a mixture."""
     space = gym.Tuple([gym.Dict({name: gym.Discrete(2) for name in names})])
-    with pytest.raises(
-        SpaceError, match=r"action space\[0\] has a part called ., which is no text"
-    ):
-        spaces.check_action_space(space)
+    with pytest.raises(SpaceError, match=rf"{what}\[0\] has a part called ., which is no text"):
+        CHECKS[what](space)
+
+
+@pytest.mark.parametrize("what", CHECKS)
+@pytest.mark.parametrize("empty", [gym.Dict({}), gym.Tuple([])])
+def test_a_space_has_parts(what, empty):
+    with pytest.raises(SpaceError, match=f"{what} .* holds nothing; give it at least one part"):
+        CHECKS[what](empty)
+    with pytest.raises(SpaceError, match=rf"{what}\['a'\] .* holds nothing"):
+        CHECKS[what](gym.Dict({"a": empty, "b": gym.Discrete(2)}))
 
 
 def test_a_batch_in_jax_says_how_actions_are_structured(key):

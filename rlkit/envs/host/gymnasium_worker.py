@@ -19,7 +19,7 @@ from rlkit.envs.host.actions import as_lists
 from rlkit.envs.host.env_state import load_env, save_env
 from rlkit.envs.host.masked_env import MaskedEnv
 from rlkit.envs.host.watchdog import Pulse
-from rlkit.envs.non_finite import TRIES, NonFinite, is_finite
+from rlkit.envs.non_finite import LARGEST, TRIES, NonFinite, is_finite
 from rlkit.envs.observations import check_observation
 from rlkit.errors import EnvContractError, EnvStateError, require, shown
 
@@ -345,14 +345,18 @@ def _first(found: object) -> Any:
     )
 
 
-def numbers(info: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The numbers and arrays of numbers in `info`, by name."""
+def numbers(info: dict[Any, Any]) -> tuple[tuple[str, Any], ...]:
+    """The numbers that float32 has room for, and arrays of numbers, in `info` by name."""
     return tuple(
-        (name, value)
-        for name, value in info.items()
-        if isinstance(value, (int, float, np.number, np.bool_))
-        or (isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
+        (name, value) for name, value in info.items() if isinstance(name, str) and _is_number(value)
     )
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) <= LARGEST
+    is_array = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    return is_array or isinstance(value, (float, np.number, np.bool_))
 
 
 def check_flag(name: str, value: Any) -> None:

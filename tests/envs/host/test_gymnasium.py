@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rlkit.envs import EnvAdapter, GymnasiumAdapter
 from rlkit.envs.host.base import HostAdapter, seeds
+from rlkit.envs.host.gymnasium_worker import numbers
 from rlkit.envs.ids import INSTALL
 from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, SpaceError, UnknownNameError
 from rlkit.spaces import jax_dtype, leaves, map_space
@@ -109,6 +110,14 @@ def test_final_infos_are_numbers_by_name_and_nan_where_no_episode_ended():
     np.testing.assert_array_equal(infos[1]["half"], np.array([1.0, np.nan], np.float32))
     np.testing.assert_array_equal(infos[1]["parts"], [[2, 3], [np.nan, np.nan]])
     np.testing.assert_array_equal(infos[3]["t"], [2, 4])
+
+
+def test_of_final_infos_remain_numbers_that_float32_has_room_for_with_names_of_text():
+    """10**400 is beyond any float, and JAX cannot sort names of text and integers."""
+    found = numbers(
+        {"a": 1, 2: 3, "b": 10**400, "c": -2.5, "d": "text", "e": np.ones(2), "f": True}
+    )
+    assert [name for name, _ in found] == ["a", "c", "e", "f"]
 
 
 def test_lengths_are_right_from_the_second_episode_on():
