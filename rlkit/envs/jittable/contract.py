@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
@@ -227,13 +228,26 @@ def _step_findings(
                 f"{name}.step {label} is {value.dtype}, not bool",
                 f"{SIX}, with boolean flags",
             )
+    yield from _info_findings(env, name, info)
+    yield from _state_findings(name, state, next_state)
+
+
+def _info_findings(env: JaxEnv, name: str, info: Any) -> Iterator[Finding]:
     if not isinstance(info, dict):
         yield Finding(
             "error",
             f"{name}.step info is a {type(info).__name__}",
             "return a dict of arrays, {} if there is none",
         )
-    elif getattr(env, "auto_reset", False):
+        return
+    for path, value in jax.tree.leaves_with_path(info):
+        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
+            yield Finding(
+                "error",
+                f"{name}.step info{jax.tree_util.keystr(path)} is a {value.dtype}, not numbers",
+                "leave it out, or return jax.random.key_data(key)",
+            )
+    if getattr(env, "auto_reset", False):
         if "final_observation" in info:
             yield from _obs_findings(
                 f'{name}.step info["final_observation"]',
@@ -243,7 +257,6 @@ def _step_findings(
         else:
             what = f"{name} sets auto_reset=True but info has no 'final_observation'"
             yield Finding("error", what, "put the observation from before the reset there")
-    yield from _state_findings(name, state, next_state)
 
 
 def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Finding]:

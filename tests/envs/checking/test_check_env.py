@@ -111,6 +111,11 @@ class TextInfo(Sound):
         return *super().step(key, state, action)[:-1], {"name": "Sound"}
 
 
+class KeyInfo(Sound):
+    def step(self, key, state, action):
+        return *super().step(key, state, action)[:-1], {"keys": {"next": key}}
+
+
 class NanReward(Sound):
     def step(self, key, state, action):
         state, obs, reward, *rest = super().step(key, state, action)
@@ -435,6 +440,7 @@ ERRORS = [
     (FloatFlag, "step terminated is float32, not bool", "boolean flags"),
     (NoInfo, "step info is a NoneType", "return a dict of arrays"),
     (TextInfo, r"TextInfo.step raises TypeError at its call: ", "only return arrays and numbers"),
+    (KeyInfo, r"KeyInfo.step info\['keys'\]\['next'\] is a key<fry>, not numbers", "key_data"),
     (NanReward, r"NanReward.step reward is (nan|-inf) at step \d+", "division by zero"),
     (NanAtTheBound, r"NanAtTheBound.step reward is -inf at step \d+", "an action on its bound"),
     (WrongShape, r"observation has shape \(1,\), but its space has \(3,\)", "make them agree"),
