@@ -17,6 +17,7 @@ from rlkit.types import Key, Rollout, Transition
 
 # a larger error would outweigh all others for good, and the sum of a million of these is finite
 MAX_ERROR = 1e8
+MIN_PRIORITY = 1e-30  # with all priorities 0, nothing could be drawn
 LARGEST_SHARE = 0.9  # of the largest error in that of a sequence, the mean is the rest: η in R2D2
 
 
@@ -49,8 +50,8 @@ class PrioritizedReplay(ReplaySettings):
         super().__post_init__()
         require_share(self, "priority_exponent", "importance_exponent")
         require(
-            0 <= self.min_priority <= MAX_ERROR,
-            f"min_priority={self.min_priority} of {type(self).__name__} is outside [0, 1e8]",
+            MIN_PRIORITY <= self.min_priority <= MAX_ERROR,
+            f"min_priority={self.min_priority} of {type(self).__name__} is outside [1e-30, 1e8]",
             "use 1e-6, for instance",
         )
 

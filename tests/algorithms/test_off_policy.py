@@ -124,7 +124,7 @@ def test_replay_buffers_out_of_range_are_refused(kind, settings):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        *((PrioritizedReplay, {"min_priority": x}) for x in (-1.0, math.nan, math.inf)),
+        *((PrioritizedReplay, {"min_priority": x}) for x in (-1.0, 0.0, math.nan, math.inf)),
         *((Collector, {"num_steps": x}) for x in (0, 1.5, True)),
         *((Collector, x) for x in ({"prefill_steps": -5}, {"reward_discount": 1.5})),
         *((ReplayBatchBuilder, {"updates_per_step": x}) for x in (-1.0, 0.0, math.nan, math.inf)),

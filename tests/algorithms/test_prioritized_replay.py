@@ -71,7 +71,7 @@ def with_errors(buffer, memory, index, errors):
 
 
 def test_new_transitions_have_the_highest_priority_so_far():
-    buffer = buffer_of(min_priority=0.0)
+    buffer = buffer_of(min_priority=1e-30)
     memory = add(buffer, empty(buffer), rollout([0, 1, 2, 3]))
     np.testing.assert_array_equal(leaves(memory), [1, 1, 1, 1, 0, 0, 0, 0])
     memory = with_errors(buffer, memory, np.array([1, 3]), np.array([-16.0, 0.25]))
@@ -86,7 +86,7 @@ def test_draws_follow_priorities_and_weights_make_up_for_them():
     """Priorities 1, 4, 1, 0.5 after the exponent: probabilities are those over 6.5, weights (4 ·
     probability)^-β.
     """
-    buffer = buffer_of(min_priority=0.0, batch_size=20_000)
+    buffer = buffer_of(min_priority=1e-30, batch_size=20_000)
     memory = add(buffer, empty(buffer), rollout([0, 1, 2, 3]))
     memory = with_errors(buffer, memory, np.array([1, 3]), np.array([-16.0, 0.25]))
     probability = np.array([1, 4, 1, 0.5]) / 6.5

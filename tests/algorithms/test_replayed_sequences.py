@@ -274,7 +274,7 @@ def test_the_priority_of_a_sequence_is_mostly_that_of_its_largest_error():
         burn_in=1,
         priority_exponent=1.0,
         importance_exponent=1.0,
-        min_priority=0.0,
+        min_priority=1e-30,
     )
     memory = filled(buffer, steps(12))
     key = next(
