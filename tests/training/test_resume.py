@@ -87,7 +87,7 @@ DEFAULT_CASES = [("ppo", 1)]
 # A process takes seconds to start, so a few cases share one; not all, for the time that a test may
 # take is limited.
 _OTHERS = [case for case in CASES if case not in DEFAULT_CASES]
-GROUPS = [DEFAULT_CASES, *(_OTHERS[i : i + 5] for i in range(0, len(_OTHERS), 5))]
+GROUPS = [DEFAULT_CASES, *(_OTHERS[i : i + 3] for i in range(0, len(_OTHERS), 3))]
 
 
 def job(name, run_dir, *, stop=None, restore=None, outer=OUTER):
