@@ -22,6 +22,7 @@ def write_run(
     seeds: int = 1,
     points: int = 5,
     lift: float = 0.0,
+    first_step: int = 0,
     settings: dict[str, Any] | None = None,
     summary: dict[str, Any] | None = None,
     said: Sequence[tuple[Kind, str]] = (),
@@ -37,7 +38,8 @@ def write_run(
         (directory / "summary.json").write_text(json.dumps(summary))
     logger = JsonlLogger(directory / "metrics.jsonl")
     for point in range(points):
-        when = {"env_steps": STEPS * point, "updates": point, "wall_seconds": 2.0 * point}
+        steps = first_step + STEPS * point
+        when = {"env_steps": steps, "updates": point, "wall_seconds": 2.0 * point}
         values = [lift + 10.0 * point + seed for seed in range(seeds)]
         rows = [*enumerate(values), (None, sum(values) / seeds)] if seeds > 1 else [(None, *values)]
         for seed, value in rows:

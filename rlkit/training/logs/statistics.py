@@ -20,7 +20,9 @@ def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """
     ordered = np.sort(np.moveaxis(values, axis, 0), axis=0)
     out = len(ordered) // 4
-    return ordered[out : len(ordered) - out].mean(axis=0)
+    middle = ordered[out : len(ordered) - out].mean(axis=0)
+    is_missing = np.isnan(ordered[-1])  # NaN is sorted last, and would be left out as the best
+    return np.where(is_missing, np.nan, middle)[()]
 
 
 def bootstrap_interval(

@@ -63,8 +63,8 @@ def charts_of(
     others = [] if metrics else sorted(set(known) - {*chosen, *own})
     charts = []
     for metric in [*chosen, *own, *others]:
-        found = {place: entry.curve(metric) for place, entry in places.items()}
-        curves = {place: x.smoothed(look.smooth) for place, x in found.items() if x is not None}
+        found = {place: entry.curve(metric, look.smooth) for place, entry in places.items()}
+        curves = {place: x for place, x in found.items() if x is not None}
         if curves:
             named = {entries[place].name: curve for place, curve in curves.items()}
             charts.append(

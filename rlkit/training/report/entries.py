@@ -37,12 +37,13 @@ class Entry:
         """The seeds of all of its runs."""
         return sum(run.num_seeds for run in self.runs)
 
-    def curve(self, metric: str) -> Curve | None:
+    def curve(self, metric: str, smooth: int = 1) -> Curve | None:
         """The seeds of all runs with the metric, over environment steps.
 
-        None: it has no finite value, or the runs share no steps.
+        Each value is the mean of `smooth` logged ones. None: it has no finite value, or the runs
+        share no steps.
         """
-        curves = self._curves(metric, "env_steps")
+        curves = [each.smoothed(smooth) for each in self._curves(metric, "env_steps")]
         try:
             return joined_curve(curves) if curves else None
         except ConfigError:

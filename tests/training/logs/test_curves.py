@@ -26,6 +26,8 @@ def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end():
     values = np.array([[9.0], [1.0], [2.0], [4.0], [0.0], [3.0], [5.0], [8.0]])  # drops 0, 1, 8, 9
     assert interquartile_mean(values) == pytest.approx([3.5])
     assert interquartile_mean(np.array([1.0, 2.0, 9.0])) == pytest.approx(4.0)
+    with_a_gap = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [9.0, NAN]])
+    np.testing.assert_array_equal(interquartile_mean(with_a_gap), [2.5, NAN])
 
 
 @pytest.mark.parametrize("statistic", ["mean", "interquartile_mean"])

@@ -91,6 +91,15 @@ def test_groups_are_rows_and_curves(tmp_path):
     assert first[1]["y"][0] == pytest.approx(np.mean([0, 1, 10, 11]))
 
 
+def test_what_is_smoothed_are_the_points_that_were_logged(tmp_path):
+    """A run is smoothed before it is joined with those of other steps, whose points lie between."""
+    runs = [write_run(tmp_path / "late", points=3, first_step=500), write_run(tmp_path / "early")]
+    page = report(tmp_path, *runs, group="algorithm", metrics=["eval/avg_return"], smooth=2)
+    ((line,),) = data(page)["charts"]
+    assert line["x"]["env_steps"] == [500, 1000, 1500, 2000, 2500]
+    assert line["seeds"] == [[0, 2.5, 5, 10, 15], [2.5, 5, 10, 15, 20]]
+
+
 def test_settings_that_differ_come_first(tmp_path):
     runs = [
         write_run(tmp_path / f"run-{rate}", settings={"hyperparameters": {"learning_rate": rate}})
