@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,9 @@ def closing_words(
     lines += ["", f"results      {run_dir}"]
     if (pathlib.Path(run_dir).expanduser() / "learning_curve.png").is_file():
         lines.append(f"plot         {run_dir}/learning_curve.png")
-    lines.append(f"evaluate     rlkit evaluate {run_dir}{env_flag}")
-    resume = f"rlkit resume {run_dir}{env_flag}"
+    typed = f"{shlex.quote(run_dir)}{env_flag}"
+    lines.append(f"evaluate     rlkit evaluate {typed}")
+    resume = f"rlkit resume {typed}"
     lines.append(
         f"continue     {resume}" if is_stopped else f"train on     {resume} --total-steps N"
     )

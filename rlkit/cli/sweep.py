@@ -1,6 +1,7 @@
 """`rlkit sweep`: many trials of one run, with other hyperparameters."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -170,6 +171,7 @@ def run(arguments: Sequence[str]) -> int:
             print(f"Optuna chooses the settings of the {config.trials} trials as results come in")
         return 0
     if asked.wandb_sweep is not None:
+        _check_wandb_sweep(asked, of_training)
         print(write_wandb_sweep(config, asked.wandb_sweep, [*names, *of_training]))
         return 0
     require(
@@ -184,6 +186,24 @@ def run(arguments: Sequence[str]) -> int:
     )
     own_env.register(typed_env(names))
     return _train(config, directory, chosen.where, typed_env(names))
+
+
+def _check_wandb_sweep(asked: SweepFlags, of_training: Sequence[str]) -> None:
+    """Raises `ConfigError` for settings of a sweep that `wandb agent` does not know."""
+    names = ("search_seed", "rank", "halving", "search", "batch", "exploit_every", "group_size")
+    changed = [name for name in names if getattr(asked, name) != getattr(SweepFlags(), name)]
+    first = f"--{changed[0].replace('_', '-')}" if changed else ""
+    require(
+        not changed,
+        f"{first} has no effect with --wandb-sweep: the agents choose the trials",
+        "leave it out",
+    )
+    typed = {each.partition("=")[0].replace("_", "-") for each in of_training}
+    require(
+        "--run-dir" not in typed,
+        "with --wandb-sweep, each run of an agent has a directory of its own",
+        "leave out --run-dir",
+    )
 
 
 def resume(directory: str, env: str | None, where: LauncherFlags) -> int:
@@ -214,23 +234,24 @@ def _report(sweep: "Sweep", directory: str) -> str:
     directory, run = directory.rstrip("/"), sweep.config.run
     env = own_env.flag(run.env.id)
     lines = ["", sweep.table(), "", f"results      {directory}/results.csv"]
+    typed = shlex.quote(directory)
     if not sweep.is_finished:
-        return "\n".join([*lines, f"continue     rlkit resume {directory}{env}"])
+        return "\n".join([*lines, f"continue     rlkit resume {typed}{env}"])
     try:
         best = sweep.best
     except RlkitError as error:
         return "\n".join([*lines, str(error)])
     if is_address(directory):
         copy = f"runs/{directory.rpartition('/')[2]}"
-        lines.append(f"copy it      rlkit copy {directory} {copy}")
-        directory = copy
+        lines.append(f"copy it      rlkit copy {typed} {shlex.quote(copy)}")
+        directory, typed = copy, shlex.quote(copy)
     lines += [
         f"picture      {directory}/results.png",
-        f"curves       rlkit plot {directory}/trials/*",
-        f"best trial   rlkit evaluate {directory}/trials/{best.trial:03d}{env}",
+        f"curves       rlkit plot {typed}/trials/*",
+        f"best trial   rlkit evaluate {typed}/trials/{best.trial:03d}{env}",
         # With other seeds than its own, which were lucky.
         f"train it     rlkit train {f'{run.algorithm} {run.env.id} ' if env else ''}--config"
-        f" {directory}/best.yaml --seed 100 --num-seeds 10",
+        f" {typed}/best.yaml --seed 100 --num-seeds 10",
     ]
     return "\n".join(lines)
 
@@ -241,7 +262,7 @@ def _without(arguments: Sequence[str], names: set[str]) -> list[str]:
     skips = False
     for argument in arguments:
         if argument.startswith("--"):
-            skips = argument.partition("=")[0] in names
+            skips = argument.partition("=")[0].replace("_", "-") in names
         if not skips:
             kept.append(argument)
     return kept

@@ -71,7 +71,9 @@ def plan_run(config: run_config.RunConfig) -> Plan:
     """The size of the run. Raises what building it would, as far as that shows."""
     env, agent, algorithm = make_parts(config)
     with contextlib.closing(env):
-        return _plan(env, agent, algorithm, config)
+        plan = _plan(env, agent, algorithm, config)
+    _require_moving_target(config, plan.total_steps)
+    return plan
 
 
 def _plan(

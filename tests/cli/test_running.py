@@ -176,6 +176,7 @@ class TestReport:
 
     def test_says_how_to_go_on(self):
         assert closing_words([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
+        assert "rlkit evaluate 'my run'\n" in closing_words([], "my run")
         assert closing_words([], "run", is_stopped=True).endswith("\ncontinue     rlkit resume run")
 
     def test_uses_the_last_evaluation_there_is(self, tmp_path):

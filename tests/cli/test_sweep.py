@@ -47,6 +47,16 @@ def test_a_dry_run_refuses_what_would_not_train(capsys):
     assert "a Q-network needs Discrete actions, got Box" in told
 
 
+@pytest.mark.fast
+def test_a_range_is_of_the_kind_of_its_setting(capsys):
+    """From 0 to 1, a discount has fractions, and a number of epochs has none."""
+    asked = ["--random", "gae_lambda=0..1", "num_epochs=1..2", "--trials", "8", "--dry-run"]
+    found = said(capsys, *NAMES, *asked, "--total-steps", "64").split()
+    drawn = [float(text.removeprefix("gae_lambda=")) for text in found if "lambda" in text]
+    assert len(set(drawn)) == 8
+    assert {text for text in found if "epochs" in text} == {"num_epochs=1", "num_epochs=2"}
+
+
 GRID = ["--grid", "gamma=0.9,0.99"]
 POPULATION = ["--random", "gamma=0.9..0.99", "--trials", "4", "--exploit-every", "2"]
 MISTAKES = [
@@ -54,6 +64,8 @@ MISTAKES = [
     (["--grid", "seed=0,1"], "cannot vary 'seed'; each trial trains as many seeds as --num-seeds"),
     (["--grid", "total_steps=8,9"], "'total_steps'; it is a setting of all runs: --total-steps"),
     (["--grid", "env_arguments=1,2"], "'env_arguments'; it is one for all trials: start a sweep"),
+    (["--grid", "hidden_sizes=64,128"], "hidden_sizes is a list, got 64; write .*=[64],[...]"),
+    ([*GRID, "--restore-checkpoint", "best"], "each trial of a sweep begins anew; leave it out"),
     ([*GRID, "--enable-evaluation", "False", "--dry-run"], "a sweep ranks trials by evaluations"),
     ([*POPULATION, "--num-seeds", "2", "--dry-run"], "2 seeds would be a population of its own"),
     ([*POPULATION, "--eval-every", "3", "--dry-run"], "use --exploit-every 3"),
@@ -89,6 +101,24 @@ def test_where_a_sweep_is_trained_is_no_setting_of_it(capsys, tmp_path):
     command = yaml.safe_load(file.read_text())["command"]
     assert "slurm" not in command and "gpus=1" not in command
     assert command[-3:] == ["64", "--wandb", "${args}"]
+
+
+UNKNOWN_TO_AGENTS = [
+    (["--rank", "area"], "--rank has no effect with --wandb-sweep: the agents choose the trials"),
+    (["--halving", "2", "--num-checkpoints", "2"], "--halving has no effect with --wandb-sweep"),
+    (["--search_seed", "3"], "--search-seed has no effect with --wandb-sweep"),
+    (["--run_dir", "all"], "each run of an agent has a directory of its own; leave out --run-dir"),
+]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(("asked", "wanted"), UNKNOWN_TO_AGENTS)
+def test_what_wandb_agents_do_not_know_is_refused(asked, wanted, capsys, tmp_path):
+    file = tmp_path / "agents.yaml"
+    sweep = [*GRID, "--wandb_sweep", file, "--total-steps", "64"]
+    assert wanted in said(capsys, *NAMES, *sweep, *asked, code=2) and not file.exists()
+    said(capsys, *NAMES, *sweep)
+    assert not {"--wandb_sweep", str(file)} & set(yaml.safe_load(file.read_text())["command"])
 
 
 @pytest.mark.fast

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Ge
 
@@ -59,6 +59,8 @@ class SweepConfig:
             object.__setattr__(self, name, from_plain(plain, where=name))
         ranges = [name for name, part in self.grid.items() if isinstance(part, Range)]
         require(not ranges, f"{', '.join(ranges)} is a range in the grid", "move it to random")
+        random = {name: _as_drawn(self.run, name, part) for name, part in self.random.items()}
+        object.__setattr__(self, "random", random)
 
     def trial_settings(self) -> list[PlainData]:
         """What each trial changes, by name. Raises `ConfigError`."""
@@ -69,11 +71,32 @@ class SweepConfig:
         return with_changes(self.run, changes)
 
 
+def _as_drawn(config: RunConfig, name: str, part: Range | Values) -> Range | Values:
+    """`part`; for a setting that is no whole number, the range 0..1 holds what is between."""
+    if not isinstance(part, Range):
+        return part
+    groups = (getattr(config, group, None) for group in ("hyperparameters", "network"))
+    known = [validation.field_annotations(type(x)) for x in groups if dataclasses.is_dataclass(x)]
+    if not any(_has_fractions(annotations.get(name)) for annotations in known):
+        return part
+    return dataclasses.replace(part, low=float(part.low), high=float(part.high))
+
+
+def _has_fractions(annotation: object) -> bool:
+    return annotation is float or any(_has_fractions(x) for x in get_args(annotation))
+
+
 def with_changes(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     """`config` with other hyperparameters, settings of the network, or number of environments."""
     values = run_config.to_dict(config)
     for name, value in changes.items():
         part = _part_with(config, name)
+        is_list = isinstance(values[part].get(name), list | tuple)
+        require(
+            not is_list or isinstance(value, list | tuple),
+            f"{name} is a list, got {value}",
+            f"write each value in brackets: {name}=[{value}],[...]",
+        )
         values[part] = values[part] | {name: value}
     try:
         return run_config.from_dict(values)
@@ -174,6 +197,11 @@ def _check_rankable(trainer: TrainerConfig) -> None:
     own = "each trial of a sweep has its own run directory for that"
     jsonl, directory = logs and logs.jsonl, checkpoints and checkpoints.directory
     require(jsonl is None, f"jsonl={jsonl}: {own}", "leave jsonl out (--jsonl)")
+    require(
+        trainer.restore_checkpoint is None,
+        f"restore_checkpoint={trainer.restore_checkpoint}: each trial of a sweep begins anew",
+        "leave it out",
+    )
     require(
         directory is None,
         f"the directory of checkpoints is {directory}: {own}",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 
 from rlkit.errors import RunDirectoryError, require
@@ -159,6 +158,16 @@ def _rungs(config: SweepConfig, num_trials: int, lengths: Sequence[int]) -> list
         f"with halving={factor}, a run of {length} outer iterations has no rung before its end",
         f"raise num_checkpoints (--num-checkpoints {factor * factor})",
     )
-    count = max(math.ceil(math.log(num_trials, factor) - 1e-9), 1)
-    ends = {-(-length // factor**place) for place in range(count + 1)}
-    return sorted(ends)[-(count + 1) :]
+    count, left = 1, num_trials // factor
+    while left > 1:
+        count, left = count + 1, left // factor
+    rungs = sorted({-(-length // factor**place) for place in range(count + 1)})
+    every = config.run.trainer.eval_every
+    early = next((end for end in rungs[:-1] if end % every), None)
+    require(
+        early is None,
+        f"trials are compared after {early} outer iterations, but eval_every={every} evaluates none"
+        " then",
+        "use --eval-every 1",
+    )
+    return rungs

@@ -68,7 +68,9 @@ class Running:
             except (NonFiniteError, EnvFailedError) as error:
                 self._files.split(group.first)
                 reason = str(error).partition(";")[0]
-                self._say(f"a trial failed ({reason}): its group is trained one by one")
+                is_population = self._plan.config.exploit_every is not None
+                lost = ", and from now on none copies another" if is_population else ""
+                self._say(f"a trial failed ({reason}): its group is trained one by one{lost}")
         for trial in missing:
             self._files.add_results(group.first, [self._alone(rung, trial)])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rlkit.errors import ConfigError
 from rlkit.training.sweeps.config import SweepConfig
 from rlkit.training.sweeps.results import TrialResult
-from rlkit.training.sweeps.space import DIGITS, Range, Values
+from rlkit.training.sweeps.space import Range, Values
 from rlkit.validation import PlainData
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def _suggest(trial: "optuna.Trial", name: str, space: Range | Values) -> Any:
         return space[trial.suggest_categorical(name, range(len(space)))]
     if space.is_whole:
         return trial.suggest_int(name, int(space.low), int(space.high), log=space.log)
-    found = trial.suggest_float(name, space.low, space.high, log=space.log)
-    return min(max(float(f"{found:.{DIGITS}g}"), space.low), space.high)
+    return space.rounded(trial.suggest_float(name, space.low, space.high, log=space.log))
 
 
 def _tell(

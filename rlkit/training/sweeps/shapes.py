@@ -137,6 +137,8 @@ def _shape(config: RunConfig, traced: Sequence[str]) -> str:
     values = run_config.to_dict(config)
     own = values["hyperparameters"]
     values["hyperparameters"] = {n: "traced" if n in traced else x for n, x in own.items()}
+    if (logs := values["trainer"]["logger_config"]) is not None:
+        values["trainer"] |= {"logger_config": logs | {"wandb_name": None}}  # each has its own
     return json.dumps(values, sort_keys=True)
 
 

@@ -20,7 +20,10 @@ RANGE_FORM = "NAME=LOW..HIGH (gamma=0.95..0.999), or NAME=LOW..HIGH:log"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Range:
-    """Numbers between two limits, both included; whole ones if both limits are whole."""
+    """Numbers between two limits, both included; whole ones if both limits are whole.
+
+    A `SweepConfig` takes the limits of a setting that may have fractions as fractions: 0..1.
+    """
 
     low: float
     high: float
@@ -56,14 +59,20 @@ class Range:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def draw(self, dice: np.random.Generator) -> float | int:
-        """A number from the range, with four significant digits."""
+        """A number from the range, see `rounded`."""
         if self.is_whole and not self.log:
             return int(dice.integers(int(self.low), int(self.high), endpoint=True))
         low, high = (math.log(x) if self.log else x for x in (self.low, self.high))
         drawn = dice.uniform(low, high)
         number = math.exp(drawn) if self.log else drawn
-        number = min(max(float(f"{number:.{DIGITS}g}"), self.low), self.high)
+        number = self.rounded(number)
         return round(number) if self.is_whole else number
+
+    def rounded(self, number: float) -> float:
+        """The number within the limits, with four significant digits, more in a narrow range."""
+        narrowness = max(abs(self.low), abs(self.high)) / (self.high - self.low)
+        digits = DIGITS + max(math.floor(math.log10(narrowness)) - 1, 0)
+        return min(max(float(f"{number:.{digits}g}"), self.low), self.high)
 
 
 Values = tuple[Any, ...]

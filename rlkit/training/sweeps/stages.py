@@ -84,6 +84,7 @@ def train_jointly(
     `Interrupted` if it was asked to stop.
     """
     parts = joint_parts(configs, traced)
+    until = min(until, parts.plan.num_checkpoints)  # others of the sweep may have more
     first, num_lanes = configs[0], len(configs) * configs[0].trainer.num_seeds
     plan: Plan = dataclasses.replace(parts.plan, num_checkpoints=until)
     own, checkpoints = first.trainer, first.trainer.checkpointer_config

@@ -114,6 +114,20 @@ def test_drawn_numbers_are_short():
     assert draw == float(f"{draw:.4g}")
 
 
+@pytest.mark.parametrize(
+    "space", [Range(low=0.9999, high=0.99999), Range(low=-1e5, high=-99_999.0)]
+)
+def test_draws_from_a_narrow_range_differ(space):
+    dice = np.random.default_rng(0)
+    draws = [space.draw(dice) for _ in range(1000)]
+    assert len(set(draws)) > 500 and min(draws) >= space.low and max(draws) <= space.high
+
+
+def test_whole_numbers_are_drawn_from_all_of_a_narrow_range():
+    space, dice = Range(low=1_000_000, high=1_000_100, log=True), np.random.default_rng(0)
+    assert len({space.draw(dice) for _ in range(3000)}) == 101
+
+
 def test_plain_data_gives_the_same_space_back():
     grid = {"a": np.linspace(0.5, 1.0, 3), "b": [np.float64(0.5), 1], "c": [np.arange(2)]}
     plain = from_plain(grid, where="grid")

@@ -18,6 +18,7 @@ from rlkit.training.logs.loaded_run import load_run
 from rlkit.training.run_config import load
 from rlkit.training.sweeps import running, shapes
 from rlkit.training.sweeps.picture import plot_sweep
+from rlkit.training.sweeps.plan import plan_trials
 from rlkit.training.sweeps.shapes import Group, group_trials
 from rlkit.training.sweeps.stores.directory_store import DirectoryStore
 from rlkit.training.sweeps.sweep import Sweep
@@ -118,6 +119,37 @@ def test_numbers_are_inputs_of_a_program_where_they_can_be(
     joint = [Group(trials=(0, 1), traced=(name,))]
     apart = [Group(trials=(0,)), Group(trials=(1,))]
     assert group_trials(configs, changes) == (joint if is_traced else apart)
+
+
+def test_names_in_wandb_are_no_reason_for_a_program_of_its_own(sweeps):
+    logs = {"console": False, "wandb": "offline"}
+    config = sweeps.config(grid={"learning_rate": (1e-3, 1e-2)}, logger_config=logs)
+    assert [group.trials for group in plan_trials(config, config.trial_settings()).groups] == [
+        (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_trials", "factor", "rungs"),
+    [(27, 3, [3, 8, 22, 64]), (16, 3, [8, 22, 64]), (5, 4, [16, 64]), (2, 3, [22, 64])],
+)
+def test_halving_ends_with_the_rung_that_leaves_one(num_trials, factor, rungs, sweeps):
+    """Each rung keeps one trial in `factor`, rounded down: 16, 5, 1."""
+    grid = {"learning_rate": tuple(np.linspace(1e-3, 1e-2, num_trials))}
+    halving = {"halving": factor}
+    config = sweeps.config("ppo", grid=grid, num_checkpoints=64, sweep=halving)
+    assert plan_trials(config, config.trial_settings()).rungs == rungs
+
+
+@pytest.mark.full
+def test_each_trial_ends_with_its_own_plan(sweeps):
+    """32 environments collect 512 steps at once, and overshoot in fewer outer iterations."""
+    grid = {"num_envs": (2, 32), "learning_rate": (1e-3, 1e-2)}
+    asked = {"total_steps": 512, "num_checkpoints": 8, "epochs_per_checkpoint": None}
+    sweep = sweeps.run(sweeps.config(grid=grid, **asked))
+    for trial in range(4):
+        run = load_run(sweep.trial_directory(trial))
+        assert run.status == "finished" and run.summary["env_steps"] == 512
 
 
 @pytest.mark.full
@@ -394,6 +426,15 @@ MISTAKES = [
     ({"grid": {"lerning_rate": (1e-3, 1e-2)}}, "cannot vary 'lerning_rate'; did you mean"),
     ({"grid": {"gamma": (0.9, 1.5)}}, r"gamma: .*got 1.5 \(in the trial gamma=1.5\)"),
     ({"grid": {"total_steps": (10, 20)}}, "cannot vary 'total_steps'"),
+    (
+        {"algorithm": "dqn", "grid": {"target_period": (1, 10**6)}},
+        "target_period=1000000 is longer than the run",
+    ),
+    (
+        {"sweep": {"halving": 2}, "num_checkpoints": 4, "eval_every": 4},
+        "compared after 1 outer iterations, but eval_every=4 evaluates none then; use --eval-every",
+    ),
+    ({"restore_checkpoint": "auto"}, "=auto: each trial of a sweep begins anew; leave it out"),
     ({"sweep": {"halving": 3}, "num_checkpoints": 2}, "has no rung before its end; raise"),
     (
         {
@@ -441,6 +482,8 @@ def test_a_sweep_without_scores_has_no_best(sweeps):
     with pytest.raises(RlkitError, match="no trial of this sweep has a score"):
         _ = sweep.best
     assert _report(sweep, "runs/x").endswith("has a score; see the failures in results.csv")
+    stopped = dataclasses.replace(sweep, is_finished=False)
+    assert _report(stopped, "my runs/x").endswith("rlkit resume 'my runs/x'")  # to be copied
 
 
 @pytest.mark.full
