@@ -217,6 +217,8 @@ class Plan:
     env_steps_per_iteration: int  # environment steps per iteration, over all environments
     prefill_steps: int  # environment steps with random actions before the first iteration
     phases: tuple[PhasePlan, ...] = ()  # of a curriculum; (): there is none
+    # What the run took more (or less) than that before its iterations or prefill changed in size.
+    earlier_steps: int = 0
 
     @property
     def steps_per_checkpoint(self) -> int:
@@ -226,7 +228,24 @@ class Plan:
     @property
     def total_steps(self) -> int:
         """Environment steps of the whole run, prefill included."""
-        return self.prefill_steps + self.steps_up_to(self.num_checkpoints)
+        return self.steps_after(self.num_checkpoints)
+
+    def steps_after(self, iteration: int) -> int:
+        """Environment steps of a run after `iteration` outer iterations, prefill included."""
+        return self.prefill_steps + self.earlier_steps + self.steps_up_to(iteration)
+
+    def going_on(self, iteration: int, steps: int, total_steps: int | None) -> "Plan":
+        """The plan of a run that took `steps` environment steps for its first outer iterations.
+
+        Their number is `iteration`. It ends at `total_steps`, rounded up; None: when it has as many
+        outer iterations as this plan.
+        """
+        outer = self.num_checkpoints
+        if total_steps is not None:
+            left = -(-(total_steps - steps) // self.steps_per_checkpoint)
+            outer = iteration + max(left, 0)
+        earlier = steps - self.prefill_steps - self.steps_up_to(iteration)
+        return dataclasses.replace(self, num_checkpoints=outer, earlier_steps=earlier)
 
     def steps_up_to(self, iteration: int) -> int:
         """Environment steps of the first `iteration` outer iterations, without the prefill."""

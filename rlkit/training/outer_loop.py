@@ -1,6 +1,7 @@
 """`OuterLoop`: the outer iterations of a run, each reported and saved in turn."""
 
 import collections
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -34,6 +35,15 @@ class Save(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Scores:
+    """What the last evaluation found, for the choice of the best checkpoint; None: nothing."""
+
+    iteration: int | None = None
+    rank: float | None = None
+    of_seeds: Sequence[float] | None = None
+
+
 class OuterLoop:
     """Outer iterations from where a run is to the end of its plan, or until it is to stop.
 
@@ -47,6 +57,7 @@ class OuterLoop:
         self._pending: collections.deque[Pending] = collections.deque()
         self._half_reported: int | None = None  # the outer iteration that is being reported
         self._evaluations: dict[int, Evaluations] = {}  # by their environments
+        self._scores = _Scores()  # of the outer iteration that was reported last
         self.stop_reason: str | None = None
         """Why the last run ended early, or is to end; see `request_stop`."""
         self._is_requested = False  # by someone whom no run has obeyed yet
@@ -86,6 +97,7 @@ class OuterLoop:
 
     def begin(self) -> None:
         """Forgets why the last run ended, but not what was requested since."""
+        self._scores = _Scores()
         if not self._is_requested:
             self.stop_reason = None
 
@@ -118,7 +130,7 @@ class OuterLoop:
         while pending:
             report()
         if checkpointer is not None and self._iteration > max(first, run.saved_iteration):
-            self._save(checkpointer, self._iteration, run.state)
+            self._save_current(checkpointer)
         self._tell_of_the_end()
 
     def enter_next_phase(self) -> None:
@@ -150,7 +162,7 @@ class OuterLoop:
             saves = not is_lost and not self._pending and has_more and run.has_started
             said = run.processes.agree([saves, self._iteration])
             if checkpointer is not None and saves and all(x == said[0] for x in said):
-                self._save(checkpointer, self._iteration, run.state)
+                self._save_current(checkpointer)
         except BaseException as failure:
             error.add_note(f"and saving on the way out failed: {failure}")
         finally:
@@ -189,12 +201,22 @@ class OuterLoop:
         found = score(evaluation or {}, run.config.num_seeds)
         found = run.processes.agree(found)[0]
         self._advance_if_reached(pending.iteration, found)
+        self._scores = _Scores(iteration=pending.iteration)
+        # The untrained networks are never the best, however lucky they were.
+        if found is not None and pending.iteration > 0 and run.phases.ranks_checkpoints:
+            self._scores = dataclasses.replace(
+                self._scores, rank=found, of_seeds=run.progress.seed_returns
+            )
         if checkpointer is not None and pending.is_saved and is_new:
-            # The untrained networks are never the best, however lucky they were.
-            is_ranked = pending.iteration > 0 and run.phases.ranks_checkpoints
-            found = found if is_ranked else None
-            own = None if found is None else run.progress.seed_returns
-            self._save(checkpointer, pending.iteration, pending.state, rank=found, seed_scores=own)
+            self._save_scored(checkpointer, pending.iteration, pending.state)
+
+    def _save_current(self, checkpointer: Checkpointer) -> None:
+        self._save_scored(checkpointer, self._iteration, self._run.state)
+
+    def _save_scored(self, checkpointer: Checkpointer, iteration: int, state: PyTree) -> None:
+        """Saves the state after `iteration` outer iterations, with its scores if it has any."""
+        scores = self._scores if self._scores.iteration == iteration else _Scores()
+        self._save(checkpointer, iteration, state, rank=scores.rank, seed_scores=scores.of_seeds)
 
     def _advance_if_reached(self, iteration: int, value: float | None) -> None:
         """Ends the phase if its mean evaluation return is high enough; checkpoints record it."""

@@ -288,6 +288,12 @@ def load_policy(
     `RunDirectoryError`, `CheckpointError` or `ConfigError`.
     """
     settings = read_settings(run_dir)
+    require(
+        "module" not in settings.get("custom", ()),
+        f"{os.fspath(run_dir)} was trained by a Module of its own, of which rlkit knows no policy",
+        "load its state: Trainer.from_module(...).load_checkpoint(run_dir)",
+        CheckpointError,
+    )
     remake = None
     if env is None:
         env_id, num_envs, arguments = registered_env(run_dir, settings)
@@ -374,7 +380,7 @@ def play_episodes(
     evaluator: Evaluator,
     policy: PolicyState,
     num_episodes: int,
-    key: Key,
+    key: Key | int,
     compiler: Compiler,
     *,
     deterministic: bool,
@@ -382,7 +388,7 @@ def play_episodes(
     """Plays whole episodes in the environment of `evaluator`, as in `Trainer.rollout`."""
     require_positive_integer("num_episodes", num_episodes, example=16)
     with contextlib.closing(make_player(evaluator, compiler)) as player:
-        return player.record(policy, key, num_episodes, deterministic=deterministic)
+        return player.record(policy, as_key(key), num_episodes, deterministic=deterministic)
 
 
 def _peak_seed(checkpointer: Checkpointer, num_seeds: int) -> int | None:

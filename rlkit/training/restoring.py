@@ -97,9 +97,7 @@ def begin_or_restore(
             files.record_settings()
             files.record_length(run.plan)
         return restored
-    first = run.phases.all[0].plan
-    if first.phases:  # an earlier run may have changed its own plan
-        run.use_plan(first)
+    run.use_plan(run.phases.all[0].plan)  # an earlier run may have changed its own
     run.begin(start.progress)
     if run.config.restore_checkpoint is not None:
         # "auto": a run interrupted before its first checkpoint may have left rows and a length
@@ -149,26 +147,27 @@ def restore(
         keys = start.progress.keys
         run.processes.on_main(lambda: _require_same_run(restored, checkpointer, keys))
         progress = restored.progress
-        if start.keys is not None:
+        if start.progress.seed is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
     config = run.config
     is_counted = counts_on and not before.phases
     if is_counted and config.total_steps is None and config.num_checkpoints is not None:
-        done = before.prefill_steps + progress.outer_iteration * before.steps_per_checkpoint
-        plan = before if config.epochs_per_checkpoint is None else run.plan
-        more = config.num_checkpoints * plan.steps_per_checkpoint
+        epochs = config.epochs_per_checkpoint or before.epochs_per_checkpoint
+        more = config.num_checkpoints * epochs * run.plan.env_steps_per_iteration
         config = dataclasses.replace(
             config,
-            total_steps=done + more,
+            total_steps=before.steps_after(progress.outer_iteration) + more,
             num_checkpoints=None,
             epochs_per_checkpoint=before.epochs_per_checkpoint,
         )
     same_run = start is not None
     if before.phases:
+        _require_same_sizes(run.plan, before)
         phase = phase_at(before, progress.outer_iteration)
         run.use_plan(_phases_to_go_on(config, before, phase, same_run=same_run), phase)
     else:
-        run.use_plan(_plan_to_go_on(config, run.plan, before, same_run=same_run))
+        done = progress.outer_iteration
+        run.use_plan(_plan_to_go_on(config, run.plan, before, done, same_run=same_run))
     run.begin(progress)
     run.metrics = dict(restored.metadata.metrics)
     run.health = restored.metadata.health
@@ -410,6 +409,19 @@ def _in_processes(count: int) -> str:
     return f" in {count} processes" if count > 1 else ""
 
 
+def _require_same_sizes(plan: Plan, before: Plan) -> None:
+    """Raises `CheckpointError` if iterations of the phases have another size than `before`."""
+    here, there = ([x.env_steps_per_iteration for x in each.phases] for each in (plan, before))
+    require(
+        here == there,
+        f"the iterations of its phases took {listed([f'{x:,}' for x in there])} environment steps,"
+        f" here they take {listed([f'{x:,}' for x in here])}",
+        "use the same num_steps and num_envs, or start from its policy: warm_start, or --warm-start"
+        " RUN_DIR",
+        CheckpointError,
+    )
+
+
 def _phases_to_go_on(config: TrainerConfig, before: Plan, phase: int, *, same_run: bool) -> Plan:
     """The plan of a run that continues in a phase, from a checkpoint with the plan `before`.
 
@@ -452,10 +464,12 @@ def _require_same_run(
     )
 
 
-def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run: bool) -> Plan:
-    """The plan of a run that continues from a checkpoint of a run with the plan `before`.
+def _plan_to_go_on(
+    config: TrainerConfig, plan: Plan, before: Plan, iteration: int, *, same_run: bool
+) -> Plan:
+    """The plan of a run that continues after `iteration` outer iterations of the plan `before`.
 
-    Outer iterations keep their size; a longer run has more of them.
+    Outer iterations keep the number of their iterations; a longer run has more of them.
 
     Raises `ConfigError` if the same run would become shorter.
     """
@@ -471,8 +485,17 @@ def _plan_to_go_on(config: TrainerConfig, plan: Plan, before: Plan, *, same_run:
         env_steps_per_iteration=plan.env_steps_per_iteration,
         prefill_steps=plan.prefill_steps,
     )
+    done = before.steps_after(iteration)
+    is_shorter = plan.total_steps < before.total_steps
+    if done != plan.steps_after(iteration):  # iterations, or the prefill, had another size
+        plan = plan.going_on(iteration, done, config.total_steps)
+        is_shorter = (
+            plan.num_checkpoints < before.num_checkpoints
+            if config.total_steps is None
+            else plan.total_steps <= before.total_steps - before.steps_per_checkpoint  # as rounded
+        )
     require(
-        plan.total_steps >= before.total_steps or not same_run,
+        not (is_shorter and same_run),
         f"total_steps={plan.total_steps} is less than the {before.total_steps} of the run",
         "give a larger one to extend it",
     )

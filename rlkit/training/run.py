@@ -122,7 +122,7 @@ class Run:
         with deferred_interrupts():  # JAX imports MLIR's dialects now, and can do so only once
             keys = None if key is None else self.compiler.keys(key)
         progress = RunProgress.start(
-            self.plan,
+            self.phases.all[0].plan,
             seed=int(key) if isinstance(key, (int, np.integer)) else None,
             keys=None if keys is None else jax.random.key_data(keys).tolist(),
         )
@@ -394,6 +394,11 @@ class Run:
         if isinstance(self.parts.module, RLModule):
             last = self.parts.schedule_length or self.plan.num_checkpoints
             self.state = self.parts.module.with_horizon(self.state, self.steps_at(last))
+
+    def count_steps_outside(self) -> None:
+        """Makes schedules end with the run, if it took steps outside the plan, by `train_step`."""
+        if self.progress.env_steps != self.plan.steps_after(self.progress.outer_iteration):
+            self.set_horizon()
 
     def set_hyperparameters(self) -> None:
         """Makes those that the state holds, if any, the ones of its phase."""

@@ -32,7 +32,12 @@ from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
-from rlkit.training.files.run_files import Path, RunFiles, open_checkpoints
+from rlkit.training.files.run_files import (
+    Path,
+    RunFiles,
+    checkpoint_place,
+    open_checkpoints,
+)
 from rlkit.training.fingerprint import versions
 from rlkit.training.history import History
 from rlkit.training.interrupts import deferred_interrupts, stopping_interrupts
@@ -154,10 +159,9 @@ class Trainer:
             is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
-        run_dir = config.run_dir
-        self._checkpoints = (  # absolute: the process may change its directory
-            None if run_dir is None else absolute_path(config.checkpoint_directory(run_dir))
-        )
+        place = checkpoint_place(config, checkpointer)
+        # absolute: the process may change its directory
+        self._checkpoints = None if place is None else absolute_path(place)
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")
@@ -309,6 +313,7 @@ class Trainer:
             files.write_status("running")
             if not self._run.is_complete:
                 self._refill()
+                self._run.count_steps_outside()
             self._log(*announcements(self._run, files.checkpointer))
             self._call("on_run_start")
             self._loop.run(files.checkpointer)
@@ -364,9 +369,9 @@ class Trainer:
         return jax.device_get(self._loop.evaluations.of(episodes)(self.state))
 
     def rollout(
-        self, num_episodes: int, key: Key, *, deterministic: bool = True
+        self, num_episodes: int, key: Key | int, *, deterministic: bool = True
     ) -> dict[str, PyTree]:
-        """Plays whole episodes with the current policy.
+        """Plays whole episodes with the current policy, drawn by a key or seed.
 
         Returns obs, action, reward, terminated, truncated [E, L, ...] and length [E]. L is the
         length of the longest episode; shorter ones are padded with zeros. With several seeds,
@@ -729,10 +734,9 @@ class Trainer:
     @property
     def _starts_anew(self) -> bool:
         """Whether `init` will restore no checkpoint, as far as can be told before opening files."""
-        which, run_dir = self.config.restore_checkpoint, self.config.run_dir
-        if which != "auto" or run_dir is None:
+        which, directory = self.config.restore_checkpoint, self._checkpoints
+        if which != "auto" or directory is None:
             return which is None
-        directory = self.config.checkpoint_directory(run_dir)
         return self._processes.on_main(lambda: not holds_checkpoints(directory))
 
     def _refill(self) -> None:

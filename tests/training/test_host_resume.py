@@ -25,6 +25,7 @@ from rlkit.envs.host.plain_bytes import pack, unpack
 from rlkit.errors import CheckpointError, EnvStateError
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.logs.records import read_records
+from rlkit.training.programs.host_collector import _in_groups
 from rlkit.training.programs.host_program import HostProgram
 from rlkit.training.trainer import Trainer
 
@@ -146,6 +147,39 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     assert resumed == whole
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
     assert not any("new episodes" in text for text in events(tmp_path / "parts"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_environments_go_on_in_other_groups(tiny, tmp_path, num_seeds):
+    """`overlap` may change when a run is resumed; each environment stays in its place."""
+    settings = {"num_envs": 4, "num_seeds": num_seeds, "hyper": {}}
+    with trainer_of(tiny, tmp_path / "run", overlap="none", stop=2, **settings) as trainer:
+        trainer.run(3)
+        (wanted,) = unpack(trainer.program.environments(trainer.state))
+        obs = jax.device_get(trainer.state.local.obs)
+    settings["restore_checkpoint"] = "auto"
+    with trainer_of(tiny, tmp_path / "run", overlap="acting", **settings) as trainer:
+        trainer.init(3)
+        first, second = unpack(trainer.program.environments(trainer.state))
+        found = []  # each group has two environments of each seed
+        for seed in range(num_seeds):
+            found += [*first[2 * seed : 2 * seed + 2], *second[2 * seed : 2 * seed + 2]]
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+        np.testing.assert_array_equal(jax.device_get(trainer.state.local.obs), obs)
+        trainer.request_stop("half of the rest")
+        trainer.run()
+    with trainer_of(tiny, tmp_path / "run", overlap="none", **settings) as trainer:
+        trainer.run(3)
+        assert trainer.outer_iteration == OUTER
+    assert not any("new episodes" in text for text in events(tmp_path / "run"))
+
+
+def test_a_batch_of_ones_own_is_not_divided():
+    with pytest.raises(EnvStateError, match='"acting" has two, are not those of 2'):
+        _in_groups([{"parts": [1, 2]}], 2, 1)
+    with pytest.raises(EnvStateError, match="the states of 1 groups"):
+        _in_groups([[1, 2, 3]], 2, 1)
 
 
 @pytest.mark.full

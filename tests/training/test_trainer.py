@@ -15,6 +15,7 @@ import pytest
 import yaml
 from gymnasium import spaces
 from host_twins import HostCounter
+from stopping import StopAt
 from tiers import in_full
 
 import rlkit
@@ -35,6 +36,7 @@ from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.run_description import hparams_to_dict
+from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
 
@@ -367,6 +369,84 @@ def test_evaluation_does_not_reset_the_training(tiny, given):
             trainer.evaluate(env=given)
 
 
+def test_schedules_end_with_the_run_if_steps_by_hand_came_before_it(tiny):
+    trainer = tiny.trainer()
+    trainer.init(0)
+    for _ in range(4):
+        trainer.train_step()
+    trainer.run()
+    learner = trainer.state.learner
+    planned, by_hand = 3 * 2 * 16, 4 * 16
+    assert trainer.env_steps == learner.env_steps.to_int() == planned + by_hand
+    assert float(learner.total_steps) == planned + by_hand
+
+
+def test_a_fresh_start_has_its_own_plan_whatever_was_loaded_before(tiny, tmp_path):
+    other = tiny.trainer(total_steps=64, epochs_per_checkpoint=4, checkpointer=tmp_path)
+    other.run(0)
+    other.close()
+    trainer = tiny.trainer(num_checkpoints=2, epochs_per_checkpoint=1)
+    trainer.load_checkpoint(tmp_path)
+    assert trainer.plan.epochs_per_checkpoint == 4
+    trainer.init(0)
+    assert (trainer.plan.num_checkpoints, trainer.plan.epochs_per_checkpoint) == (2, 1)
+    assert len(trainer.run()) == 2 and trainer.env_steps == 32
+
+
+def test_checkpoints_elsewhere_are_found_before_and_after_the_run(tiny, tmp_path):
+    source = tmp_path / "source"
+    with tiny.trainer(run_dir=str(source)) as trainer:
+        trainer.run(1)
+    places = {"run_dir": str(tmp_path / "run"), "checkpointer": tmp_path / "saved"}
+    trainer = tiny.trainer(**places, warm_start=str(source))
+    trainer.run(0)
+    best = trainer.best_checkpoint
+    trainer.close()
+    assert best is not None and trainer.best_checkpoint == best
+    source.rename(tmp_path / "gone")  # a resumed run does not start from it again
+    with tiny.trainer(**places, warm_start=str(source), restore_checkpoint="auto") as again:
+        assert again.best_checkpoint == best and again.run(0) == []
+
+
+def test_a_run_from_a_seed_goes_on_without_it(tiny, tmp_path):
+    """`None` keeps the key that it was started from; another seed is refused."""
+    run = {"run_dir": str(tmp_path / "run"), "restore_checkpoint": "auto"}
+    with tiny.trainer(**run) as trainer:
+        trainer.run(3)
+    with tiny.trainer(**run) as again:
+        again.init(None)
+        assert again.seed == 3 and again.outer_iteration == 3
+        assert tree_digest(again.state) == tree_digest(trainer.state)
+    with tiny.trainer(**run) as again:
+        again.init(jax.random.key(3))  # which is the same
+        assert again.seed == 3
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["seed"] == 3
+    with tiny.trainer(**run) as other, pytest.raises(RunDirectoryError, match="seed: 3 there, 4"):
+        other.init(4)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_the_last_checkpoint_of_a_stopped_run_may_be_the_best(
+    tiny, tmp_path, monkeypatch, num_seeds
+):
+    """It is not one of every third, but it was evaluated."""
+    returns = iter(range(100))
+    monkeypatch.setattr(outer_loop, "score", lambda evaluation, num_seeds: float(next(returns)))
+    keep = CheckpointerConfig(keep_seed_bests=num_seeds > 1)
+    length = {"num_checkpoints": 9, "epochs_per_checkpoint": 1, "checkpoint_every": 3}
+    settings = {"num_seeds": num_seeds, "checkpointer_config": keep, **length}
+    trainer = tiny.trainer(
+        run_dir=str(tmp_path / "run"), max_queued=1, callbacks=[StopAt(5)], **settings
+    )
+    trainer.run(0)
+    assert trainer.outer_iteration == trainer.best_checkpoint == 5
+    trainer.close()
+    with open_checkpoints(tmp_path / "run") as checkpoints:
+        assert checkpoints.all_steps()[-2:] == [3, 5]
+        best = [checkpoints.seed_peak(seed) for seed in range(num_seeds)]
+    assert num_seeds == 1 or None not in best
+
+
 def test_rollout_plays_whole_episodes(tiny):
     trainer = tiny.trainer()
     trainer.init(0)
@@ -388,6 +468,8 @@ def test_rollout_plays_whole_episodes(tiny):
         )
         assert not played["reward"][i, length:].any()
     assert tree_digest(trainer.state) == before
+    again = trainer.rollout(3, 1, deterministic=False)  # the seed of that key
+    np.testing.assert_array_equal(again["obs"], played["obs"])
     with pytest.raises(ConfigError, match="num_episodes must be a positive integer"):
         trainer.rollout(0, jax.random.key(1))
 

@@ -252,9 +252,11 @@ class RunFiles:
             if directory.is_new:
                 directory.write_text(directory.config_file.name, dump_yaml(description))
             elif not self._accepts:
-                require_same_settings(
-                    str(directory.path), run_config.read_yaml(directory.config_file), description
-                )
+                asked = dict(description)
+                if asked["seed"] is None:  # unknown, or a key; keys are compared later
+                    del asked["seed"]
+                stored: Any = run_config.read_yaml(directory.config_file)
+                require_same_settings(str(directory.path), stored, asked)
         except BaseException:
             directory.close()
             raise
@@ -293,6 +295,17 @@ class RunFiles:
         if settings is None or settings.directory is None:
             return None
         return UnwrittenCheckpoints(settings)
+
+
+def checkpoint_place(
+    config: TrainerConfig, checkpointer: Checkpointer | CheckpointerConfig | Path | None
+) -> Path | None:
+    """The directory of a run's own checkpoints; None: they are not saved."""
+    if isinstance(checkpointer, Checkpointer):
+        return checkpointer.directory
+    own = None if config.run_dir is None else os.path.join(config.run_dir, "checkpoints")
+    settings = _settings(config, checkpointer, own)
+    return None if settings is None else settings.directory
 
 
 def open_checkpoints(path: Path) -> Checkpointer:

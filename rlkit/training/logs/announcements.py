@@ -21,11 +21,12 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
     each = f" for each of {num_seeds} seeds" if num_seeds > 1 else ""
     start = "" if is_new else f" from step {env_steps:,}"
     outer = "1 outer iteration" if left == 1 else f"{left} outer iterations"
-    return (
-        f"training{start} to {env_steps + left * plan.steps_per_checkpoint:,} environment"
-        f" steps{each}{warm_up}: {outer} of {plan.epochs_per_checkpoint} x"
-        f" {plan.env_steps_per_iteration:,} steps"
-    )
+    steps = plan.steps_up_to(plan.num_checkpoints) - plan.steps_up_to(outer_iteration)
+    told = f"training{start} to {env_steps + steps:,} environment steps{each}{warm_up}: {outer}"
+    sizes = {(phase.epochs_per_checkpoint, phase.steps_per_checkpoint) for phase in plan.phases}
+    if len(sizes) > 1:
+        return told  # each phase tells of its own
+    return f"{told} of {plan.epochs_per_checkpoint} x {plan.env_steps_per_iteration:,} steps"
 
 
 def replay_memory(capacity: int, num_seeds: int, needed: int, available: int | None) -> str:

@@ -52,6 +52,8 @@ class MultiLogger:
         return states
 
     def restore(self, state: PlainData, /) -> None:
+        if state.keys() == {"bytes"}:  # of a JSONL file alone
+            state = {JsonlLogger.__name__: state}
         self._each(
             lambda name, logger: (
                 logger.restore(state.get(name, {})) if name in state or not state else None

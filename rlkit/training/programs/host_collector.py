@@ -1,13 +1,15 @@
 """Rollouts on the host: acting is compiled, a Python loop steps the simulators."""
 
 import operator
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.host.base import WHOLE
-from rlkit.envs.host.plain_bytes import pack, unpack
+from rlkit.envs.host.plain_bytes import Plain, pack, unpack
 from rlkit.errors import EnvFailedError, EnvStateError
 from rlkit.training.compile.aot_compile import Compiled
 from rlkit.training.config import ENVIRONMENTS_LIMIT
@@ -99,11 +101,7 @@ class HostCollector:
 
         Raises `EnvStateError` if `saved` is not of such environments.
         """
-        states = unpack(saved)
-        if not isinstance(states, list) or len(states) != len(self.groups):
-            raise EnvStateError(
-                f"the saved states are not those of {len(self.groups)} groups of environments"
-            )
+        states = _in_groups(unpack(saved), len(self.groups), self._num_seeds)
         self.reset(self._functions.restart_key(ts.local.key))
         seeds = self._num_seeds
         obs = split_envs(jax.device_get(ts.local.obs), len(self.groups), seeds)
@@ -204,6 +202,34 @@ class HostCollector:
             return ts
         carries = [group.carry for group in self.groups]
         return ts.replace(local=ts.local.replace(carry=join_envs(carries, self._num_seeds)))
+
+
+def _in_groups(states: Plain, count: int, num_seeds: int) -> list[Plain]:
+    """The states that env groups saved, for `count` groups: by another overlap there were others.
+
+    Raises `EnvStateError` if they cannot be divided so.
+    """
+    groups: list[Any] = states if isinstance(states, list) else []
+    if len(groups) == count:
+        return groups
+    sizes = [len(each) / num_seeds if isinstance(each, list) else 0.5 for each in groups]
+    total = sum(sizes)
+    if not groups or any(size % 1 for size in sizes) or total % count:
+        raise EnvStateError(
+            f'the states of {len(groups)} groups of environments, of which overlap="acting" has'
+            f" two, are not those of {count}"
+        )
+    of_seeds = [
+        [state for group in groups for state in _slice(group, seed, num_seeds)]
+        for seed in range(num_seeds)
+    ]  # [S][N]
+    return [[x for own in of_seeds for x in _slice(own, part, count)] for part in range(count)]
+
+
+def _slice(states: Sequence[Plain], index: int, count: int) -> Sequence[Plain]:
+    """The `index`-th of `count` equal parts."""
+    size = len(states) // count
+    return states[index * size : (index + 1) * size]
 
 
 def _are_same(obs: Obs, other: Obs) -> bool:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from tiers import in_full
 
-from rlkit.errors import ConfigError, NonFiniteError
+from rlkit.errors import CheckpointError, ConfigError, NonFiniteError
 from rlkit.training.core import module as training_module
 from rlkit.training.core.module import Module, RLModule, fit
 from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.files.checkpointer import steps_in
 from rlkit.training.logs.records import read_records
+from rlkit.training.policy import load_policy
 from rlkit.training.trainer import Trainer
 from rlkit.xla_cpu import matmul
 from rlkit.xla_cpu.packing import NoPacking, Packing
@@ -204,6 +205,9 @@ def test_an_evolution_strategy_is_fitted_and_trained(tiny, tmp_path):
             strategy, None, num_outer_iterations=2, iterations_per_outer=25, train_state=ts
         )[0]
         assert_trees_close(trainer.state, again, 1e-5)
+    for env in (None, "gymnax/CartPole-v1"):
+        with pytest.raises(CheckpointError, match="of which rlkit knows no policy; load its state"):
+            load_policy(tmp_path / "run", env=env)
 
 
 def test_a_module_with_seeds(tiny):

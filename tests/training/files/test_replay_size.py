@@ -14,12 +14,13 @@ from gymnasium import spaces
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import ConfigError
 from rlkit.training.compile.aot_compile import Compiled
-from rlkit.training.config import REPLAY_LIMIT, Plan
+from rlkit.training.config import REPLAY_LIMIT, PhasePlan, Plan
 from rlkit.training.core.module import RLModule
 from rlkit.training.files import replay_size as memory
 from rlkit.training.logs.announcements import announcement, replay_memory
 from rlkit.training.logs.human_units import human_bytes
 from rlkit.training.logs.records import read_records
+from rlkit.training.phase_plan import plan_of_phases
 
 FRAME = 84 * 84 * 4  # bytes of four frames of Atari
 DESIGN = pathlib.Path(__file__).parents[3] / "docs" / "design.md"
@@ -259,6 +260,18 @@ def test_what_is_announced():
     assert refilled.startswith(
         "training from step 70 to 100 environment steps: 1 outer iteration of"
     )
+
+
+@pytest.mark.fast
+def test_phases_of_other_sizes_are_announced_by_their_sum():
+    small = PhasePlan(num_checkpoints=4, epochs_per_checkpoint=1, env_steps_per_iteration=16)
+    large = PhasePlan(num_checkpoints=10, epochs_per_checkpoint=1, env_steps_per_iteration=64)
+    told = announcement(plan_of_phases([small, large], 0), 0, 0, 1)
+    assert told == "training to 704 environment steps: 14 outer iterations"
+    told = announcement(plan_of_phases([small, large], 0), 5, 128, 1)
+    assert told == "training from step 128 to 704 environment steps: 9 outer iterations"
+    alike = announcement(plan_of_phases([small, small], 0), 0, 0, 1)
+    assert alike == "training to 128 environment steps: 8 outer iterations of 1 x 16 steps"
 
 
 def test_a_run_announces_it(tiny, tmp_path):

@@ -88,6 +88,23 @@ def test_restoring_nothing_begins_again(tmp_path):
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("before", [lambda path: path, lambda path: [path], JsonlLogger])
+@pytest.mark.parametrize("after", [lambda path: path, lambda path: [path]])
+def test_a_file_is_cut_where_the_checkpoint_was_however_it_is_given(before, after, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    logger = as_logger(before(path))
+    logger.log(record(1))
+    state = logger.state()
+    logger.log(record(2))
+    logger.close()
+    resumed = as_logger(after(path))
+    resumed.restore(json.loads(json.dumps(state)))
+    resumed.log(record(3))
+    resumed.close()
+    assert read_records(path) == [record(1), record(3)]
+
+
+@pytest.mark.fast
 def test_missing_rows_are_reported_not_invented(tmp_path, caplog):
     logger = JsonlLogger(tmp_path / "metrics.jsonl")
     logger.restore({"bytes": 100})
