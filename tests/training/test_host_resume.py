@@ -250,10 +250,11 @@ def test_a_state_of_other_environments_is_refused(tiny, tmp_path):
         trainer.run(3)
         state, program = trainer.state, trainer.program
         (envs,) = unpack(program.environments(state))
-        with pytest.raises(EnvStateError, match="not the states of 2 environments"):
-            program.resume(state, pack([envs[:1]]))
-        with pytest.raises(EnvStateError, match="not those of 1 groups"):
-            program.resume(state, pack([envs, envs]))
+        for wrong in ([envs[:1]], [envs, envs]):
+            with pytest.raises(EnvStateError, match="not the states of 2 environments"):
+                program.resume(state, pack(wrong))
+        with pytest.raises(EnvStateError, match="the states of 2 groups .* are not those of 1"):
+            program.resume(state, pack([envs, "no list"]))
         # what failed leaves nothing half set: the next call starts new episodes
         assert not program.restart(state).local.episodes.length_so_far.any()
 
