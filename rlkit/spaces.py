@@ -49,7 +49,7 @@ def check_action_space(space: Space, path: str = "action space") -> None:
         require(
             int(np.min(low)) >= room.min and int(np.max(high)) <= room.max,
             f"{path} {space} has actions that do not fit into {room.dtype}, which JAX uses",
-            "count from 0, and add the rest inside of the environment",
+            "count from 0, use fewer actions, or add the rest inside of the environment",
             SpaceError,
         )
     if isinstance(space, spaces.Box):
@@ -81,9 +81,9 @@ def check_observation_space(space: Space, path: str = "observation space") -> No
 
 
 def _check_parts(check: Callable[[Space, str], None], space: Space, path: str) -> None:
-    """Calls `check` with every part of a Dict or Tuple, of which it has at least one, and its path.
+    """Calls `check` with every part of a Dict or Tuple, and its path.
 
-    The names in a Dict must be text.
+    Raises `SpaceError` if there is no part, or if a name in a Dict is not text.
     """
     is_dict = isinstance(space, spaces.Dict)
     parts = dict(space.spaces if is_dict else enumerate(space.spaces))  # pyright: ignore[reportAttributeAccessIssue]

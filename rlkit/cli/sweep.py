@@ -52,7 +52,8 @@ compiled program on jittable environments; what changes shapes takes turns.
 
   --grid NAME=VALUE,VALUE ...   every combination of these values
   --random NAME=LOW..HIGH ...   drawn anew for each trial; NAME=LOW..HIGH:log draws
-                                the logarithm, NAME=VALUE,VALUE one of the values
+                                the logarithm, NAME=VALUE,VALUE one of the values;
+                                whole numbers if the setting is a whole number
   --trials N                    how many trials (default: the grid once)
   --num-seeds N                 seeds of each trial
   --launcher ray                on all machines of a Ray cluster (--address auto), a
@@ -162,6 +163,8 @@ def run(arguments: Sequence[str]) -> int:
     trials = [] if asked.search == "optuna" else config.trial_settings()
     for changes in trials:
         check_settings(config.trial(changes), of_training)
+    if asked.wandb_sweep is not None:
+        _check_wandb_sweep(asked, chosen.where, of_training)
     if chosen.run.dry_run:
         own_env.register(typed_env(names))
         check_parts(config.trial(trials[0]) if trials else config.run)
@@ -171,7 +174,6 @@ def run(arguments: Sequence[str]) -> int:
             print(f"Optuna chooses the settings of the {config.trials} trials as results come in")
         return 0
     if asked.wandb_sweep is not None:
-        _check_wandb_sweep(asked, of_training)
         print(write_wandb_sweep(config, asked.wandb_sweep, [*names, *of_training]))
         return 0
     require(
@@ -188,15 +190,20 @@ def run(arguments: Sequence[str]) -> int:
     return _train(config, directory, chosen.where, typed_env(names))
 
 
-def _check_wandb_sweep(asked: SweepFlags, of_training: Sequence[str]) -> None:
+def _check_wandb_sweep(asked: SweepFlags, where: LauncherFlags, of_training: Sequence[str]) -> None:
     """Raises `ConfigError` for settings of a sweep that `wandb agent` does not know."""
     names = ("search_seed", "rank", "halving", "search", "batch", "exploit_every", "group_size")
-    changed = [name for name in names if getattr(asked, name) != getattr(SweepFlags(), name)]
-    first = f"--{changed[0].replace('_', '-')}" if changed else ""
+    for name in names:
+        require(
+            getattr(asked, name) == getattr(SweepFlags(), name),
+            f"--{name.replace('_', '-')} has no effect with --wandb-sweep: the agents choose the"
+            " trials",
+            "leave it out",
+        )
     require(
-        not changed,
-        f"{first} has no effect with --wandb-sweep: the agents choose the trials",
-        "leave it out",
+        where == LauncherFlags(),
+        "launchers have no effect with --wandb-sweep: you start the agents",
+        "leave out --launcher and its flags",
     )
     typed = {each.partition("=")[0].replace("_", "-") for each in of_training}
     require(

@@ -217,7 +217,7 @@ class Plan:
     env_steps_per_iteration: int  # environment steps per iteration, over all environments
     prefill_steps: int  # environment steps with random actions before the first iteration
     phases: tuple[PhasePlan, ...] = ()  # of a curriculum; (): there is none
-    # What the run took more (or less) than that before its iterations or prefill changed in size.
+    # Environment steps beyond (or below) what these sizes count: earlier ones had other sizes.
     earlier_steps: int = 0
 
     @property
@@ -235,10 +235,10 @@ class Plan:
         return self.prefill_steps + self.earlier_steps + self.steps_up_to(iteration)
 
     def going_on(self, iteration: int, steps: int, total_steps: int | None) -> "Plan":
-        """The plan of a run that took `steps` environment steps for its first outer iterations.
+        """This plan, for a run that took `steps` environment steps up to outer iteration
+        `iteration`, prefill included, perhaps with iterations of other sizes.
 
-        Their number is `iteration`. It ends at `total_steps`, rounded up; None: when it has as many
-        outer iterations as this plan.
+        It ends at `total_steps`, rounded up; None: after as many outer iterations as this plan.
         """
         outer = self.num_checkpoints
         if total_steps is not None:

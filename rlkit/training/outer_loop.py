@@ -37,9 +37,13 @@ class Save(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scores:
-    """What the last evaluation found, for the choice of the best checkpoint; None: nothing."""
+    """The scores of the outer iteration that was reported last.
+
+    None: it was not evaluated, or is not to be ranked.
+    """
 
     iteration: int | None = None
+    env_steps: int | None = None  # by then; a state that was cut short has trained on since
     rank: float | None = None
     of_seeds: Sequence[float] | None = None
 
@@ -201,12 +205,14 @@ class OuterLoop:
         found = score(evaluation or {}, run.config.num_seeds)
         found = run.processes.agree(found)[0]
         self._advance_if_reached(pending.iteration, found)
-        self._scores = _Scores(iteration=pending.iteration)
         # The untrained networks are never the best, however lucky they were.
-        if found is not None and pending.iteration > 0 and run.phases.ranks_checkpoints:
-            self._scores = dataclasses.replace(
-                self._scores, rank=found, of_seeds=run.progress.seed_returns
-            )
+        is_ranked = found is not None and pending.iteration > 0 and run.phases.ranks_checkpoints
+        self._scores = _Scores(
+            iteration=pending.iteration,
+            env_steps=run.steps_at(pending.iteration),
+            rank=found if is_ranked else None,
+            of_seeds=run.progress.seed_returns if is_ranked else None,
+        )
         if checkpointer is not None and pending.is_saved and is_new:
             self._save_scored(checkpointer, pending.iteration, pending.state)
 
@@ -214,8 +220,10 @@ class OuterLoop:
         self._save_scored(checkpointer, self._iteration, self._run.state)
 
     def _save_scored(self, checkpointer: Checkpointer, iteration: int, state: PyTree) -> None:
-        """Saves the state after `iteration` outer iterations, with its scores if it has any."""
-        scores = self._scores if self._scores.iteration == iteration else _Scores()
+        """Saves the state after `iteration` outer iterations, with its scores if it has some."""
+        scores = self._scores
+        if (scores.iteration, scores.env_steps) != (iteration, self._run.steps_at(iteration)):
+            scores = _Scores()
         self._save(checkpointer, iteration, state, rank=scores.rank, seed_scores=scores.of_seeds)
 
     def _advance_if_reached(self, iteration: int, value: float | None) -> None:

@@ -149,11 +149,11 @@ def restore(
         progress = restored.progress
         if start.progress.seed is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
-    config = run.config
+    config, own = run.config, run.phases.all[0].plan  # which another load may have changed
     is_counted = counts_on and not before.phases
     if is_counted and config.total_steps is None and config.num_checkpoints is not None:
         epochs = config.epochs_per_checkpoint or before.epochs_per_checkpoint
-        more = config.num_checkpoints * epochs * run.plan.env_steps_per_iteration
+        more = config.num_checkpoints * epochs * own.env_steps_per_iteration
         config = dataclasses.replace(
             config,
             total_steps=before.steps_after(progress.outer_iteration) + more,
@@ -162,12 +162,12 @@ def restore(
         )
     same_run = start is not None
     if before.phases:
-        _require_same_sizes(run.plan, before)
+        _require_same_sizes(own, before)
         phase = phase_at(before, progress.outer_iteration)
         run.use_plan(_phases_to_go_on(config, before, phase, same_run=same_run), phase)
     else:
         done = progress.outer_iteration
-        run.use_plan(_plan_to_go_on(config, run.plan, before, done, same_run=same_run))
+        run.use_plan(_plan_to_go_on(config, own, before, done, same_run=same_run))
     run.begin(progress)
     run.metrics = dict(restored.metadata.metrics)
     run.health = restored.metadata.health
@@ -414,8 +414,8 @@ def _require_same_sizes(plan: Plan, before: Plan) -> None:
     here, there = ([x.env_steps_per_iteration for x in each.phases] for each in (plan, before))
     require(
         here == there,
-        f"the iterations of its phases took {listed([f'{x:,}' for x in there])} environment steps,"
-        f" here they take {listed([f'{x:,}' for x in here])}",
+        f"the iterations of the checkpoint's phases took {listed([f'{x:,}' for x in there])}"
+        f" environment steps, here they take {listed([f'{x:,}' for x in here])}",
         "use the same num_steps and num_envs, or start from its policy: warm_start, or --warm-start"
         " RUN_DIR",
         CheckpointError,
@@ -485,18 +485,17 @@ def _plan_to_go_on(
         env_steps_per_iteration=plan.env_steps_per_iteration,
         prefill_steps=plan.prefill_steps,
     )
-    done = before.steps_after(iteration)
-    is_shorter = plan.total_steps < before.total_steps
-    if done != plan.steps_after(iteration):  # iterations, or the prefill, had another size
-        plan = plan.going_on(iteration, done, config.total_steps)
-        is_shorter = (
-            plan.num_checkpoints < before.num_checkpoints
-            if config.total_steps is None
-            else plan.total_steps <= before.total_steps - before.steps_per_checkpoint  # as rounded
-        )
+    plan = plan.going_on(iteration, before.steps_after(iteration), config.total_steps)
+    if config.total_steps is None:
+        is_shorter = plan.num_checkpoints < before.num_checkpoints
+        asked = f"num_checkpoints={plan.num_checkpoints}"
+        of_run = f"{before.num_checkpoints} outer iterations"
+    else:
+        is_shorter = config.total_steps <= before.total_steps - before.steps_per_checkpoint
+        asked, of_run = f"total_steps={config.total_steps}", f"{before.total_steps}"  # as rounded
     require(
         not (is_shorter and same_run),
-        f"total_steps={plan.total_steps} is less than the {before.total_steps} of the run",
+        f"{asked} is less than the {of_run} of the run",
         "give a larger one to extend it",
     )
     return plan

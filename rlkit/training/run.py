@@ -395,8 +395,11 @@ class Run:
             last = self.parts.schedule_length or self.plan.num_checkpoints
             self.state = self.parts.module.with_horizon(self.state, self.steps_at(last))
 
-    def count_steps_outside(self) -> None:
-        """Makes schedules end with the run, if it took steps outside the plan, by `train_step`."""
+    def include_steps_outside(self) -> None:
+        """Makes schedules end with the run, if it took steps outside the plan.
+
+        Those of `train_step`, of a refill, or of an outer iteration that was cut short.
+        """
         if self.progress.env_steps != self.plan.steps_after(self.progress.outer_iteration):
             self.set_horizon()
 

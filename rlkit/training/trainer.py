@@ -35,8 +35,8 @@ from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import (
     Path,
     RunFiles,
-    checkpoint_place,
     open_checkpoints,
+    own_checkpoint_directory,
 )
 from rlkit.training.fingerprint import versions
 from rlkit.training.history import History
@@ -159,9 +159,9 @@ class Trainer:
             is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
-        place = checkpoint_place(config, checkpointer)
+        own = own_checkpoint_directory(config, checkpointer)
         # absolute: the process may change its directory
-        self._checkpoints = None if place is None else absolute_path(place)
+        self._checkpoints = None if own is None else absolute_path(own)
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")
@@ -313,7 +313,7 @@ class Trainer:
             files.write_status("running")
             if not self._run.is_complete:
                 self._refill()
-                self._run.count_steps_outside()
+                self._run.include_steps_outside()
             self._log(*announcements(self._run, files.checkpointer))
             self._call("on_run_start")
             self._loop.run(files.checkpointer)
@@ -371,7 +371,7 @@ class Trainer:
     def rollout(
         self, num_episodes: int, key: Key | int, *, deterministic: bool = True
     ) -> dict[str, PyTree]:
-        """Plays whole episodes with the current policy, drawn by a key or seed.
+        """Plays whole episodes with the current policy; `key`, or a seed, draws them.
 
         Returns obs, action, reward, terminated, truncated [E, L, ...] and length [E]. L is the
         length of the longest episode; shorter ones are padded with zeros. With several seeds,

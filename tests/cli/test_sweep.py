@@ -97,10 +97,9 @@ def test_mistakes_are_told_in_one_line(asked, wanted, capsys):
 def test_where_a_sweep_is_trained_is_no_setting_of_it(capsys, tmp_path):
     file = tmp_path / "agents.yaml"
     asked = [*GRID, "--launcher", "slurm", "--sbatch", "gpus=1", "--sbatch", "time=1:00"]
-    said(capsys, *NAMES, *asked, "--wandb-sweep", file, "--total-steps", "64")
-    command = yaml.safe_load(file.read_text())["command"]
-    assert "slurm" not in command and "gpus=1" not in command
-    assert command[-3:] == ["64", "--wandb", "${args}"]
+    asked += ["--wandb-sweep", file, "--total-steps", "64"]
+    told = said(capsys, *NAMES, *asked, code=2)
+    assert "you start the agents; leave out --launcher and its flags" in told and not file.exists()
 
 
 UNKNOWN_TO_AGENTS = [
@@ -117,6 +116,7 @@ def test_what_wandb_agents_do_not_know_is_refused(asked, wanted, capsys, tmp_pat
     file = tmp_path / "agents.yaml"
     sweep = [*GRID, "--wandb_sweep", file, "--total-steps", "64"]
     assert wanted in said(capsys, *NAMES, *sweep, *asked, code=2) and not file.exists()
+    assert wanted in said(capsys, *NAMES, *sweep, *asked, "--dry-run", code=2)
     said(capsys, *NAMES, *sweep)
     assert not {"--wandb_sweep", str(file)} & set(yaml.safe_load(file.read_text())["command"])
 

@@ -6,7 +6,7 @@ import pytest
 from stopping import StopAt
 from tiny_runs import settings_of
 
-from rlkit.errors import CheckpointError
+from rlkit.errors import CheckpointError, ConfigError
 from rlkit.training import run_config
 from rlkit.training.curriculum import Curriculum, Phase
 from rlkit.training.from_config import build, reopen
@@ -73,6 +73,47 @@ def test_rollouts_that_change_again_and_again(tmp_path):
     with reopen(tmp_path / "run", total_steps=300) as longer:
         longer.run()
         assert_ends_at(longer, 160 + 3 * 64)
+
+
+@pytest.mark.full
+def test_a_run_that_has_not_trained_yet(tmp_path):
+    """What was rounded up by another size is not asked for again: 100 were asked for."""
+    config = settings_of(tmp_path / "run", **LENGTH | {"total_steps": 100})
+    with build(config) as trainer:
+        trainer.request_stop("at once")
+        trainer.run(0)
+        assert trainer.plan.total_steps == 128 and trainer.outer_iteration == 0
+    with resumed(config, num_steps=4) as trainer:
+        trainer.run(0)
+        assert_ends_at(trainer, 112)
+
+
+def test_shorter_runs_are_refused_in_the_words_of_the_settings(tmp_path):
+    config = settings_of(tmp_path / "run", **LENGTH)
+    stopped(config, 1)
+    shorter = dataclasses.replace(config.trainer, total_steps=64)
+    by_number = dataclasses.replace(config.trainer, total_steps=None, num_checkpoints=3)
+    told = {
+        "total_steps=64 is less than the 128 of the run": (shorter, 4),
+        "=3 is less than the 4 outer iterations of the run": (by_number, 64),
+    }
+    for match, (settings, num_steps) in told.items():
+        changed = resumed(dataclasses.replace(config, trainer=settings), num_steps=num_steps)
+        with changed as trainer, pytest.raises(ConfigError, match=match):
+            trainer.init(0)
+
+
+@pytest.mark.full
+def test_outer_iterations_counted_from_a_checkpoint(tmp_path):
+    config = settings_of(tmp_path / "run", **LENGTH)
+    with build(config) as trainer:
+        trainer.run(0)
+    more = {"total_steps": None, "num_checkpoints": 3, "restore_checkpoint": "latest"}
+    trainer = dataclasses.replace(config.trainer, **more)
+    longer = with_hyper(dataclasses.replace(config, trainer=trainer), num_steps=4)
+    with build(longer, accept_differences=True) as trainer:
+        assert len(trainer.run(0)) == 3
+        assert_ends_at(trainer, 128 + 3 * 16)
 
 
 @pytest.mark.full

@@ -30,7 +30,7 @@ from rlkit.errors import (
     SpaceError,
 )
 from rlkit.ops.counters import StepCounter
-from rlkit.training import outer_loop, run_config
+from rlkit.training import outer_loop, reporting, run_config
 from rlkit.training.callbacks import Callback
 from rlkit.training.config import CheckpointerConfig, LoggerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
@@ -388,6 +388,9 @@ def test_a_fresh_start_has_its_own_plan_whatever_was_loaded_before(tiny, tmp_pat
     trainer = tiny.trainer(num_checkpoints=2, epochs_per_checkpoint=1)
     trainer.load_checkpoint(tmp_path)
     assert trainer.plan.epochs_per_checkpoint == 4
+    loaded = trainer.plan
+    trainer.load_checkpoint(tmp_path)
+    assert trainer.plan == loaded
     trainer.init(0)
     assert (trainer.plan.num_checkpoints, trainer.plan.epochs_per_checkpoint) == (2, 1)
     assert len(trainer.run()) == 2 and trainer.env_steps == 32
@@ -432,7 +435,8 @@ def test_the_last_checkpoint_of_a_stopped_run_may_be_the_best(
     """It is not one of every third, but it was evaluated."""
     returns = iter(range(100))
     monkeypatch.setattr(outer_loop, "score", lambda evaluation, num_seeds: float(next(returns)))
-    keep = CheckpointerConfig(keep_seed_bests=num_seeds > 1)
+    monkeypatch.setattr(reporting, "seed_returns", lambda *_: np.full(num_seeds, next(returns)))
+    keep = CheckpointerConfig(keep_seed_bests=True)
     length = {"num_checkpoints": 9, "epochs_per_checkpoint": 1, "checkpoint_every": 3}
     settings = {"num_seeds": num_seeds, "checkpointer_config": keep, **length}
     trainer = tiny.trainer(
@@ -443,8 +447,19 @@ def test_the_last_checkpoint_of_a_stopped_run_may_be_the_best(
     trainer.close()
     with open_checkpoints(tmp_path / "run") as checkpoints:
         assert checkpoints.all_steps()[-2:] == [3, 5]
-        best = [checkpoints.seed_peak(seed) for seed in range(num_seeds)]
-    assert num_seeds == 1 or None not in best
+        assert [checkpoints.best_step(seed) for seed in range(num_seeds)] == [5] * num_seeds
+
+
+def test_a_state_that_trained_on_since_its_evaluation_has_no_score(tiny, monkeypatch):
+    trainer = tiny.trainer()
+    trainer.run(0)
+    saved = []
+    monkeypatch.setattr(trainer._loop, "_save", lambda *_, rank, seed_scores: saved.append(rank))
+    trainer._loop._save_current(None)
+    # as Ctrl-C amid the next outer iteration leaves it
+    trainer._run.progress = trainer._run.progress.after_steps(16)
+    trainer._loop._save_current(None)
+    assert saved[0] is not None and saved[1] is None
 
 
 def test_rollout_plays_whole_episodes(tiny):

@@ -26,7 +26,8 @@ class HostAdapter(EnvAdapter, Protocol):
 
     It may have two more methods. `get_state()` returns the states of its environments as plain
     values (see `plain_bytes`), and `set_state(state)` puts them there after a reset; both raise
-    `EnvStateError` if that is not possible. A resumed run then continues their episodes.
+    `EnvStateError` if that is not possible. A resumed run then continues their episodes; with
+    another `overlap` too, if the states are a list with one of each environment.
 
     Arrays are NumPy, newly allocated in every step. `reset` takes a key, or one for each of S
     seeds: then `num_envs` is S·N, and block s of N environments is seeded from `key[s]` alone.

@@ -55,9 +55,10 @@ def resolve(env: object) -> Any:
 
 
 def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
-    """The environment of `recipe`, or one line that says what keeps it from being built.
+    """The environment of `recipe`.
 
-    `settings` are the adapter's own, one of which a misspelt argument may have meant.
+    Raises `ConfigError` or `EnvFailedError`, with the cure, if it cannot be built. `settings` are
+    the adapter's own, one of which a misspelt argument may have meant.
     """
     _check_arguments(name, recipe)
     try:

@@ -346,7 +346,10 @@ def _first(found: object) -> Any:
 
 
 def numbers(info: dict[Any, Any]) -> tuple[tuple[str, Any], ...]:
-    """The numbers that float32 has room for, and arrays of numbers, in `info` by name."""
+    """The numbers and arrays of numbers in `info`, by name.
+
+    Without names that are not text, and integers beyond float32.
+    """
     return tuple(
         (name, value) for name, value in info.items() if isinstance(name, str) and _is_number(value)
     )

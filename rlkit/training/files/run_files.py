@@ -297,7 +297,7 @@ class RunFiles:
         return UnwrittenCheckpoints(settings)
 
 
-def checkpoint_place(
+def own_checkpoint_directory(
     config: TrainerConfig, checkpointer: Checkpointer | CheckpointerConfig | Path | None
 ) -> Path | None:
     """The directory of a run's own checkpoints; None: they are not saved."""

@@ -23,9 +23,9 @@ def announcement(plan: Plan, outer_iteration: int, env_steps: int, num_seeds: in
     outer = "1 outer iteration" if left == 1 else f"{left} outer iterations"
     steps = plan.steps_up_to(plan.num_checkpoints) - plan.steps_up_to(outer_iteration)
     told = f"training{start} to {env_steps + steps:,} environment steps{each}{warm_up}: {outer}"
-    sizes = {(phase.epochs_per_checkpoint, phase.steps_per_checkpoint) for phase in plan.phases}
+    sizes = {(phase.epochs_per_checkpoint, phase.env_steps_per_iteration) for phase in plan.phases}
     if len(sizes) > 1:
-        return told  # each phase tells of its own
+        return told  # `phase_announcement` tells those of each phase
     return f"{told} of {plan.epochs_per_checkpoint} x {plan.env_steps_per_iteration:,} steps"
 
 

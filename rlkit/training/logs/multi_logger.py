@@ -9,6 +9,7 @@ from rlkit.errors import RunDirectoryError
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.logger import Logger, Outcome, Publisher, VideoLogger
 from rlkit.training.logs.records import Record
+from rlkit.training.logs.row_logger import RowLogger
 from rlkit.validation import PlainData
 
 T = TypeVar("T")
@@ -52,8 +53,9 @@ class MultiLogger:
         return states
 
     def restore(self, state: PlainData, /) -> None:
-        if state.keys() == {"bytes"}:  # of a JSONL file alone
-            state = {JsonlLogger.__name__: state}
+        files = [name for name, each in self.loggers.items() if isinstance(each, RowLogger)]
+        if state.keys() == {"bytes"} and len(files) == 1:  # of a logger that was alone
+            state = {files[0]: state}
         self._each(
             lambda name, logger: (
                 logger.restore(state.get(name, {})) if name in state or not state else None

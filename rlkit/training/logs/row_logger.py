@@ -44,7 +44,8 @@ class RowLogger(abc.ABC):
         return {"bytes": self._file.size}
 
     def restore(self, state: PlainData, /) -> None:
-        self._drop_after(max(state.get("bytes", 0), len(self.HEADER)))
+        own = state.get(type(self).__name__, state)  # of a `MultiLogger`, or of this logger alone
+        self._drop_after(max(own.get("bytes", 0), len(self.HEADER)))
 
     def flush(self) -> None:
         self._file.flush()

@@ -16,7 +16,7 @@ def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """The mean of the middle half along an axis; of three values or fewer, of all.
 
     A quarter of the values, rounded down, is left out at either end, as in Agarwal et al. 2021
-    ("Deep Reinforcement Learning at the Edge of the Statistical Precipice").
+    ("Deep Reinforcement Learning at the Edge of the Statistical Precipice"). NaN if one is NaN.
     """
     ordered = np.sort(np.moveaxis(values, axis, 0), axis=0)
     out = len(ordered) // 4

@@ -101,7 +101,8 @@ class HostCollector:
 
         Raises `EnvStateError` if `saved` is not of such environments.
         """
-        states = _in_groups(unpack(saved), len(self.groups), self._num_seeds)
+        sizes = [group.env.num_envs for group in self.groups]
+        states = _in_groups(unpack(saved), sizes, self._num_seeds)
         self.reset(self._functions.restart_key(ts.local.key))
         seeds = self._num_seeds
         obs = split_envs(jax.device_get(ts.local.obs), len(self.groups), seeds)
@@ -204,25 +205,25 @@ class HostCollector:
         return ts.replace(local=ts.local.replace(carry=join_envs(carries, self._num_seeds)))
 
 
-def _in_groups(states: Plain, count: int, num_seeds: int) -> list[Plain]:
-    """The states that env groups saved, for `count` groups: by another overlap there were others.
+def _in_groups(states: Plain, sizes: Sequence[int], num_seeds: int) -> list[Plain]:
+    """The states that env groups saved, for groups of these sizes: other overlaps have others.
 
-    Raises `EnvStateError` if they cannot be divided so.
+    Raises `EnvStateError` unless they are lists with a state of each environment.
     """
     groups: list[Any] = states if isinstance(states, list) else []
-    if len(groups) == count:
+    if len(groups) == len(sizes):
         return groups
-    sizes = [len(each) / num_seeds if isinstance(each, list) else 0.5 for each in groups]
-    total = sum(sizes)
-    if not groups or any(size % 1 for size in sizes) or total % count:
+    are_lists = all(isinstance(each, list) and len(each) % num_seeds == 0 for each in groups)
+    if not are_lists or sum(map(len, groups)) != sum(sizes):
         raise EnvStateError(
-            f'the states of {len(groups)} groups of environments, of which overlap="acting" has'
-            f" two, are not those of {count}"
+            f"environments that were saved in {len(groups)} groups cannot be divided into"
+            f' {len(sizes)} (overlap="acting" has two)'
         )
     of_seeds = [
         [state for group in groups for state in _slice(group, seed, num_seeds)]
         for seed in range(num_seeds)
     ]  # [S][N]
+    count = len(sizes)
     return [[x for own in of_seeds for x in _slice(own, part, count)] for part in range(count)]
 
 

@@ -59,7 +59,7 @@ class SweepConfig:
             object.__setattr__(self, name, from_plain(plain, where=name))
         ranges = [name for name, part in self.grid.items() if isinstance(part, Range)]
         require(not ranges, f"{', '.join(ranges)} is a range in the grid", "move it to random")
-        random = {name: _as_drawn(self.run, name, part) for name, part in self.random.items()}
+        random = {name: _with_fractions(self.run, name, part) for name, part in self.random.items()}
         object.__setattr__(self, "random", random)
 
     def trial_settings(self) -> list[PlainData]:
@@ -71,8 +71,8 @@ class SweepConfig:
         return with_changes(self.run, changes)
 
 
-def _as_drawn(config: RunConfig, name: str, part: Range | Values) -> Range | Values:
-    """`part`; for a setting that is no whole number, the range 0..1 holds what is between."""
+def _with_fractions(config: RunConfig, name: str, part: Range | Values) -> Range | Values:
+    """`part`; a range of whole limits draws fractions if the setting may have them."""
     if not isinstance(part, Range):
         return part
     groups = (getattr(config, group, None) for group in ("hyperparameters", "network"))

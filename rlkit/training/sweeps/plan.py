@@ -166,8 +166,8 @@ def _rungs(config: SweepConfig, num_trials: int, lengths: Sequence[int]) -> list
     early = next((end for end in rungs[:-1] if end % every), None)
     require(
         early is None,
-        f"trials are compared after {early} outer iterations, but eval_every={every} evaluates none"
-        " then",
+        f"trials are compared after {early} outer iterations, which eval_every={every} does not"
+        " evaluate",
         "use --eval-every 1",
     )
     return rungs

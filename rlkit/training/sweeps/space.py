@@ -22,7 +22,8 @@ RANGE_FORM = "NAME=LOW..HIGH (gamma=0.95..0.999), or NAME=LOW..HIGH:log"
 class Range:
     """Numbers between two limits, both included; whole ones if both limits are whole.
 
-    A `SweepConfig` takes the limits of a setting that may have fractions as fractions: 0..1.
+    In a `SweepConfig`, whole limits draw fractions too if the setting may have them:
+    `gae_lambda=0..1`.
     """
 
     low: float
@@ -43,6 +44,11 @@ class Range:
             self.low < self.high,
             f"the range {self} is empty",
             f"write the smaller number first: {self.high:g}..{self.low:g}",
+        )
+        require(
+            math.isfinite(self.high - self.low),
+            f"the range {self} is wider than any number",
+            "choose limits that are nearer to each other",
         )
         require(
             not self.log or self.low > 0,

@@ -112,7 +112,7 @@ def test_final_infos_are_numbers_by_name_and_nan_where_no_episode_ended():
     np.testing.assert_array_equal(infos[3]["t"], [2, 4])
 
 
-def test_of_final_infos_remain_numbers_that_float32_has_room_for_with_names_of_text():
+def test_final_infos_keep_numbers_that_fit_under_names_that_are_text():
     """10**400 is beyond any float, and JAX cannot sort names of text and integers."""
     found = numbers(
         {"a": 1, 2: 3, "b": 10**400, "c": -2.5, "d": "text", "e": np.ones(2), "f": True}

@@ -89,7 +89,7 @@ def test_restoring_nothing_begins_again(tmp_path):
 
 @pytest.mark.fast
 @pytest.mark.parametrize("before", [lambda path: path, lambda path: [path], JsonlLogger])
-@pytest.mark.parametrize("after", [lambda path: path, lambda path: [path]])
+@pytest.mark.parametrize("after", [lambda path: path, lambda path: [path], JsonlLogger])
 def test_a_file_is_cut_where_the_checkpoint_was_however_it_is_given(before, after, tmp_path):
     path = tmp_path / "rows.jsonl"
     logger = as_logger(before(path))

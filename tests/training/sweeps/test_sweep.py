@@ -432,7 +432,7 @@ MISTAKES = [
     ),
     (
         {"sweep": {"halving": 2}, "num_checkpoints": 4, "eval_every": 4},
-        "compared after 1 outer iterations, but eval_every=4 evaluates none then; use --eval-every",
+        "after 1 outer iterations, which eval_every=4 does not evaluate; use --eval-every 1",
     ),
     ({"restore_checkpoint": "auto"}, "=auto: each trial of a sweep begins anew; leave it out"),
     ({"sweep": {"halving": 3}, "num_checkpoints": 2}, "has no rung before its end; raise"),
