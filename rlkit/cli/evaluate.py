@@ -49,7 +49,8 @@ def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str
 
     seed = ""
     if policy.num_seeds > 1:
-        of_all = "the best of" if is_best else "of"
+        is_known = "eval/avg_return" in policy.metrics  # else the first was taken
+        of_all = "the best of" if is_best and is_known else "of"
         seed = f", seed index {policy.seed_index} ({of_all} {policy.num_seeds} seeds)"
     lines = [
         f"checkpoint {policy.checkpoint_step}, after {policy.env_steps:,} steps{seed}",

@@ -81,6 +81,7 @@ def run(arguments: Sequence[str]) -> int:
         if chosen.output is None and not chosen.overwrite
         else chosen.output or default
     )
+    output = os.path.expanduser(output)
     free = chosen.overwrite or not os.path.lexists(output)
     require(free, f"{output} already exists", "add --overwrite, or choose another --output")
     if chosen.schedule is not None:

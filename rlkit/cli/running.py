@@ -1,6 +1,7 @@
 """Shared by `train` and `resume`: run-directory checks, compilation cache, signals, report."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -40,7 +41,8 @@ def check_run_dir(config: TrainerConfig, flag: str = "--run-dir") -> None:
     """
     assert config.run_dir is not None
     path, is_run = run_directory.inspect(config.run_dir)
-    fix = f"continue it with `rlkit resume {config.run_dir}`, or choose another {flag}"
+    typed = shlex.quote(config.run_dir)
+    fix = f"continue it with `rlkit resume {typed}`, or choose another {flag}"
     fresh = config.restore_checkpoint is None
     is_taken = is_run and fresh and run_directory.has_begun(path)
     require(not is_taken, f"{path} already holds a run", fix, RunDirectoryError)

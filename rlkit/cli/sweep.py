@@ -184,7 +184,7 @@ def run(arguments: Sequence[str]) -> int:
     require(
         not holds_sweep(directory),
         f"{directory} already holds a sweep",
-        f"continue it with `rlkit resume {directory}`, or choose another --run-dir",
+        f"continue it with `rlkit resume {shlex.quote(directory)}`, or choose another --run-dir",
     )
     own_env.register(typed_env(names))
     return _train(config, directory, chosen.where, typed_env(names))

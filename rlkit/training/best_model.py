@@ -20,11 +20,12 @@ class BestModel(Callback):
 
     The copy is small: neither optimiser nor environments nor replay memory are in it. It is
     replaced by renaming whenever a checkpoint is better, so what you read is never half written. A
-    resumed run continues to update it; any other directory that exists is left alone.
+    resumed run continues to update it; any other directory that exists is left alone, also the copy
+    of a run that was in the same run directory before.
 
-    Raises `RunDirectoryError`, before a run directory is made, if the directory exists and is not a
-    copy of this run's, and `ConfigError`, when the run starts, if the run does not evaluate, save
-    checkpoints and keep the best.
+    Raises `RunDirectoryError`, before a run directory is made if that can be told, if the directory
+    exists and is not a copy of this run's, and `ConfigError`, when the run starts, if the run does
+    not evaluate, save checkpoints and keep the best.
     """
 
     def __init__(self, directory: str | os.PathLike[str]):
@@ -55,6 +56,12 @@ class BestModel(Callback):
         if not self.directory.exists() and (self._old / _OWNER).is_file():
             self._old.rename(self.directory)
         self.check_config(trainer.config)
+        require(  # what has not trained has no copy
+            trainer.outer_iteration > 0 or not self.directory.exists(),
+            f"{self.directory} is the copy of another run, which was in {_place(trainer.config)}",
+            "choose another directory, or move it away",
+            RunDirectoryError,
+        )
         self._update(trainer)
 
     def on_checkpoint(self, trainer: RunView, iteration: int) -> None:

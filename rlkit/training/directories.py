@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import stat
 import tempfile
 from pathlib import Path
@@ -39,10 +40,11 @@ def require_no_address(path: str | os.PathLike[str]) -> None:
 def require_copied(path: str | os.PathLike[str]) -> None:
     """Raises `RunDirectoryError` for an address where something is read that needs a directory."""
     text = os.fspath(path).rstrip("/")
+    name = text.rpartition("/")[2]
     require(
         not is_address(text),
         f"{text} is an address, and runs are read from directories",
-        f"copy it first: rlkit copy {text} runs/{text.rpartition('/')[2]}",
+        f"copy it first: rlkit copy {shlex.quote(text)} {shlex.quote(f'runs/{name}')}",
         RunDirectoryError,
     )
 

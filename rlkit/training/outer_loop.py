@@ -248,5 +248,5 @@ class OuterLoop:
             reporter.warn(skipped_in_all(skipped, run.progress.updates))
         if resets > 0:
             reporter.warn(resets_in_all(resets, steps * run.config.num_seeds))
-        if self.stop_reason is not None:
+        if self.stop_reason is not None and not run.is_complete:
             reporter.log(f"stopped after {steps:,} environment steps: {self.stop_reason}")

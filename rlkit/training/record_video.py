@@ -67,15 +67,19 @@ class RecordVideo(Callback):
     def on_run_start(self, trainer: RunView) -> None:
         """Raises `ConfigError` rather than replace the videos of another run."""
         self._at = folder = self._folder(trainer.config)
-        if self.directory is None or trainer.outer_iteration > 0:  # in the run's own directory
+        if self.directory is None:  # in the run's own directory
             return
         taken, mark = sorted(folder.glob("iteration-*")), folder / _OWNER
         run_dir = trainer.config.run_dir
         owner = "" if run_dir is None else str(absolute_path(run_dir))
-        is_ours = bool(owner) and mark.is_file() and mark.read_text(encoding="utf-8") == owner
+        marked = mark.read_text(encoding="utf-8") if mark.is_file() else ""
+        is_ours = bool(owner) and marked == owner
+        # A run that goes on may have been moved since; a branch goes on as well, as another run.
+        is_resumed = trainer.outer_iteration > 0 and not (marked and Path(marked).is_dir())
         fix = "choose another directory, or move them away"
         first = taken[0].name if taken else ""
-        require(is_ours or not taken, f"{folder} already holds {first} of another run", fix)
+        problem = f"{folder} already holds {first} of another run"
+        require(is_ours or is_resumed or not taken, problem, fix)
         if owner:
             folder.mkdir(parents=True, exist_ok=True)
             mark.write_text(owner, encoding="utf-8")

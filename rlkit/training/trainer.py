@@ -652,7 +652,7 @@ class Trainer:
 
     def summary(self) -> PlainData:
         """The contents of `summary.json`."""
-        return summary(self._run, self.stop_reason)
+        return summary(self._run, None if self._run.is_complete else self.stop_reason)
 
     def close(self) -> None:
         """Finishes writing, and closes the files and environments that this trainer opened.

@@ -246,14 +246,20 @@ def test_done_info_is_shown_in_both_forms():
 
 
 @pytest.mark.parametrize(
-    ("is_best", "said"), [(True, "the best of 4 seeds"), (False, "of 4 seeds")]
+    ("is_best", "metrics", "said"),
+    [
+        (True, {"eval/avg_return": 1.0}, "the best of 4 seeds"),
+        (True, {}, "of 4 seeds"),  # the run was never evaluated
+        (False, {"eval/avg_return": 1.0}, "of 4 seeds"),
+    ],
 )
-def test_of_several_seeds_the_evaluated_one_is_named(is_best, said):
+def test_of_several_seeds_the_evaluated_one_is_named(is_best, metrics, said):
     from types import SimpleNamespace
 
     from rlkit.cli.evaluate import _as_table
 
-    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000, num_seeds=4, seed_index=2)
+    seeds = {"num_seeds": 4, "seed_index": 2}
+    policy = SimpleNamespace(checkpoint_step=3, env_steps=1000, metrics=metrics, **seeds)
     names = ("return", "length", "sampled_return", "sampled_length")
     values = {name: np.array([1.0, 3.0]) for name in names}
     first = _as_table(policy, values, is_best=is_best).splitlines()[0]

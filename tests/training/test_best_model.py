@@ -96,6 +96,23 @@ def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
         tiny.trainer(run_dir=str(tmp_path / "b"), callbacks=[BestModel(copy)])
 
 
+def test_a_copy_of_a_run_that_was_in_its_place_is_left_alone(tiny, tmp_path, scripted):
+    """The run directory was moved away, and another run begins under its name."""
+    settings = {"run_dir": str(tmp_path / "run"), "num_checkpoints": 1}
+    with tiny.trainer(**settings, callbacks=[BestModel(tmp_path / "best")]) as trainer:
+        trainer.run(0)
+    (tmp_path / "run").rename(tmp_path / "old")
+    other = tiny.trainer(**settings, callbacks=[BestModel(tmp_path / "best")])
+    with other, pytest.raises(RunDirectoryError, match="is the copy of another run, which was in"):
+        other.run(1)
+    kept, wanted = (policy_of(trainer, tmp_path / name).state for name in ("best", "old"))
+    jax.tree.map(np.testing.assert_array_equal, kept, wanted)
+    again = tiny.trainer(**settings, callbacks=[BestModel(tmp_path / "mine")])
+    with again:
+        again.run(1)
+    assert BestModel(tmp_path / "mine").step == 1
+
+
 def test_a_copy_takes_no_directory_of_others(tiny, tmp_path):
     """Neither when the run is resumed nor when it is continued as another."""
     mine = tmp_path / "mine"

@@ -555,6 +555,33 @@ def test_a_stop_ends_one_outer_iteration_late_at_most_and_saves(tiny, tmp_path, 
         assert trainer.stop_reason is None
 
 
+def test_a_run_that_reached_its_end_was_not_stopped(tiny, tmp_path):
+    """Though someone asked for it in the last outer iteration."""
+    run = tmp_path / "run"
+    with tiny.trainer(run_dir=str(run), callbacks=[StopAt(3)]) as trainer:
+        trainer.run(0)
+        assert trainer.outer_iteration == 3 and trainer.summary()["stop_reason"] is None
+    assert json.loads((run / "summary.json").read_text())["stop_reason"] is None
+    assert not any("stopped" in (row.text or "") for row in read_records(run / "metrics.jsonl"))
+
+
+def test_a_start_that_is_replaced_leaves_no_run_of_wandb(tiny, tmp_path):
+    """Its id and name would be those of the run that takes its place."""
+
+    class Fails(Callback):
+        def on_run_start(self, trainer):
+            raise ZeroDivisionError
+
+    run = tmp_path / "run"
+    failing = tiny.trainer(run_dir=str(run), callbacks=[Fails()])
+    with failing as trainer, pytest.raises(ZeroDivisionError):
+        trainer.run(0)
+    (run / "wandb_run.json").write_text("{}")
+    with tiny.trainer(run_dir=str(run)) as trainer:
+        trainer.open(seed=0)
+        assert not (run / "wandb_run.json").exists()
+
+
 def test_a_stop_that_comes_before_the_loop_is_honoured(tiny, monkeypatch):
     trainer = tiny.trainer()
     init = trainer.init

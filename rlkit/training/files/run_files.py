@@ -83,6 +83,8 @@ class RunFiles:
             if self.logger is not logger:
                 closers.insert(0, self.logger.close)
             if self.run_directory is not None and self.run_directory.has_leftovers:
+                for file in self.run_directory.path.glob("wandb_run*.json"):
+                    file.unlink()  # this is another run at W&B, perhaps with other settings
                 self.logger.restore({})  # rows of a start that came to nothing are set aside
         except BaseException:
             self.close()

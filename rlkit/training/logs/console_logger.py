@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tqdm import tqdm
 
 from rlkit.training.logs.human_units import human_count, human_seconds
-from rlkit.training.logs.records import Record
+from rlkit.training.logs.records import Record, headline
 from rlkit.validation import PlainData
 
 MOST_REPORTED = 2  # numbers reported by environments at episode ends; simulators report a dozen
@@ -23,7 +23,7 @@ class ConsoleLogger:
         ]
         if record.text is not None:
             # An error ends the run and is printed in full by the caller.
-            text = _headline(record.text) if record.kind == "error" else record.text
+            text = headline(record.text) if record.kind == "error" else record.text
             parts.insert(1, text if record.kind == "text" else f"{record.kind}: {text}")
         tqdm.write(" | ".join(parts))
 
@@ -53,12 +53,3 @@ def _evaluation(metrics: Mapping[str, float]) -> list[str]:
         parts.append(f"length {shown.pop('avg_length'):.4g}")
     others = {name: value for name, value in shown.items() if name not in left_out}
     return parts + [f"{name} {value:.4g}" for name, value in others.items()]
-
-
-def _headline(error: str) -> str:
-    """A one-line summary: the first line, or that of the error below the frames of a traceback.
-
-    Notes may follow it, such as JAX's on the frames that it leaves out.
-    """
-    last = error.strip().rpartition("Traceback (most recent call last):\n")[2].splitlines()
-    return next((line for line in last if not line.startswith(" ")), last[-1])

@@ -223,9 +223,16 @@ def joined_curve(curves: list[Curve]) -> Curve:
     names = " and ".join(curve.name for curve in curves)
     fix = "choose another --x, or another --group"
     require(len(x) > 0, f"{names} share no stretch of the x axis", fix)
-    seeds = np.concatenate([[np.interp(x, c.x, seed) for seed in c.seeds] for c in curves])
+    seeds = np.concatenate([_at(x, curve) for curve in curves])
     marks = tuple(sorted({mark for curve in curves for mark in curve.marks}))
     return dataclasses.replace(first, x=x, seeds=seeds, logged_mean=None, marks=marks)
+
+
+def _at(x: np.ndarray, curve: Curve) -> np.ndarray:
+    """The seeds [S, P] at other places; at its own as they are, some of which may be one place."""
+    if np.array_equal(x, curve.x):
+        return curve.seeds
+    return np.array([np.interp(x, curve.x, seed) for seed in curve.seeds])
 
 
 def _trailing_mean(values: np.ndarray, points: int) -> np.ndarray:

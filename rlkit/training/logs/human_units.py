@@ -3,12 +3,12 @@
 import math
 
 
-def human_count(count: float) -> str:
-    """A count in at most five characters: 950, 12.5k, 1.2M, 3B."""
+def human_count(count: float, digits: int = 3) -> str:
+    """A count in few characters, at most five with three digits: 950, 12.5k, 1.2M, 3B."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(count) >= size * 0.9995:
-            return f"{count / size:.3g}{unit}"
-    return f"{count:.3g}"
+            return f"{count / size:.{digits}g}{unit}"
+    return f"{count:.{digits}g}"
 
 
 def human_bytes(count: float) -> str:

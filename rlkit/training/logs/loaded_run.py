@@ -26,6 +26,7 @@ CONFIG, METRICS, SUMMARY = "config.yaml", "metrics.jsonl", "summary.json"
 STATUS, LOCK = "status.json", ".lock"
 Status = Literal["running", "finished", "stopped", "failed", "killed", "unknown"]
 _PLAN = re.compile(r"training (?:from step ([\d,]+) )?to ([\d,]+) environment steps")
+_REFILL = re.compile(r"the replay buffer was not saved: ([\d,]+) steps")
 _PHASE = re.compile(r"(phase (\d+)) of \d+(?: \((.*)\))? begins: ")
 COLUMNS = ("kind", "env_steps", "updates", "wall_seconds", "seed")  # of a frame, before metrics
 
@@ -86,13 +87,16 @@ class LoadedRun:
     @property
     def extended_at(self) -> list[int]:
         """Environment steps at which the finished run was extended."""
-        found, end = [], None
+        found, end, refilled = [], None, 0
         for record in self.records:
-            plan = record.kind == "event" and _PLAN.match(record.text or "")
-            if plan:
-                start, stop = (int((part or "0").replace(",", "")) for part in plan.groups())
-                found += [start] if start == end else []
-                end = stop
+            if record.kind != "event":
+                continue
+            if refill := _REFILL.match(record.text or ""):
+                refilled = _count(refill[1])  # on top of the end
+            elif plan := _PLAN.match(record.text or ""):
+                start, stop = (_count(part or "0") for part in plan.groups())
+                found += [end] if end is not None and start - refilled == end else []
+                end, refilled = stop, 0
         return found
 
     @property
@@ -162,6 +166,10 @@ class LoadedRun:
                 seed = 0 if not seeds else seed
                 when = (record.kind, record.env_steps, record.updates, record.wall_seconds, seed)
                 yield dict(zip(COLUMNS, when, strict=True)) | metrics
+
+
+def _count(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def _is_locked(path: Path) -> bool:

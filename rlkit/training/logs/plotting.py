@@ -128,7 +128,8 @@ def plot_runs(
     require_one_of("x axis", x, XAxis)
     require_one_of("size", size, Size)
     check_curves(group=group, center=center, band=band, smooth=smooth)
-    require_format(Path(output))
+    output = Path(output).expanduser()
+    require_format(output)
     runs = LoadedRuns(load_run(directory) for directory in run_dirs)
     if group != "run":
         require_apart(runs)
@@ -152,7 +153,7 @@ def plot_runs(
         )
         curves = [dataclasses.replace(c, name=n) for c, n in zip(curves, labels, strict=True)]
     picture = _Picture(x=x, metric=metric, center=center, band=band, layout=_LAYOUTS[size])
-    return picture.draw(curves, others, Path(output), title)
+    return picture.draw(curves, others, output, title)
 
 
 def _sampled(metric: str) -> str:
@@ -365,7 +366,7 @@ def _lower(axes: "Axes", points: float) -> Any:
 
 
 def _decorate(axes: "Axes", x: XAxis, x_label: str, y_label: str, layout: _Layout) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel(x_label, fontsize=layout.text)
     axes.set_ylabel(y_label, fontsize=layout.text)
@@ -374,10 +375,10 @@ def _decorate(axes: "Axes", x: XAxis, x_label: str, y_label: str, layout: _Layou
     bins = 7 if layout.text >= 10 else 5
     axes.xaxis.set_major_locator(MaxNLocator(bins, steps=[1, 2, 2.5, 5, 10], integer=counts))
     if counts:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_count(value)))
+        axes.xaxis.set_major_formatter(_counts())
     low, high = axes.get_ylim()
     if max(abs(low), abs(high)) >= 10_000:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: human_count(value)))
+        axes.yaxis.set_major_formatter(_counts())
     axes.grid(color="0.9", lw=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
@@ -385,6 +386,20 @@ def _decorate(axes: "Axes", x: XAxis, x_label: str, y_label: str, layout: _Layou
     if left == right:  # a single point would otherwise get an axis with tiny fractions
         axes.set_xlim(left - 1, right + 1)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _counts() -> Any:
+    """A formatter of counts, with as many digits as their ticks have, at least three."""
+    from matplotlib.ticker import FuncFormatter
+
+    class Counts(FuncFormatter):
+        def format_ticks(self, values: list[float]) -> list[str]:
+            digits = 3  # nine: what is beyond is rounding
+            while digits < 9 and any(float(f"{x:.{digits}g}") != float(f"{x:.9g}") for x in values):
+                digits += 1
+            return [human_count(x, digits) for x in values]
+
+    return Counts(lambda value, _: human_count(value))
 
 
 def _x_scale(curves: list[Curve], x: XAxis) -> tuple[float, str]:

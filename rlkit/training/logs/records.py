@@ -93,3 +93,12 @@ def read_records(path: str | os.PathLike[str]) -> list[Record]:
         except ValueError as error:  # a ConfigError or UnicodeDecodeError
             raise ConfigError(f"{path}, line {number}: {error}") from None
     return records
+
+
+def headline(error: str) -> str:
+    """A one-line summary: the first line, or that of the error below the frames of a traceback.
+
+    Notes may follow it, such as JAX's on the frames that it leaves out.
+    """
+    last = error.strip().rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    return next((line for line in last if not line.startswith(" ")), last[-1])

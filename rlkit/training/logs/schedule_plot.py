@@ -26,7 +26,8 @@ def plot_schedule(
     The x-axis is in environment steps if `total_steps` says how many the run has, else in per cent.
     Raises `ConfigError` for settings that do not fit together, or if the file cannot be written.
     """
-    require_format(Path(output))
+    output = Path(output).expanduser()
+    require_format(output)
     progress = np.linspace(0.0, 1.0, NUM_POINTS, dtype=np.float32)
     rates = np.asarray(schedule_of(config)(jnp.asarray(progress)))
     figure = new_figure((6.8, 3.2))
@@ -42,4 +43,4 @@ def plot_schedule(
     axes.set_axisbelow(True)
     axes.margins(x=0.02)
     axes.spines[["top", "right"]].set_visible(False)
-    return save_figure(figure, Path(output))
+    return save_figure(figure, output)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from rlkit.training.logs.loaded_run import LoadedRun
-from rlkit.training.logs.records import Record
+from rlkit.training.logs.records import Record, headline
 from rlkit.training.report.entries import Entry
 from rlkit.training.report.html import Child, element
 from rlkit.training.report.tables import folded, table
@@ -42,13 +42,11 @@ def _warnings(run: LoadedRun) -> Iterator[Sequence[Child]]:
 
 
 def _shortened(record: Record) -> list[Child]:
-    """The text of a record; of a traceback, its last line, and the whole on request."""
+    """The text of a record; of a traceback, the line of the error, and the whole on request."""
     text = (record.text or "").strip()
     if "\n" not in text:
         return [text]
-    lines = text.splitlines()
-    headline = lines[-1 if lines[0].startswith("Traceback") else 0]
-    return [headline, folded("everything it said", element("pre", text))]
+    return [headline(text), folded("everything it said", element("pre", text))]
 
 
 def log(entries: Sequence[Entry]) -> list[Element]:

@@ -97,8 +97,14 @@ def _best(score: Score) -> Element:
 
 
 def _spread(entry: Entry) -> float | None:
-    """The standard deviation over the episodes of the last evaluation, of a finished run."""
-    found = entry.runs[0].summary.get("eval_return_std") if entry.num_seeds == 1 else None
+    """The standard deviation over the episodes of the last evaluation; None: nobody wrote it down.
+
+    The summary of a run that trains on is that of its part before.
+    """
+    run = entry.runs[0]
+    steps = _env_steps(run)
+    is_last = run.summary.get("env_steps", steps) == steps
+    found = run.summary.get("eval_return_std") if entry.num_seeds == 1 and is_last else None
     return found if isinstance(found, float | int) and np.isfinite(found) else None
 
 

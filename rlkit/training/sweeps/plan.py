@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Sequence
 
 from rlkit.errors import RunDirectoryError, require
@@ -54,10 +55,11 @@ def plan_of(files: SweepFiles, trial: int) -> Plan:
     texts = (files.store.read(files.plan(first)) for first in reversed(files.planned_firsts()))
     plans = (read_plan(files, text) for text in texts if text is not None)
     found = next((plan for plan in plans if trial in plan.configs), None)
+    typed = shlex.quote(str(files.place))
     require(
         found is not None,
         f"no trial {trial} is planned in {files.place}, or the sweep is finished",
-        f"name one of its trials; `rlkit resume {files.place}` plans and trains what is left",
+        f"name one of its trials; `rlkit resume {typed}` plans and trains what is left",
         RunDirectoryError,
     )
     assert found is not None

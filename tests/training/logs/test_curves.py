@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError
+from rlkit.training.logs.announcements import replay_refilled
 from rlkit.training.logs.curves import Curve, Mark, curve_of, grouped
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.loaded_run import load_run
@@ -116,6 +117,13 @@ def test_runs_of_an_algorithm_are_one_curve_on_what_they_share():
     assert joined[0].seeds.tolist() == [[1, 2, 3], [1, 1, 1]]  # one in between was interpolated
 
 
+def test_values_at_one_place_of_the_axis_are_all_kept():
+    """Updates stand still while the replay memory is filled."""
+    runs = [curve([0, 1, 2, 3], name=name, x=(0, 0, 0, 5)) for name in "ab"]
+    (joined,) = grouped(runs, [{}] * 2, "algorithm")
+    assert joined.seeds.tolist() == [[0, 1, 2, 3]] * 2
+
+
 def record(kind, steps, seconds, metrics, *, seed=None, text=None):
     return Record(
         kind=kind,
@@ -164,6 +172,16 @@ def test_what_the_axis_counts(extended, x, places):
     assert found.x.tolist() == places
     assert found.marks == (Mark(places[1], "long pole"), Mark(places[2]))
     assert found.seeds.tolist() == [[0, 100, 200, 300], [1, 101, 201, 301]]
+
+
+def test_a_refilled_replay_memory_does_not_hide_an_extension(tmp_path):
+    logger = JsonlLogger(tmp_path / "metrics.jsonl")
+    logger.log(record("event", 0, 0, {}, text="training to 1,200 environment steps: 12 outer"))
+    refilled = replay_refilled(2000)
+    for text in (refilled, "training from step 3,200 to 5,000 environment steps: 18 outer"):
+        logger.log(record("event", 3200, 0, {}, text=text))
+    logger.close()
+    assert load_run(tmp_path).extended_at == [1200]
 
 
 def test_a_run_that_is_only_resumed_was_not_extended(tmp_path):

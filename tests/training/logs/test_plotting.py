@@ -82,6 +82,25 @@ def test_the_ending_chooses_the_format(tmp_path, name, start):
     assert found == tmp_path / name and found.read_bytes().startswith(start)
 
 
+def test_ticks_that_lie_close_have_digits_enough_to_differ(tmp_path):
+    """A branch, evaluated from 10.00 to 10.10 million steps; its returns are 12,000 to 12,050."""
+    logger = JsonlLogger(tmp_path / "run" / "metrics.jsonl")
+    for place in range(11):
+        metrics = {"eval/avg_return": 12_000 + 5.0 * place}
+        steps = 10_000_000 + 10_000 * place
+        logger.log(Record(kind="eval", env_steps=steps, updates=0, wall_seconds=0, metrics=metrics))
+    logger.close()
+    text = drawn_text([tmp_path / "run"], tmp_path / "curve.svg")
+    assert "10.04M" in text and "12.02k" in text
+
+
+def test_a_home_directory_is_meant(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = plot_runs([write_run(tmp_path / "run")], "~/curve.png")
+    assert found == tmp_path / "curve.png" and found.is_file() and not (tmp_path / "~").exists()
+
+
 @pytest.mark.parametrize(("name", "what"), [("a.jpg", "a .jpg file"), ("a", "a, which has no")])
 def test_other_endings_are_refused(tmp_path, name, what):
     with pytest.raises(ConfigError, match=rf"{what}.*ends in \.png, \.pdf or \.svg"):

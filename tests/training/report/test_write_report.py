@@ -128,6 +128,22 @@ def test_secrets_stay_in_the_run_directory(tmp_path):
     assert ["env_arguments.api_key", "<redacted>"] in Page(path).rows("facts")
 
 
+def test_a_deviation_is_that_of_the_last_evaluation(tmp_path):
+    """The summary of a run that trains on is that of its part before."""
+    for steps, is_shown in ((4000, True), (2000, False)):
+        summary = SUMMARY | {"env_steps": steps}
+        run = write_run(tmp_path / f"run-{steps}", summary=summary)
+        page = report(tmp_path, run, overwrite=True)
+        assert any("± 3" in cell for cell in page.rows("results")[1]) == is_shown
+
+
+def test_an_error_is_named_by_its_own_line(tmp_path):
+    """Notes may follow it, such as JAX's on the frames that it left out."""
+    trace = "Traceback (most recent call last):\n  File\nValueError: no\nFor simplicity, JAX"
+    page = report(tmp_path, write_run(tmp_path / "run", said=[("error", trace)]))
+    assert "ValueError: no" in in_section(page, "warnings", "li")[0].split("everything")[0]
+
+
 def test_warnings_and_how_a_run_ended(tmp_path):
     trace = "Traceback (most recent call last):\n  File\nValueError: no"
     warnings = [("warning", f"skipped {n}") for n in range(25)]

@@ -337,6 +337,24 @@ def test_videos_of_another_run_are_kept(tmp_path):
 
 
 @pytest.mark.fast
+def test_a_branch_is_another_run_and_a_run_that_was_moved_is_none(tmp_path):
+    recorder = RecordVideo(ending=".gif", directory=tmp_path / "films")
+
+    def start(run, iteration):
+        config = rlkit.TrainerConfig(total_steps=1, run_dir=str(tmp_path / run))
+        recorder.on_run_start(SimpleNamespace(config=config, outer_iteration=iteration))
+
+    (tmp_path / "run").mkdir()
+    start("run", 0)
+    (tmp_path / "films" / "iteration-1.gif").touch()
+    start("run", 1)  # resumed
+    with pytest.raises(ConfigError, match="of another run; choose another directory"):
+        start("branch", 1)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    start("moved", 1)
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("chosen", [False, True])
 def test_a_run_that_begins_again_has_its_own_videos(chosen, tmp_path, monkeypatch):
     """It was killed before its first checkpoint, say. The process may have gone elsewhere."""
