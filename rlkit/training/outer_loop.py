@@ -140,10 +140,11 @@ class OuterLoop:
     def enter_next_phase(self) -> None:
         """Goes on to the next phase of the curriculum, if the one before is over."""
         if self._run.is_phase_over:
-            last = self.evaluations
+            last, eval_env = self.evaluations, self._run.parts.eval_env
             self._run.enter_next_phase()
             if self.evaluations is not last:
                 last.close()
+                self._run.phases.close_env(eval_env)
             self._log_phase()
 
     def save_what_is_sound(self, checkpointer: Checkpointer | None, error: BaseException) -> None:

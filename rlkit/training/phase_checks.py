@@ -25,6 +25,24 @@ def check_phase(first: RLModule, module: RLModule) -> None:
     _require_resizable(first, module)
 
 
+def check_stored(module: RLModule, stored: int | None) -> None:
+    """Raises `ConfigError` if a sequence takes more steps than the replay memory holds by the first
+    gradient step of a phase that begins with `stored` transitions; None: it is the first phase.
+    """
+    buffer, num_envs = module.algorithm.replay_buffer, module.env.num_envs
+    if buffer is None or stored is None or not remembers(module.agent):
+        return
+    rows = rows_of_sample(buffer, has_memory=True)
+    filled = stored // num_envs + module.algorithm.collector.num_steps
+    require(
+        rows <= filled,
+        f"a sequence takes {rows} steps, more than the {filled} of each environment that the replay"
+        " buffer holds at its first gradient step",
+        f"let the phases before take {(rows - filled) * num_envs} more steps,"
+        " or lower sequence_length or burn_in",
+    )
+
+
 def check_env_of_phase(run: EnvAdapter, env: EnvAdapter) -> None:
     """Raises `ConfigError` unless `env` is of the kind and has the spaces of that of the run."""
     for name in ("observation_space", "action_space"):

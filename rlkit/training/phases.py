@@ -14,7 +14,7 @@ from rlkit.errors import RlkitError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import RLModule
 from rlkit.training.curriculum import Curriculum, Phase, replaced
-from rlkit.training.phase_checks import check_env_of_phase, check_phase
+from rlkit.training.phase_checks import check_env_of_phase, check_phase, check_stored
 from rlkit.training.phase_plan import plan_of_phases, plan_phases
 from rlkit.training.phase_programs import with_shared_programs
 from rlkit.training.run_parts import (
@@ -107,6 +107,7 @@ def _phases(
     """
     envs, algorithms = _Envs(run, config, made), _Algorithms(run, config)
     first: RLModule | None = None
+    stored = 0  # transitions in the replay memory when a phase begins, at least
     assert isinstance(run.module, RLModule)
     for index, phase in enumerate(curriculum.phases):
         try:
@@ -129,12 +130,16 @@ def _phases(
             )
             first = module if first is None else first
             check_phase(first, module)
+            check_stored(module, stored if index else None)
             require(
                 phase.advance_at is None or config.enable_evaluation,
                 "advance_at needs evaluations, but enable_evaluation=False",
                 "leave it out of the TrainerConfig",
             )
             plan = plan_of(dataclasses.replace(config, **_ANY_LENGTH), algorithm, env)[1]
+            before = plan.prefill_steps if index == 0 else stored
+            asked = stored + (phase.steps or 0) if phase.advance_at is None else 0
+            stored = max(asked, before + plan.env_steps_per_iteration)
         except RlkitError as error:
             raise type(error)(f"{curriculum.title(index)}: {error}") from error
         yield RunParts(module=module, plan=plan, eval_env=eval_env)

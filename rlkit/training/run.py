@@ -193,7 +193,8 @@ class Run:
                     phases.index, self.plan, self.program = phases.index - 1, plan, old
                     raise
                 if self.program is not old:
-                    phases.close_envs(old, before.env)
+                    old.close()
+                phases.close_env(before.env)
             elif self.program is not old:
                 self.program.adopt(old)
             self.set_hyperparameters()

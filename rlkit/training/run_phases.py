@@ -97,10 +97,9 @@ class RunPhases:
             self._programs[key] = self._make_program(module, epochs)
         return self._programs[key]
 
-    def close_envs(self, program: Program, env: EnvAdapter) -> None:
-        """Frees environments that no longer train, and what their program made; not the user's."""
-        program.close()
-        if any(env is own for own in self.whole.own_envs):
+    def close_env(self, env: EnvAdapter | None) -> None:
+        """Frees environments that are no longer used, unless they are the user's."""
+        if env is not None and any(env is own for own in self.whole.own_envs):
             env.close()
 
     def close(self) -> None:

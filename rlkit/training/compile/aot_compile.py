@@ -139,9 +139,12 @@ class Compiler:
         )
 
     def for_seeds(self, tree: PyTree) -> PyTree:
-        """The same values for every seed, with a leading axis S if there are several."""
+        """The same values for every seed, with a leading axis S if there are several.
+
+        In arrays of their own, so that whoever is passed them may donate them.
+        """
         if self.num_seeds == 1:
-            return jax.tree.map(jnp.asarray, tree)
+            return jax.tree.map(lambda x: jnp.asarray(x).copy(), tree)
         return jax.tree.map(
             lambda x: jnp.broadcast_to(x, (self.num_seeds, *jnp.shape(x))).copy(), tree
         )

@@ -1,12 +1,16 @@
 """Laws of curricula: what goes on from phase to phase, and what starts anew."""
 
+import dataclasses
 import json
 
 import algorithm_rows
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import struct
+from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from stopping import StopAt
 from tiers import by_default
@@ -300,6 +304,72 @@ def test_other_environments_on_the_host():
 
 
 @pytest.mark.full
+def test_simulators_of_a_phase_are_closed_where_the_next_one_shares_its_program():
+    """Those of evaluation too; a phase that comes back to them starts them again."""
+    limits = (4, 6, 4)
+    phases = [Phase(steps=STEPS, env_params={"max_episode_steps": limit}) for limit in limits]
+    given = {"env": "gymnasium/CartPole-v1", "enable_evaluation": True}
+    with build(settings(*phases, epochs_per_checkpoint=1, **given)) as trainer:
+        parts = trainer._run.phases.whole.phases
+        trainer.init(3)
+        for place, part in enumerate(parts):
+            trainer.train_epoch()
+            trainer.evaluate()
+            others = [x for x in parts if x.module.env is not part.module.env]
+            assert trainer.phase == place and part.module.env._run is not None
+            assert len(others) in (1, 2)
+            assert all(x.module.env._run is x.eval_env._run is None for x in others)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_environments_keep_their_params_when_a_phase_enters_them(num_seeds):
+    """Phase 3 comes back to those of the first; what enters them donates its arguments."""
+    env, other = (rlkit.vectorize(Aimed(Aim(goal=jnp.float32(goal))), 2) for goal in (1.0, -1.0))
+    agent, algorithm = algorithm_rows.agent_of("ppo", env), algorithm_rows.algorithm_of("ppo")
+    phases = [Phase(steps=STEPS), Phase(steps=STEPS, env=other), Phase(steps=STEPS, env=env)]
+    config = rlkit.TrainerConfig(
+        epochs_per_checkpoint=1,
+        evaluation_episodes=2,
+        num_seeds=num_seeds,
+        logger_config=None,
+        debug=False,
+    )
+    curriculum = Curriculum(phases=phases)
+    with Trainer(env, None, agent, algorithm, config, curriculum=curriculum) as trainer:
+        for _ in range(2):
+            trainer.run(3)
+            assert trainer.env_steps == 3 * STEPS
+    for batch in (env, other):
+        assert batch.reset(jax.random.key(0))[1].shape == (2, 1)
+
+
+class Aim(struct.PyTreeNode):
+    goal: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Aimed:
+    """Walks on a line, and pays the distance from the goal."""
+
+    params: Aim
+    observation_space = spaces.Box(-10.0, 10.0, (1,))
+    action_space = spaces.Discrete(2)
+    max_episode_steps = 8
+
+    def replace_params(self, params):
+        return dataclasses.replace(self, params=params)
+
+    def reset(self, key):
+        return (jnp.float32(0), jnp.int32(0)), jnp.zeros(1)
+
+    def step(self, key, state, action):
+        x, time = state[0] + 2.0 * action - 1.0, state[1] + 1
+        reward = -jnp.abs(x - self.params.goal)
+        return (x, time), x[None], reward, jnp.bool_(False), time >= 8, {}
+
+
+@pytest.mark.full
 def test_environments_as_objects():
     """In Python a phase may have adapters and classes; equal ones are the same environments."""
     env = rlkit.make_env(CART, 2)
@@ -458,6 +528,25 @@ def test_phases_that_do_not_fit_are_refused_before_anything_compiles(phase, give
     with pytest.raises(RlkitError) as error:
         build(settings(Phase(steps=48), phase, epochs_per_checkpoint=1, **given))
     assert str(error.value).startswith("phase 2 of 2: ") and said in str(error.value)
+
+
+@pytest.mark.parametrize(("steps", "is_enough"), [(104, False), (144, True)])
+def test_sequences_of_a_later_phase_are_stored_by_its_first_update(steps, is_enough):
+    """26 or 36 steps of each environment, and 64 of the phase's first rollout, for sequences of
+    100.
+    """
+    longer = {"num_steps": 64, "sequence_length": 90, "burn_in": 10}
+    table = {"prefill_steps": 100, "capacity": 4096, "batch_size": 90, "n_step": 1}
+    table |= {"num_steps": 1, "sequence_length": 3, "burn_in": 2}
+    given = {"algorithm": "dqn.gru", "num_envs": 4, "hyperparameters": table}
+    phases = (Phase(steps=steps), Phase(steps=512, hyperparameters=longer))
+    config = settings(*phases, epochs_per_checkpoint=1, **given)
+    if is_enough:
+        build(config).close()
+        return
+    told = r"sequence takes 100 steps, more than the 90 of .* let the phases before take 40 more"
+    with pytest.raises(ConfigError, match=told):
+        build(config)
 
 
 def test_a_class_is_made_as_often_as_the_run_has_environments():
