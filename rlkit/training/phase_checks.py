@@ -25,12 +25,12 @@ def check_phase(first: RLModule, module: RLModule) -> None:
     _require_resizable(first, module)
 
 
-def check_stored(module: RLModule, stored: int | None) -> None:
+def check_stored(module: RLModule, stored: int) -> None:
     """Raises `ConfigError` if a sequence takes more steps than the replay memory holds by the first
-    gradient step of a phase that begins with `stored` transitions; None: it is the first phase.
+    gradient step of a later phase, which begins with `stored` transitions.
     """
     buffer, num_envs = module.algorithm.replay_buffer, module.env.num_envs
-    if buffer is None or stored is None or not remembers(module.agent):
+    if buffer is None or not remembers(module.agent):
         return
     rows = rows_of_sample(buffer, has_memory=True)
     filled = stored // num_envs + module.algorithm.collector.num_steps

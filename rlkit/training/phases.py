@@ -130,7 +130,8 @@ def _phases(
             )
             first = module if first is None else first
             check_phase(first, module)
-            check_stored(module, stored if index else None)
+            if index > 0:
+                check_stored(module, stored)
             require(
                 phase.advance_at is None or config.enable_evaluation,
                 "advance_at needs evaluations, but enable_evaluation=False",

@@ -149,7 +149,7 @@ def restore(
         progress = restored.progress
         if start.progress.seed is not None:
             progress = dataclasses.replace(progress, seed=start.progress.seed)
-    config, own = run.config, run.phases.all[0].plan  # which another load may have changed
+    config, own = run.config, run.phases.all[0].plan  # `run.plan` may be that of another load
     is_counted = counts_on and not before.phases
     if is_counted and config.total_steps is None and config.num_checkpoints is not None:
         epochs = config.epochs_per_checkpoint or before.epochs_per_checkpoint
@@ -491,8 +491,9 @@ def _plan_to_go_on(
         asked = f"num_checkpoints={plan.num_checkpoints}"
         of_run = f"{before.num_checkpoints} outer iterations"
     else:
-        is_shorter = config.total_steps <= before.total_steps - before.steps_per_checkpoint
-        asked, of_run = f"total_steps={config.total_steps}", f"{before.total_steps}"  # as rounded
+        rounding = before.steps_per_checkpoint - 1
+        is_shorter = config.total_steps < before.total_steps - rounding
+        asked, of_run = f"total_steps={config.total_steps}", f"{before.total_steps}"
     require(
         not (is_shorter and same_run),
         f"{asked} is less than the {of_run} of the run",

@@ -80,7 +80,7 @@ def as_logger(
     if value is None or isinstance(value, LoggerConfig):
         return make_logger(value or LoggerConfig(), directory)
     if isinstance(value, str | os.PathLike):
-        return MultiLogger([JsonlLogger(value)])  # with the same state as in a list
+        return JsonlLogger(value)
     if isinstance(value, Logger):
         return value
     raise ConfigError(
@@ -95,8 +95,7 @@ def _together(values: Sequence[OneLogger], directory: str | os.PathLike[str] | N
     try:
         for value in values:
             made = as_logger(value, directory)
-            is_made_here = isinstance(value, LoggerConfig | str | os.PathLike)
-            if is_made_here and isinstance(made, MultiLogger):
+            if isinstance(value, LoggerConfig) and isinstance(made, MultiLogger):
                 found += made.loggers.values()
             else:
                 found.append(made)

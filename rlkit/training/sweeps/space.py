@@ -70,8 +70,7 @@ class Range:
             return int(dice.integers(int(self.low), int(self.high), endpoint=True))
         low, high = (math.log(x) if self.log else x for x in (self.low, self.high))
         drawn = dice.uniform(low, high)
-        number = math.exp(drawn) if self.log else drawn
-        number = self.rounded(number)
+        number = self.rounded(math.exp(drawn) if self.log else drawn)
         return round(number) if self.is_whole else number
 
     def rounded(self, number: float) -> float:
