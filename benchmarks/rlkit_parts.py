@@ -45,7 +45,8 @@ def parts(task, **changes):
     """Environment, agent and algorithm.
 
     `changes` are settings of the agent or the algorithm to try. `time_limits_terminate=True`, on
-    gymnax, takes time limits for terminations, as PureJaxRL and rejax do.
+    gymnax, takes time limits for terminations, as PureJaxRL and rejax do; `purejaxrl_memory=True`
+    gives a recurrent agent the network of PureJaxRL.
     """
     env = rlkit.make_env(f"{task.suite}/{task.env}", task.num_envs)
     if task.suite == "navix":  # its own PPO sees codes too
@@ -53,11 +54,16 @@ def parts(task, **changes):
     if changes.pop("time_limits_terminate", False):
         env = rlkit.vectorize(TimeLimitsTerminate(env.env), task.num_envs)
     name = task.kind[0]
+    others_network = changes.pop("purejaxrl_memory", False)
     network, config = SETTINGS[name](task)
     network, config = (_changed(part, changes) for part in (network, config))
     assert not changes, f"neither agent nor algorithm has {', '.join(changes)}"
     make_agent, make_algorithm = FACTORIES[name]
     agent = make_agent(env.observation_space, env.action_space, network)
+    if others_network:
+        from purejaxrl_memory import as_purejaxrl  # few benchmarks need what it imports
+
+        agent = as_purejaxrl(agent, task, env.observation_space)
     return env, agent, make_algorithm(config)
 
 

@@ -143,6 +143,10 @@ _LIMITS: dict[str, dict[str, object]] = {
 }
 # SBX's TD3 moves the targets in every update; the paper's, and ours, in every second.
 _FAST_TARGETS: dict[str, dict[str, object]] = {"rlkit, targets twice as fast": {"tau": 0.01}}
+# Its heads see the memory alone, and it starts from other weights.
+_MEMORY: dict[str, dict[str, object]] = {
+    "rlkit, the reference's network": {"purejaxrl_memory": True}
+}
 
 CELLS: dict[str, Cell] = {
     "dqn-cartpole": Cell(task=_DQN, reference="purejaxrl", seeds=16, variants=_LIMITS),
@@ -156,6 +160,7 @@ CELLS: dict[str, Cell] = {
     "ppo-gru-memorychain": Cell(
         task=_on(_RECURRENT, "MemoryChain-bsuite", num_envs=32, num_updates=120),
         reference="purejaxrl",
+        variants=_MEMORY,
     ),
     "ppo-breakout": Cell(task=_MINATAR, reference="purejaxrl"),
     "ppo-asterix": Cell(task=_on(_MINATAR, "Asterix-MinAtar"), reference="purejaxrl"),
