@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ BROKEN = "non_finite"  # a flag beside them, if NaN or infinity ended the episod
 NO_INFO: dict[str, Any] = {}  # what a guard returns at every other step
 ATARI = "ALE/"
 FLAG_TYPES = {bool, np.bool_}
+REWARD_TYPES = {float, int, bool, np.float64, np.float32}  # others are looked at more closely
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,7 @@ def check_rescalable(space: gymnasium.Space) -> None:
     )
 
 
+FIVE = "write `return obs, reward, terminated, truncated, info`"
 FAILURES = (Exception, SystemExit)  # `sys.exit()` in an environment is no end of the run
 
 
@@ -208,9 +211,15 @@ class Guard:
         pulse.beats += 1
         self._steps += 1
         try:
-            obs, reward, terminated, truncated, info = self._env_step(action)
+            found = self._env_step(action)
+            try:
+                obs, reward, terminated, truncated, info = found
+            except (TypeError, ValueError):
+                told = f"step must return five values, got {shown(found)}; {FIVE}"
+                raise EnvContractError(told) from None
             if self._steps == 1 or self._checks_always:
                 check_observation(self.observation_space, obs, bounds=self._steps == 1)
+            if type(reward) not in REWARD_TYPES:
                 check_reward(reward)
             if type(terminated) not in FLAG_TYPES or type(truncated) not in FLAG_TYPES:
                 check_flag("terminated", terminated)
@@ -259,8 +268,9 @@ class Guard:
 
     def close(self) -> None:
         """Closes the environment, unless the user passed it as an object."""
-        if self._env is not None and not self._recipe.is_instance:
-            self._env.close()
+        env, self._env = self._env, None
+        if env is not None and not self._recipe.is_instance:
+            env.close()
 
     def get_wrapper_attr(self, name: str) -> Any:
         """WorkerEnvs look up `render`, `save` and `load` here."""
@@ -275,8 +285,23 @@ class Guard:
                         f"its {name} is {getattr(env, name)}, but that of the first one built is"
                         f" {getattr(self, name)}; give every copy the same spaces"
                     )
+            if not self._recipe.is_instance:
+                self._claim(env)
             self._env, self._env_step = env, env.step
         return self._env
+
+    def _claim(self, env: gymnasium.Env) -> None:
+        """Raises `EnvContractError` if another guard steps the same object."""
+        inner = env.unwrapped
+        other = _guards.get(id(inner))
+        require(
+            other is None or other._env is None or other._env.unwrapped is not inner,
+            f"the function that makes it returned the same {type(inner).__name__} twice, so that"
+            " two environments would play one episode",
+            "create a new environment in each call",
+            EnvContractError,
+        )
+        _guards[id(inner)] = self
 
     def _raised(self, phase: str, error: BaseException, action: object = None) -> EnvRaised:
         self._pulse.phase = ""
@@ -287,6 +312,11 @@ class Guard:
                 self._index, phase, self._steps, shown, f"{type(error).__name__}: {error}", text
             )
         )
+
+
+# Whose each environment in this process is, by its id, which holds while its guard has it. It
+# catches functions that return one object again and again.
+_guards: weakref.WeakValueDictionary[int, Guard] = weakref.WeakValueDictionary()
 
 
 def _text(error: BaseException) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from tiers import in_full
 
 from rlkit.envs import GymnasiumAdapter
@@ -262,7 +263,7 @@ def test_an_environment_that_raises(vectorization, capfd):
         ("step", "nan observation", r"environment 2 returned an observation\[1\] of nan"),
         ("step", "infinite reward", "environment 2 returned the reward inf"),
         ("step", "no reward", "environment 2 raised EnvContractError: the reward is None"),
-        ("step", "four values", "environment 2 raised ValueError: not enough values to unpack"),
+        ("step", "four values", "environment 2 raised EnvContractError: step must return five"),
     ],
 )
 def test_faults_in_processes(where, fault, message, capfd):
@@ -293,7 +294,7 @@ def test_faults_in_processes(where, fault, message, capfd):
         ("infinite reward", "environment 2 returned the reward inf"),
         ("no reward", "environment 2 raised EnvContractError: the reward is None"),
         ("shape", r"environment 2 raised EnvContractError: observation has shape \(3,\)"),
-        ("four values", "environment 2 raised ValueError: not enough values to unpack"),
+        ("four values", "environment 2 raised EnvContractError: step must return five values"),
     ],
 )
 def test_faults_in_this_process(fault, message):
@@ -314,6 +315,45 @@ def test_shapes_that_change_later():
         EnvFailedError, match="an environment returned a value that does not fit its spaces"
     ):
         adapter.step(None, state, STEP)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("reward", [None, np.ones(1), "1"], ids=repr)
+def test_rewards_that_are_no_numbers_later(reward, vectorization):
+    """Each is named with its environment and step, not as NaN or as a value outside its space."""
+
+    class Late(Clock):
+        def step(self, action):
+            obs, number, *rest = super().step(action)
+            return obs, reward if self.buffer[0] == 2 else number, *rest
+
+    adapter = GymnasiumAdapter(Late, 2, vectorization=vectorization, length=5)
+    state, _ = adapter.reset(jax.random.key(0))
+    adapter.step(None, state, np.zeros(2, np.int32))
+    with pytest.raises(EnvFailedError, match=r"environment [01] raised .*reward is .* in step 2"):
+        adapter.step(None, state, np.zeros(2, np.int32))
+    assert_nothing_left(adapter)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "wrap", [lambda env: env, lambda env: TimeLimit(env, 3)], ids=["bare", "wrapped"]
+)
+def test_a_function_that_returns_one_object_again_and_again(wrap):
+    """Its copies would step one episode together; also those of two adapters."""
+    single = Clock(length=4)
+    adapter = GymnasiumAdapter(lambda: wrap(single), 2)
+    with pytest.raises(EnvFailedError, match=r"environment 1 .*the same Clock twice.*in each call"):
+        adapter.reset(jax.random.key(0))
+    training, evaluation = (GymnasiumAdapter(lambda: wrap(single), 1) for _ in range(2))
+    for _ in range(2):  # one after the other is no fault
+        training.reset(jax.random.key(0))
+        training.close()
+    evaluation.reset(jax.random.key(0))
+    with pytest.raises(EnvFailedError, match="the same Clock twice"):
+        training.reset(jax.random.key(0))
+    evaluation.close()
 
 
 def test_a_worker_killed_between_steps_and_one_while_another_is_slow():
