@@ -1,5 +1,6 @@
 """Registry entries from the entry points of installed packages. Listing them imports nothing."""
 
+import dataclasses
 import functools
 import importlib.metadata
 import os
@@ -7,7 +8,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from rlkit.errors import ConfigError, RlkitError, UnknownNameError, did_you_mean, require
+from rlkit.errors import (
+    ConfigError,
+    RlkitError,
+    UnknownNameError,
+    did_you_mean,
+    require,
+    shown,
+)
 
 EntryPoint = importlib.metadata.EntryPoint
 R = TypeVar("R")
@@ -88,6 +96,23 @@ def find_row(name: str, rows: dict[str, R], group: str, kind: str, row_type: typ
         f"point the entry point to an rlkit {row_type.__name__}",
     )
     return row
+
+
+def check_new(
+    name: str, rows: Mapping[str, Any], kind: str, factory: object, config: object
+) -> None:
+    """Raises `ConfigError` for what cannot be added to `rows`, rather than when it is used."""
+    require(name not in rows, f"an {kind} {name!r} is registered already", "choose another name")
+    require(
+        callable(factory),
+        f"the factory of an {kind} {name!r} is {shown(factory)}",
+        "pass the function itself, which is called with a config",
+    )
+    require(
+        isinstance(config, type) and dataclasses.is_dataclass(config),
+        f"the config of an {kind} {name!r} is {shown(config)}",
+        "pass the class, a frozen dataclass whose fields have defaults",
+    )
 
 
 def summaries(rows: Mapping[str, Any], group: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ Installed packages add agents by an entry point in the group `rlkit.agents` that
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlkit import plugins
 from rlkit.agents.configs import (
@@ -97,13 +97,23 @@ def list_agents() -> dict[str, str]:
 def make_agent(
     name: str, observation_space: "Space", action_space: "Space", config: object = None
 ) -> "Agent":
-    """The agent `name` for the spaces of one environment. Raises `ConfigError`."""
+    """The agent `name` for the spaces of one environment. Raises `ConfigError`.
+
+    If it is a dataclass, its `spec` is this name, as in `make_algorithm`.
+    """
     entry = agent_entry(name)
     if config is not None and not isinstance(config, entry.config):
         raise ConfigError(
             f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; pass that one"
         )
-    return resolve(entry.factory)(observation_space, action_space, config or entry.config())
+    config = config or entry.config()
+    made: Any = resolve(entry.factory)(observation_space, action_space, config)
+    fields = getattr(type(made), "__dataclass_fields__", {})
+    own = {"spec": (name, config), "custom": ()}
+    changes = {field: value for field, value in own.items() if field in fields}
+    if not changes or (made.spec and made.spec[0] == name and not getattr(made, "custom", ())):
+        return made
+    return dataclasses.replace(made, **changes)
 
 
 def register_agent(
@@ -111,8 +121,7 @@ def register_agent(
 ) -> None:
     """Adds an agent: `factory(observation_space, action_space, config) -> Agent`.
 
-    Raises `ConfigError` if the name is taken.
+    Raises `ConfigError` if the name is taken, or if factory or config are no such things.
     """
-    if name in AGENTS:
-        raise ConfigError(f"an agent {name!r} is registered already; choose another name")
+    plugins.check_new(name, AGENTS, "agent", factory, config)
     AGENTS[name] = AgentEntry(config=config, factory=factory, summary=summary)

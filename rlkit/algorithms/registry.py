@@ -23,7 +23,7 @@ from rlkit.algorithms.configs import (
     SACConfig,
     TD3Config,
 )
-from rlkit.errors import ConfigError
+from rlkit.errors import ConfigError, require, shown
 from rlkit.lazy import resolve
 
 if TYPE_CHECKING:
@@ -113,13 +113,27 @@ def list_algorithms() -> dict[str, str]:
 
 
 def make_algorithm(name: str, config: object = None) -> "Algorithm":
-    """The algorithm `name` with its config, None: the defaults. Raises `ConfigError`."""
+    """The algorithm `name` with its config, None: the defaults. Raises `ConfigError`.
+
+    Its `spec` is this name, whatever its factory calls it, and the factory's own parts are not
+    `custom`: the name is what rebuilds them.
+    """
+    from rlkit.algorithms.base import Algorithm
+
     entry = algorithm_entry(name)
     if config is not None and not isinstance(config, entry.config):
         raise ConfigError(
             f"{name} takes a {entry.config.__name__}, got {type(config).__name__}; pass that one"
         )
-    return resolve(entry.factory)(config or entry.config())
+    config = config or entry.config()
+    made = resolve(entry.factory)(config)
+    require(
+        isinstance(made, Algorithm),
+        f"the factory of {name!r} returned {shown(made)}",
+        "let it return an Algorithm, such as rlkit.ppo(config, loss=...)",
+    )
+    is_own = made.spec is not None and made.spec[0] == name and not made.custom
+    return made if is_own else dataclasses.replace(made, spec=(name, config), custom=())
 
 
 def register_algorithm(
@@ -132,8 +146,7 @@ def register_algorithm(
 ) -> None:
     """Adds an algorithm: `factory(config) -> Algorithm`.
 
-    Raises `ConfigError` if the name is taken.
+    Raises `ConfigError` if the name is taken, or if factory or config are no such things.
     """
-    if name in ALGORITHMS:
-        raise ConfigError(f"an algorithm {name!r} is registered already; choose another name")
+    plugins.check_new(name, ALGORITHMS, "algorithm", factory, config)
     ALGORITHMS[name] = AlgorithmEntry(config=config, factory=factory, agent=agent, summary=summary)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from flax import nnx
 from gymnasium import spaces
 
 import rlkit
@@ -51,8 +52,47 @@ def test_names_are_taken_once(registered):
 
 def test_a_registered_algorithm_is_made_by_name(monkeypatch):
     monkeypatch.setattr(algorithm_registry, "ALGORITHMS", dict(algorithm_registry.ALGORITHMS))
-    rlkit.register_algorithm("mine", lambda config: config, config=TableConfig)
-    assert rlkit.make_algorithm("mine") == TableConfig()
+    settings = rlkit.PPOConfig(num_steps=7)
+    rlkit.register_algorithm("mine", lambda config: rlkit.ppo(settings), config=TableConfig)
+    assert rlkit.make_algorithm("mine").collector.num_steps == 7
+    assert rlkit.make_algorithm("mine").spec == ("mine", TableConfig())
+    rlkit.register_algorithm("no algorithm", lambda config: config, config=TableConfig)
+    with pytest.raises(ConfigError, match=r"'no algorithm' returned TableConfig.*an Algorithm"):
+        rlkit.make_algorithm("no algorithm")
+
+
+def test_what_a_registry_made_of_our_parts_is_rebuilt_by_its_name(monkeypatch):
+    """Its own loss, torso and settings are those of the name, and not of what is around them."""
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
+    monkeypatch.setattr(algorithm_registry, "ALGORITHMS", dict(algorithm_registry.ALGORITHMS))
+
+    def algorithm(config):
+        return rlkit.ppo(config, loss=lambda agent, params, target_params, batch, key: 0.0)
+
+    def agent(observation_space, action_space, config):
+        torso = lambda rngs: nnx.Linear(4, 8, rngs=rngs)  # noqa: E731
+        return rlkit.actor_critic(observation_space, action_space, config, torso=torso)
+
+    rlkit.register_algorithm("mine", algorithm, config=rlkit.PPOConfig)
+    rlkit.register_agent("own", agent, config=rlkit.ActorCriticConfig)
+    run = rlkit.RunConfig(
+        algorithm="mine",
+        agent="own",
+        env=rlkit.EnvConfig(id="gymnax/CartPole-v1", num_envs=2),
+        trainer=rlkit.TrainerConfig(total_steps=512),
+    )
+    with rlkit.build(run) as trainer:
+        told = trainer.description()
+    assert "custom" not in told and (told["algorithm"], told["agent"]) == ("mine", "own")
+
+
+@pytest.mark.parametrize("register", [rlkit.register_algorithm, rlkit.register_agent])
+def test_what_cannot_be_registered_is_refused_at_once(register):
+    with pytest.raises(ConfigError, match=r"factory of an? .*'mine' is 3; pass the function"):
+        register("mine", 3, config=TableConfig)
+    for config in (TableConfig(), int, None):
+        with pytest.raises(ConfigError, match=r"config of an? .*'mine' is .*; pass the class"):
+            register("mine", tuple, config=config)
 
 
 class Plugin:
