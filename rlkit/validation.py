@@ -30,11 +30,11 @@ PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and 
 
 
 def validate(config: C) -> C:
-    """Returns `config` unchanged if every field agrees with its annotation.
+    """Returns `config` if every field agrees with its annotation, with NumPy's numbers as Python's.
 
-    So must each number of an array; those of a tracer are not known. Nested dataclasses are checked
-    too. Raises `ConfigError` naming the field, its limits and its value, or if `config` is no
-    config at all.
+    So what counts with settings need not know NumPy's, which overflow. Each number of an array must
+    agree; those of a tracer are not known. Nested dataclasses are checked too. Raises `ConfigError`
+    naming the field, its limits and its value, or if `config` is no config at all.
     """
     if isinstance(config, type):
         raise ConfigError(
@@ -46,13 +46,14 @@ def validate(config: C) -> C:
             f"settings must be an instance of a config class, got {shown(config)}; pass for example"
             " TrainerConfig(total_steps=100_000) or PPOConfig(learning_rate=1e-3)"
         )
+    plain = {}
     for name, annotation in field_annotations(type(config)).items():
         if annotation == Unchecked:
             continue
-        value = getattr(config, name)
-        value = value.tolist() if is_numpy(value) else value
+        given = getattr(config, name)
+        value = _plain_numbers(given)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            validate(value)
+            value = validate(value)
         elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             raise ConfigError(
                 f"{type(config).__name__}.{name} must be a {annotation.__name__}, got"
@@ -61,7 +62,10 @@ def validate(config: C) -> C:
         else:
             for each in _known(value):
                 _check_field(type(config).__name__, name, annotation, each)
-    return config
+        if value is not given:
+            plain[name] = value
+    checked: Any = config  # a dataclass, as was required
+    return dataclasses.replace(checked, **plain) if plain else checked
 
 
 def settings(config: C | None, kind: type[C]) -> C:
@@ -123,6 +127,15 @@ def is_array(value: object) -> bool:
 def is_numpy(value: object) -> bool:
     """Whether `value` is a NumPy array or scalar, whose limits can be checked (unlike a tracer)."""
     return is_array(value) and type(value).__module__ == "numpy"
+
+
+def _plain_numbers(value: Any) -> Any:
+    """The value with Python's numbers and lists in place of NumPy's; otherwise itself."""
+    if is_numpy(value):
+        return value.tolist()
+    if isinstance(value, tuple) and any(map(is_numpy, value)):
+        return tuple(map(_plain_numbers, value))
+    return value
 
 
 def _known(value: Any) -> list[Any]:

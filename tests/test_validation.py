@@ -14,12 +14,15 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.registry import agent_entry, list_agents
-from rlkit.algorithms.configs import PPOConfig
+from rlkit.algorithms.configs import DQNConfig, PPOConfig
+from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
 from rlkit.errors import ConfigError
 from rlkit.training.config import TrainerConfig
 from rlkit.training.curriculum import Phase
+from rlkit.training.from_config import build
+from rlkit.training.run_config import EnvConfig, RunConfig
 from rlkit.validation import field_annotations, from_dict, to_dict, validate
 
 pytestmark = pytest.mark.fast
@@ -163,6 +166,26 @@ def test_good_values_pass():
         )
     )
     validate(ActorCriticConfig(hidden_sizes=(8,), share_torso=None))
+
+
+def test_numpy_numbers_become_those_of_python():
+    """As a search draws them: what counts with them knows only its own, and they overflow."""
+    config = PPOConfig(num_steps=np.int16(30_000), learning_rate=np.float64(1e-3))
+    plain = validate(config)
+    assert plain == config and type(plain.num_steps) is int and type(plain.learning_rate) is float
+    assert validate(plain) is plain
+    assert ppo(config).collector.num_steps * 1_000 == 30_000_000
+    steps = DQNConfig(updates_per_step=np.int64(1), capacity=np.int64(5000), n_step=np.int32(2))
+    assert dqn(steps).spec == dqn(validate(steps)).spec
+    sizes = validate(ActorCriticConfig(hidden_sizes=tuple(np.array([8, 4])))).hidden_sizes
+    assert sizes == (8, 4) and {type(size) for size in sizes} == {int}
+    run = RunConfig(
+        algorithm="ppo",
+        env=EnvConfig(id="gymnax/CartPole-v1", num_envs=np.int64(2)),
+        trainer=TrainerConfig(total_steps=np.int16(30_000), num_checkpoints=np.int8(100)),
+    )
+    with build(run) as trainer:
+        assert {type(trainer.plan.num_checkpoints), type(trainer.config.total_steps)} == {int}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

@@ -112,7 +112,7 @@ def _require_moving_target(config: run_config.RunConfig, total_steps: int) -> No
 
 def make_parts(config: run_config.RunConfig) -> tuple[EnvAdapter, Agent, Algorithm]:
     """Environment, agent and algorithm of a run; the caller closes the environment."""
-    validation.validate(config)
+    config = validation.validate(config)
     env = make_env(config.env.id, config.env.num_envs, **config.env.arguments)
     assert config.agent is not None
     try:

@@ -68,7 +68,7 @@ def parts_from_env(
     config: TrainerConfig,
 ) -> RunParts:
     """The parts of `Trainer(env, eval_env, agent, algorithm, config)`."""
-    _require_config(config)
+    config = _valid(config)
     _require_algorithm(algorithm, agent)
     if inspect.isfunction(agent):
         fix = f"call it: {agent.__name__}(env.observation_space, env.action_space)"
@@ -96,7 +96,7 @@ def parts_from_module(
     module: Module, config: TrainerConfig, env_steps_per_iteration: int | None
 ) -> RunParts:
     """The parts of `Trainer.from_module(module, config)`."""
-    _require_config(config)
+    config = _valid(config)
     if not isinstance(module, RLModule):
         plan = make_plan(config, env_steps_per_iteration=env_steps_per_iteration or 1)
         return RunParts(module=module, plan=plan, eval_env=None)
@@ -107,13 +107,14 @@ def parts_from_module(
     return RunParts(module=module, plan=plan, eval_env=eval_env)
 
 
-def _require_config(config: TrainerConfig) -> None:
+def _valid(config: TrainerConfig) -> TrainerConfig:
+    """The same settings, with Python's numbers. Raises `ConfigError` unless they are valid."""
     require(
         config is not None,
         "the Trainer needs a config, got None",
         "pass TrainerConfig(total_steps=100_000)",
     )
-    settings(config, TrainerConfig)
+    return settings(config, TrainerConfig)
 
 
 def _require_algorithm(algorithm: object, agent: object) -> None:

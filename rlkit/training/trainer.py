@@ -71,7 +71,7 @@ from rlkit.training.saving import save
 from rlkit.training.starting import begin_from, source_of
 from rlkit.training.video.film import Film
 from rlkit.types import Key, Measurements, PyTree
-from rlkit.validation import PlainData
+from rlkit.validation import PlainData, validate
 
 
 class Trainer:
@@ -148,7 +148,7 @@ class Trainer:
         for callback in callbacks:
             callback.check_config(config)
         processes = self._processes = current()
-        config = _on_all_devices(config, processes, mesh)
+        config = _on_all_devices(validate(config), processes, mesh)
         self._run = Run(parts, config, mesh, processes)
         self._accepts = accept_differences
         self._open_files = partial(
