@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -67,6 +68,12 @@ def test_help_says_where_a_run_goes(command, capsys):
 
 def test_version(capsys):
     assert said_by(capsys, "--version") == f"rlkit {rlkit.__version__}\n"
+
+
+def test_the_package_is_the_command_too():
+    command = [sys.executable, "-m", "rlkit", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["rlkit", rlkit.__version__]
 
 
 def test_gc_thresholds_are_raised_in_processes_of_the_command_alone(monkeypatch):
