@@ -141,6 +141,8 @@ def memory_of_torso(own: TorsoBuilder) -> InitialCarry | None:
         module: Any = nnx.eval_shape(lambda: own(nnx.Rngs(0)))
     except Exception:  # `torso_of` says what is wrong
         return None
+    if isinstance(module, nnx.Rngs):  # of a function that returns its argument; has any name
+        return None
     return module.initial_carry if has_memory(module) else None
 
 

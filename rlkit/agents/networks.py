@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-from flax import nnx, traverse_util
+from flax import linen, nnx, traverse_util
 from jax import Array
 
 from rlkit.agents import first_weights
@@ -114,6 +114,22 @@ def _require_whole_values(
             )
 
 
+def require_builder(build: TorsoBuilder) -> None:
+    """Raises `ConfigError` for what is often passed in place of `torso(rngs)`."""
+    kind = build if isinstance(build, type) else type(build)
+    name = kind.__name__
+    require(
+        not issubclass(kind, linen.Module),
+        f"the torso {name} is a module of flax.linen",
+        "write it as an nnx.Module, and pass its class",
+    )
+    require(
+        not isinstance(build, nnx.Module),
+        f"the torso is a {name} that was built already, and each network needs one of its own",
+        f"pass a function of rngs that builds it, such as torso={name}",
+    )
+
+
 def out_features(build: TorsoBuilder, example: Obs) -> int:
     """The number of features that the module built by `build` returns; runs nothing.
 
@@ -124,8 +140,9 @@ def out_features(build: TorsoBuilder, example: Obs) -> int:
         out = jax.eval_shape(lambda obs: build(nnx.Rngs(0))(obs), example)
     except Exception as error:
         raise ConfigError(
-            f"the torso fails on a batch of observations ({type(error).__name__}: {error}); it must"
-            " map obs [B, ...], which have no action mask, to [B, features]"
+            f"the torso fails on a batch of observations ({type(error).__name__}: {error});"
+            " torso(rngs) must return a module that maps obs [B, ...], which have no action mask,"
+            " to [B, features]"
         ) from error
     batch = jax.tree.leaves(example)[0].shape[0]
     shape = getattr(out, "shape", None)

@@ -12,7 +12,13 @@ from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import Encoder, EncodingConfig
 from rlkit.agents.layers import CNN, MLP, Linear
 from rlkit.agents.memory import features_of, seen
-from rlkit.agents.networks import Network, TorsoBuilder, make_network, out_features
+from rlkit.agents.networks import (
+    Network,
+    TorsoBuilder,
+    make_network,
+    out_features,
+    require_builder,
+)
 from rlkit.spaces import Space, abstract, is_image, leaves
 from rlkit.types import Carry, Obs, Sequences
 
@@ -115,6 +121,8 @@ def torso_of(
     def default(_: nnx.Rngs) -> Torso:
         return Torso(space, config, layer_norm=layer_norm, hidden_sizes=hidden_sizes)
 
+    if own is not None:
+        require_builder(own)
     return (own or default), out_features(own or default, abstract(space, (2,)))
 
 

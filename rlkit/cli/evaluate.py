@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str:
-    from rlkit.training.logs.metrics import mean_of_known
+    from rlkit.training.logs.metrics import flat_names, mean_of_known
 
     seed = ""
     if policy.num_seeds > 1:
@@ -68,15 +68,15 @@ def _as_table(policy: "Policy", result: "Measurements", *, is_best: bool) -> str
             f"{broken} of these episodes ended because the environment returned NaN or infinity,"
             " and count with the return until then",
         ]
-    done_info = result.get("done_info", {})
-    lines += (
-        ["", "metrics reported by the environment at episode ends, averaged"] if done_info else []
-    )
-    lines += [
-        f"{name:<28}{float(mean_of_known(values)):10.4g}"
-        for name, values in done_info.items()
+    numbers = {
+        name: values
+        for name, values in flat_names(result.get("done_info", {})).items()
         if np.ndim(values) == 1
-    ]
+    }
+    lines += (
+        ["", "metrics reported by the environment at episode ends, averaged"] if numbers else []
+    )
+    lines += [f"{name:<28}{float(mean_of_known(values)):10.4g}" for name, values in numbers.items()]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -11,7 +11,13 @@ from typing import Protocol
 import tqdm.asyncio
 import tqdm.auto
 
-from rlkit.errors import ConfigError, did_you_mean, require, require_positive_integer
+from rlkit.errors import (
+    ConfigError,
+    did_you_mean,
+    require,
+    require_positive_integer,
+    shown,
+)
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.history import History
 from rlkit.training.logs.human_units import human_seconds
@@ -195,15 +201,32 @@ def _check_hooks(callback: Callback) -> None:
         own = f"{type(callback).__name__}.{name}"
         fix = f"{did_you_mean(name, hooks)} Rename it if it is a method of your own"
         require(name in hooks, f"rlkit never calls {own}", fix)
-        names = list(inspect.signature(getattr(Callback, name)).parameters)[1:]  # but self
-        try:
-            inspect.signature(method).bind(*names)
-        except TypeError as error:
-            raise ConfigError(
-                f"{own} cannot be called ({error}); write def {name}(self, {', '.join(names)})"
-            ) from None
-        except ValueError:  # of what is written in C, nothing is known
+        _check_signature(callback, name, method)
+    for name in vars(Callback).keys() - set(hooks):
+        if name.startswith("_"):
             continue
+        method = getattr(callback, name)
+        require(
+            callable(method),
+            f"{type(callback).__name__}.{name} is {shown(method)}, but {name} is a method of every"
+            " callback, which rlkit calls",
+            f"give what you keep there another name, such as own_{name}",
+        )
+        _check_signature(callback, name, method)
+
+
+def _check_signature(callback: Callback, name: str, method: Callable[..., object]) -> None:
+    """Raises `ConfigError` unless a method takes the arguments of that of `Callback`."""
+    names = list(inspect.signature(getattr(Callback, name)).parameters)  # self, and others
+    try:
+        inspect.signature(method).bind(*names[1:])
+    except TypeError as error:
+        raise ConfigError(
+            f"{type(callback).__name__}.{name} cannot be called ({error}); write def"
+            f" {name}({', '.join(names)})"
+        ) from None
+    except ValueError:  # of what is written in C, nothing is known
+        return
 
 
 def callback_states(callbacks: Sequence[Callback]) -> PlainData:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from algorithm_rows import SMALL_AGENT, known
-from flax import nnx
+from flax import linen, nnx
 from gymnasium import spaces
 
 from rlkit.agents.actor_critic import actor_critic
@@ -164,3 +164,25 @@ def test_the_module_of_two_critics_has_both(memory, key):
     both = critics.network.module(params)
     first, second = (nnx.to_pure_dict(nnx.state(each)) for each in (both.first, both.second))
     jax.tree.map(np.testing.assert_array_equal, {"first": first, "second": second}, params)
+
+
+class OfLinen(linen.Module):
+    @linen.compact
+    def __call__(self, obs):
+        return linen.Dense(4)(obs)
+
+
+@pytest.mark.parametrize(
+    ("torso", "said"),
+    [
+        (Half(nnx.Rngs(0)), "is a Half that was built already.*torso=Half"),
+        (OfLinen, "OfLinen is a module of flax.linen.*nnx.Module"),
+        (OfLinen(), "OfLinen is a module of flax.linen.*nnx.Module"),
+        (lambda obs: obs, r"torso\(rngs\) must return a module that maps obs"),
+    ],
+    ids=["built", "linen", "built of linen", "function of observations"],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_passed_in_place_of_a_torso(name, torso, said):
+    with pytest.raises(ConfigError, match=said):
+        make(name, torso=torso)

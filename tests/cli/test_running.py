@@ -243,6 +243,11 @@ def test_done_info_is_shown_in_both_forms():
     assert table.startswith("checkpoint 3, after 1,000 steps\n")
     assert re.search(r"\nwon +0\.5$", table)
     assert "won" not in _as_table(policy, values, is_best=True)
+    nested = values | {"done_info": {"parts": {"goal": {"hit": np.array([1.0, 2.0])}}}}
+    table = _as_table(policy, nested, is_best=True)
+    assert table.splitlines()[-1].split() == ["parts/goal/hit", "1.5"]  # as the logs call it
+    pictures = values | {"done_info": {"picture": np.zeros((2, 3))}}
+    assert "reported" not in _as_table(policy, pictures, is_best=True)
 
 
 @pytest.mark.parametrize(

@@ -379,6 +379,16 @@ class TakesMore(Callback):
         pass
 
 
+class KeepsState(Callback):
+    def __init__(self):
+        self.state = {"best": 0.0}
+
+
+class TakesNoState(Callback):
+    def restore(self):
+        pass
+
+
 class Attributes(Callback):
     on_gpu = True
     on_run_end = staticmethod(dict)  # has no signature
@@ -397,4 +407,10 @@ def test_hooks_that_would_not_be_called_are_refused():
     told = r"TakesMore.on_evaluation cannot be called .*'score'\); write def on_evaluation\(self, t"
     with pytest.raises(ConfigError, match=told):
         check_callbacks([TakesMore()])
+    told = r"KeepsState.state is \{'best': 0.0\}, but state is a method .* such as own_state"
+    with pytest.raises(ConfigError, match=told):
+        check_callbacks([KeepsState()])
+    told = r"TakesNoState.restore cannot be called .*; write def restore\(self, state\)"
+    with pytest.raises(ConfigError, match=told):
+        check_callbacks([TakesNoState()])
     check_callbacks([Attributes()])

@@ -240,8 +240,14 @@ def _info_findings(env: JaxEnv, name: str, info: Any) -> Iterator[Finding]:
             "return a dict of arrays, {} if there is none",
         )
         return
-    for path, value in jax.tree.leaves_with_path(info):
-        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
+    for path, value in jax.tree.leaves_with_path(info, is_leaf=_is_structure):
+        if _is_structure(value):
+            yield Finding(
+                "error",
+                f"{name}.step info{jax.tree_util.keystr(path)} is a {type(value).__name__}",
+                "return an array, or a dict of arrays: logs have a name for each number",
+            )
+        elif jnp.issubdtype(value.dtype, jax.dtypes.extended):
             yield Finding(
                 "error",
                 f"{name}.step info{jax.tree_util.keystr(path)} is a {value.dtype}, not numbers",
@@ -257,6 +263,12 @@ def _info_findings(env: JaxEnv, name: str, info: Any) -> Iterator[Finding]:
         else:
             what = f"{name} sets auto_reset=True but info has no 'final_observation'"
             yield Finding("error", what, "put the observation from before the reset there")
+
+
+def _is_structure(node: object) -> bool:
+    """Whether it is a container that is no dict, list or plain tuple, such as a dataclass."""
+    is_plain = node is None or isinstance(node, dict | list) or type(node) is tuple
+    return not is_plain and not jax.tree_util.all_leaves([node])
 
 
 def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Finding]:

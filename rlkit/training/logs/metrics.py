@@ -46,7 +46,7 @@ def eval_records(evaluation: Measurements, moment: Moment, *, num_seeds: int) ->
     Other measurements of a module keep their names.
     """
     means: HostMetrics = {}
-    for name, value in _flatten(evaluation).items():
+    for name, value in flat_names(evaluation).items():
         axis = tuple(range(1, np.ndim(value))) if num_seeds > 1 else None
         # An environment may report a number only after some episodes.
         mean = mean_of_known if name.startswith("done_info/") else np.mean
@@ -181,11 +181,12 @@ def average_records(rows: list[dict[str, float]], *, like: Record) -> list[Recor
     return _records(like.kind, moment, rows, _mean(rows))
 
 
-def _flatten(tree: Measurements, prefix: str = "") -> Measurements:
+def flat_names(tree: Measurements, prefix: str = "") -> Measurements:
+    """Measurements in one dict; what is in a dict in it is called `outer/inner`."""
     flat: Measurements = {}
     for name, value in tree.items():
         flat |= (
-            _flatten(value, f"{prefix}{name}/")
+            flat_names(value, f"{prefix}{name}/")
             if isinstance(value, dict)
             else {f"{prefix}{name}": value}
         )

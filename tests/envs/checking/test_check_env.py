@@ -116,6 +116,16 @@ class KeyInfo(Sound):
         return *super().step(key, state, action)[:-1], {"keys": {"next": key}}
 
 
+@struct.dataclass
+class Parts:
+    distance: jax.Array
+
+
+class StructInfo(Sound):
+    def step(self, key, state, action):
+        return *super().step(key, state, action)[:-1], {"parts": [Parts(distance=jnp.float32(0))]}
+
+
 class NanReward(Sound):
     def step(self, key, state, action):
         state, obs, reward, *rest = super().step(key, state, action)
@@ -441,6 +451,7 @@ ERRORS = [
     (NoInfo, "step info is a NoneType", "return a dict of arrays"),
     (TextInfo, r"TextInfo.step raises TypeError at its call: ", "only return arrays and numbers"),
     (KeyInfo, r"KeyInfo.step info\['keys'\]\['next'\] is a key<fry>, not numbers", "key_data"),
+    (StructInfo, r"StructInfo.step info\['parts'\]\[0\] is a Parts", "a dict of arrays: logs"),
     (NanReward, r"NanReward.step reward is (nan|-inf) at step \d+", "division by zero"),
     (NanAtTheBound, r"NanAtTheBound.step reward is -inf at step \d+", "an action on its bound"),
     (WrongShape, r"observation has shape \(1,\), but its space has \(3,\)", "make them agree"),
