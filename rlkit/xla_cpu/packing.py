@@ -23,7 +23,8 @@ class Packing:
     """Packs trees shaped like `example` (arrays or `jax.ShapeDtypeStruct`), without loss.
 
     Leaves of more than `longest` numbers, if given, stay separate arrays. When they are unpacked,
-    vectors may have gained leading axes, such as one of iterations, and may be NumPy.
+    vectors may have gained leading axes, such as one of iterations, and may be NumPy. Two for equal
+    trees are equal: under `jax.disable_jit()`, a loop makes one in each step, and stacks outputs.
     """
 
     def __init__(self, example: PyTree, *, longest: int | None = None):
@@ -35,6 +36,16 @@ class Packing:
                 leaf.dtype for leaf, joins in zip(leaves, self._joins, strict=True) if joins
             )
         )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Packing) and self._layout == other._layout
+
+    def __hash__(self) -> int:
+        return hash(self._layout)
+
+    @property
+    def _layout(self) -> tuple[Any, ...]:
+        return self._structure, tuple(self._leaves), tuple(self._joins)
 
     def pack(self, tree: PyTree) -> list[Array]:
         """One vector for each dtype among the leaves to join, then the other leaves.

@@ -53,3 +53,15 @@ def test_a_packed_scan_is_a_scan(packing):
     wanted, outputs = jax.lax.scan(step, start, jnp.arange(4.0))
     found, packed = packed_scan(step, start, jnp.arange(4.0), packing.pack, packing.unpack)
     jax.tree.map(np.testing.assert_array_equal, (found, packed.unpack()), (wanted, outputs))
+
+
+def test_a_packed_scan_runs_without_jit():
+    """As a user runs `fit` to look at numbers in a loss."""
+
+    def step(total, x):
+        return total + x, {"x": x, "total": total}
+
+    with jax.disable_jit():
+        total, packed = packed_scan(step, jnp.float32(0), jnp.arange(3.0), lambda s: s, lambda s: s)
+    assert total == 3.0
+    np.testing.assert_array_equal(packed.unpack()["total"], [0.0, 0.0, 1.0])
