@@ -113,6 +113,12 @@ def _check_replay(
     """
     each, capacity = algorithm.env_steps_per_iteration(env), buffer.capacity
     require(
+        not isinstance(buffer, ReplaySettings) or not jax.config.jax_enable_x64,  # pyright: ignore[reportAttributeAccessIssue]
+        f"{type(buffer).__name__} holds numbers of 32 bits, and JAX was told to compute with 64"
+        " (JAX_ENABLE_X64)",
+        "leave that out, or train with an algorithm without replay, such as ppo or pqn",
+    )
+    require(
         capacity >= max(each, buffer.batch_size),
         f"the replay buffer has a capacity of {buffer.capacity}, less than a rollout ({each}) or a"
         f" batch ({buffer.batch_size})",

@@ -107,6 +107,13 @@ def test_settings_that_do_not_fit_are_told(settings, message):
 
 
 @pytest.mark.fast
+def test_numbers_of_64_bits_are_refused():
+    """They would end in an error of JAX's while the first update is traced."""
+    with jax.enable_x64(True), pytest.raises(ConfigError, match=r"JAX_ENABLE_X64.*without replay"):
+        module_of()
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("kind", [UniformReplay, PrioritizedReplay])
 @pytest.mark.parametrize(
     "settings",
