@@ -156,6 +156,14 @@ def is_image(space: Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3
 
 
+def looks_channels_first(space: Space) -> bool:
+    """Whether an image is more likely one of [C, H, W]: a few rows, and no few channels."""
+    if not is_image(space):
+        return False
+    height, width, channels = space.shape or (0, 0, 0)
+    return height <= 4 and min(width, channels) >= 8
+
+
 def bounds(space: Space) -> tuple[PyTree, PyTree]:
     """Lowest and highest element of a leaf space, inclusive."""
     if isinstance(space, spaces.Box):

@@ -200,8 +200,8 @@ class SharedActorCritic(nnx.Module):
         self.torso = build(rngs)
         own = (last_layer(), last_layer()) if last_layer else (None, None)
         self.actor_last, self.critic_last = own
-        self.actor_head = Linear(features, head.num_outputs, scale=0.01)
-        self.critic_head = Linear(features, 1, scale=1.0)
+        self.actor_head = Linear(features, head.num_outputs, scale=0.01, is_last=True)
+        self.critic_head = Linear(features, 1, scale=1.0, is_last=True)
 
     def __call__(self, obs: Obs | Sequences) -> tuple[Carry, tuple[Array, Array]]:
         memory, features = features_of(self.torso, obs)

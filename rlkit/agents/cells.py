@@ -85,8 +85,11 @@ class MinGRU(nnx.Module):
 
     h ← (1 - z) h + z h̃, with z = σ(W x + b) and h̃ = V x + c. As neither depends on h, all steps
     of a sequence are computed in parallel, in O(log L) rounds. New units forget at different
-    rates: z is about 1/τ, with τ from 2 to 1,000 steps.
+    rates: z is about 1/τ, with τ from 2 to 1,000 steps. So h is float32 whatever the precision of
+    the network: in bfloat16, 1 - 1/1,000 is 1, and most of what a step adds is lost.
     """
+
+    is_exact_memory = True  # for `make_network`, which rounds other memories
 
     def __init__(self, in_features: int, size: int):
         self.gate = Linear(in_features, size)
@@ -100,9 +103,9 @@ class MinGRU(nnx.Module):
 
     def over(self, carry: Carry, x: Array, restart: Array) -> tuple[Carry, Array]:
         """See `Cell`."""
-        gate = self.gate(x)
-        kept = jnp.where(restart[..., None], 0.0, jax.nn.sigmoid(-gate)).astype(gate.dtype)
-        added = jax.nn.sigmoid(gate) * self.candidate(x)
+        gate, candidate = (layer(x).astype(jnp.float32) for layer in (self.gate, self.candidate))
+        kept = jnp.where(restart[..., None], 0.0, jax.nn.sigmoid(-gate))
+        added = jax.nn.sigmoid(gate) * candidate
         added = jnp.concatenate([added[:1] + kept[:1] * carry, added[1:]])
         hidden = jax.lax.associative_scan(_compose, (kept, added))[1]
         return hidden[-1], hidden

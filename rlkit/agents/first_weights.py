@@ -65,10 +65,15 @@ def described(
     scale: float,
     *,
     blocks: int = 1,
+    is_exact: bool = False,
 ) -> nnx.Param:
-    """A parameter initialised as by `FirstWeights`, for modules that `make_network` builds."""
+    """A parameter initialised as by `FirstWeights`, for modules that `make_network` builds.
+
+    One that `is_exact` stays float32 whatever the network computes with.
+    """
     wanted = FirstWeights(shape, distribution, scale, blocks)
-    return DescribedParam(jnp.full(shape, jnp.nan, jnp.float32), first_weights=wanted)
+    unknown = jnp.full(shape, jnp.nan, jnp.float32)
+    return DescribedParam(unknown, first_weights=wanted, is_exact=is_exact)
 
 
 def descriptions(

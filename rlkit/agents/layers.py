@@ -14,6 +14,7 @@ from rlkit.errors import require
 from rlkit.xla_cpu.matmul import matmul
 from rlkit.xla_gpu.fused_layers import are_fused, fused_layers, may_fuse
 
+LARGE_IMAGE = 36  # pixels a side, from which on `CNN` has three layers
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -49,12 +50,17 @@ class Linear(nnx.Module):
     """A linear layer, [..., in_features] -> [..., out_features].
 
     Its weights are NaN until `make_network` draws them: orthogonal, times `scale`. Its parameters
-    are named like those of `nnx.Linear`, which is slower to trace.
+    are named like those of `nnx.Linear`, which is slower to trace. One that `is_last` computes in
+    float32 whatever the precision of the network: bfloat16 has no number between 200 and 201, and
+    the values of two actions are often closer than that.
     """
 
-    def __init__(self, in_features: int, out_features: int, *, scale: float = 1.0):
-        self.kernel = described((in_features, out_features), "orthogonal", scale)
-        self.bias = described((out_features,), "constant", 0.0)
+    def __init__(
+        self, in_features: int, out_features: int, *, scale: float = 1.0, is_last: bool = False
+    ):
+        shape = (in_features, out_features)
+        self.kernel = described(shape, "orthogonal", scale, is_exact=is_last)
+        self.bias = described((out_features,), "constant", 0.0, is_exact=is_last)
 
     def __call__(self, x: Array) -> Array:
         return linear(x, self.kernel[...], self.bias[...])
@@ -188,14 +194,15 @@ class CNN(nnx.Module):
         layer_norm: bool = False,
     ):
         height, width, channels = image_shape
-        large = min(height, width) >= 36
+        large = min(height, width) >= LARGE_IMAGE
         plan = (
             ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
         )  # (channels, kernel size, stride)
         require(
             min(height, width) >= 3,
-            f"images {image_shape} are too small to convolve",
-            'set image_encoder="flatten", or give the agent your own torso',
+            f"images [height, width, channels] of {image_shape} are too small to convolve",
+            "move the channels to the last axis if they come first; otherwise set"
+            ' image_encoder="flatten", or give the agent your own torso',
         )
         layers = []
         for out_channels, kernel_size, stride in plan:

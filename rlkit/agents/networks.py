@@ -12,7 +12,7 @@ from jax import Array
 from rlkit.agents import first_weights
 from rlkit.agents.configs import NetworkConfig, Precision
 from rlkit.errors import ConfigError, require
-from rlkit.types import Key, Obs, Params, PyTree
+from rlkit.types import Key, Obs, Params, PyTree, Sequences
 
 Outputs = TypeVar("Outputs")
 TorsoBuilder = Callable[[nnx.Rngs], Callable[..., Any]]
@@ -44,7 +44,8 @@ def make_network(
 
     `apply` calls that `method` of the module.
 
-    The parameters are float32; `apply` computes with `config.precision` and returns float32.
+    The parameters are float32; `apply` computes with `config.precision` and returns float32. What
+    stays float32 in between are last layers (`Linear`) and a memory that says so (`MinGRU`).
     The module is built once, without computing anything. `init` draws the initial weights of
     rlkit's own layers in one go, as `config.weight_init` says; for other layers, such as
     `nnx.Linear`, it builds the module again. Raises `ConfigError` if the module keeps anything but
@@ -63,6 +64,10 @@ def make_network(
         "use layers whose only state is nnx.Param (LayerNorm rather than BatchNorm, no Dropout)",
     )
     params = dict(nnx.to_flat_state(state))
+    exact = {path for path, param in params.items() if param.get_metadata("is_exact", False)}
+    has_exact_memory = any(
+        getattr(part, "is_exact_memory", False) for _, part in nnx.iter_graph(module)
+    )
     wanted = first_weights.redescribed(first_weights.descriptions(params), config.weight_init)
     if replaced := first_weights.replaced(params):
         _require_whole_values(build, replaced)
@@ -81,8 +86,19 @@ def make_network(
     def apply(params: Params, *inputs: PyTree) -> Outputs:
         if precision == "float32":
             return getattr(merged(params), method)(*inputs)
-        params, inputs = _cast((params, inputs), precision)
-        return _cast(getattr(merged(params), method)(*inputs), "float32")
+        return _cast(getattr(merged(rounded(params)), method)(*map(seen, inputs)), "float32")
+
+    def rounded(params: Params) -> Params:
+        flat = traverse_util.flatten_dict(params)
+        return traverse_util.unflatten_dict(
+            {path: x if path in exact else _cast(x, precision) for path, x in flat.items()}
+        )
+
+    def seen(given: PyTree) -> PyTree:
+        cast = _cast(given, precision)
+        if has_exact_memory and isinstance(given, Sequences):
+            return cast.replace(carry=given.carry)
+        return cast
 
     return Network(init, apply, merged)
 

@@ -148,8 +148,8 @@ class QValues(nnx.Module):
         self, build: TorsoBuilder, features: int, num_actions: int, *, dueling: bool, rngs: nnx.Rngs
     ):
         self.torso = build(rngs)
-        self.advantage_head = Linear(features, num_actions, scale=1.0)
-        self.value_head = Linear(features, 1, scale=1.0) if dueling else None
+        self.advantage_head = Linear(features, num_actions, scale=1.0, is_last=True)
+        self.value_head = Linear(features, 1, scale=1.0, is_last=True) if dueling else None
 
     def __call__(self, obs: Obs | Sequences) -> tuple[Carry, Array]:
         memory, features = features_of(self.torso, obs)

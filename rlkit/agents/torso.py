@@ -5,12 +5,13 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import Array
 
 from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import Encoder, EncodingConfig
-from rlkit.agents.layers import CNN, MLP, Linear
+from rlkit.agents.layers import CNN, LARGE_IMAGE, MLP, Linear
 from rlkit.agents.memory import features_of, seen
 from rlkit.agents.networks import (
     Network,
@@ -19,7 +20,7 @@ from rlkit.agents.networks import (
     out_features,
     require_builder,
 )
-from rlkit.spaces import Space, abstract, is_image, leaves
+from rlkit.spaces import Space, abstract, is_image, leaf_tree, leaves, looks_channels_first
 from rlkit.types import Carry, Obs, Sequences
 
 
@@ -105,6 +106,37 @@ def _is_convolved(leaf: Space, config: TorsoConfig) -> bool:
     return config.image_encoder == "cnn" and is_image(leaf)
 
 
+def image_notes(space: Space, config: NetworkConfig) -> list[str]:
+    """Sentences on images that networks read otherwise than they seem to be meant."""
+    if config.image_encoder != "cnn":
+        return []
+    named = [
+        (f"observation{jax.tree_util.keystr(path)} {leaf.shape}", leaf)
+        for path, leaf in jax.tree.leaves_with_path(leaf_tree(space))
+    ]
+    first = [name for name, leaf in named if looks_channels_first(leaf)]
+    flat = [name for name, leaf in named if _looks_like_flat_image(leaf)]
+    told = []
+    if first:
+        told.append(
+            f"{', '.join(first)}: read as images [height, width, channels]; if their channels come"
+            " first, move them to the end (np.moveaxis(obs, 0, -1)), in the space too"
+        )
+    if flat:
+        told.append(
+            f"{', '.join(flat)}: read without convolutions, which are for images [height, width,"
+            " channels]; if these are images, give them three axes, with all frames and colours in"
+            " the last one"
+        )
+    return told
+
+
+def _looks_like_flat_image(space: Space) -> bool:
+    """Whether bytes have the sides of a picture, but not the three axes of one."""
+    sides = [size for size in space.shape or () if size >= LARGE_IMAGE]
+    return space.dtype == np.uint8 and not is_image(space) and len(sides) >= 2
+
+
 def torso_of(
     config: TorsoConfig,
     space: Space,
@@ -142,7 +174,7 @@ class WithHead(nnx.Module):
         keep_features: bool = False,
     ):
         self.torso = torso
-        self.head = Linear(in_features, out_features, scale=scale)
+        self.head = Linear(in_features, out_features, scale=scale, is_last=True)
         self.keep_features = keep_features
 
     def __call__(self, obs: Obs) -> Array:

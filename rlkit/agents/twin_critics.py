@@ -137,7 +137,7 @@ class ActionCritic(nnx.Module):
 
     def __init__(self, torso: Any, last: MLP, width: int):
         self.torso, self.last = torso, last
-        self.head = Linear(width, 1, scale=1.0)
+        self.head = Linear(width, 1, scale=1.0, is_last=True)
 
     def __call__(self, obs: Sequences, unit_action: Array) -> tuple[Carry, Array]:
         memory, features = features_of(self.torso, obs)

@@ -374,6 +374,37 @@ def test_bfloat16_keeps_its_types_over_a_sequence(key):
         jax.tree.map(lambda a, b: np.testing.assert_equal(a.dtype, b.dtype), after, carry)
 
 
+def test_min_gru_remembers_as_long_in_bfloat16(key):
+    """Its slowest units change by a thousandth in a step, which bfloat16 would round away; and
+    steps one by one, as an agent acts, would not add up to the sequence that it learns from.
+    """
+    config = {"memory": "min_gru", "memory_size": 16, "hidden_sizes": (4,)}
+    exact, rounded = (
+        rlkit.q_network(
+            OBS, SPACES["discrete"], rlkit.QNetworkConfig(**config, precision=precision)
+        )
+        for precision in ("float32", "bfloat16")
+    )
+    x = 1.0 + 0.3 * jax.random.normal(key, (300, BATCH, WIDTH))
+
+    @jax.jit
+    def memories(params, x):
+        def step(carry, obs):
+            return rounded.exploit(params, obs, carry, key)[1], None
+
+        def over(agent):
+            restart = jnp.zeros(x.shape[:2], bool)
+            steps = Sequences(obs=x, carry=agent.initial_carry(BATCH), restart=restart)
+            return agent.network.apply(params, steps)[0]
+
+        stepwise = jax.lax.scan(step, rounded.initial_carry(BATCH), x)[0]
+        return stepwise, over(rounded), over(exact)
+
+    stepwise, whole, wanted = memories(exact.init(key), x)
+    np.testing.assert_allclose(stepwise, whole, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole, wanted, atol=0.02 * np.abs(wanted).max())
+
+
 def test_a_loop_of_one_step_is_the_step(key):
     x, _ = some_inputs(key)
     for restart in (False, True):

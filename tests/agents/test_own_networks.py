@@ -94,6 +94,38 @@ def test_critics_of_ones_own_get_actions_where_these_are_continuous(name, monkey
         make(name, critic_torso=lambda rngs: lambda inputs: jax.tree.leaves(inputs)[0].sum())
 
 
+def output(agent, params, obs):
+    """What the agent's network computes before it chooses."""
+    if hasattr(agent, "policy_and_value"):
+        return agent.policy_and_value(params, obs)[1]
+    if hasattr(agent, "policy"):
+        return agent.policy(params["actor"], obs).mean
+    if hasattr(agent, "log_probs"):
+        return agent.log_probs(params["actor"], obs)
+    if hasattr(agent, "actor"):
+        return agent.actor.apply(params["actor"], obs)
+    return agent.q_values(params, obs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bfloat16_tells_large_values_apart(name, key):
+    """The last layer is not rounded: in bfloat16 there is no number between 200 and 201."""
+    exact, rounded = make(name), make(name, {"precision": "bfloat16"})
+    obs = np.linspace(-1.0, 1.0, 15, dtype=np.float32).reshape(5, 3)
+
+    def raised(path, x):
+        where = jax.tree_util.keystr(path)
+        return x + 200.3 if "head" in where and "bias" in where else x
+
+    @jax.jit
+    def outputs(key, obs):
+        params = jax.tree.map_with_path(raised, exact.init(key))
+        return [output(agent, params, obs) for agent in (exact, rounded)]
+
+    wanted, close = outputs(key, obs)
+    np.testing.assert_allclose(close, wanted, atol=0.05)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_bfloat16_computes_the_same_to_its_precision(name, key):
     """Parameters and outputs stay float32; only what is in between is rounded."""
@@ -103,19 +135,7 @@ def test_bfloat16_computes_the_same_to_its_precision(name, key):
     @jax.jit
     def outputs(key, obs):
         params = exact.init(key)
-        found = []
-        for agent in (exact, rounded):
-            if hasattr(agent, "policy_and_value"):
-                found.append(agent.policy_and_value(params, obs)[1])
-            elif hasattr(agent, "policy"):
-                found.append(agent.policy(params["actor"], obs).mean)
-            elif hasattr(agent, "log_probs"):
-                found.append(agent.log_probs(params["actor"], obs))
-            elif hasattr(agent, "actor"):
-                found.append(agent.actor.apply(params["actor"], obs))
-            else:
-                found.append(agent.q_values(params, obs))
-        return rounded.init(key), *found
+        return rounded.init(key), *(output(agent, params, obs) for agent in (exact, rounded))
 
     params, wanted, close = outputs(key, obs)
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(params))
