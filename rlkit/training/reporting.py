@@ -10,6 +10,7 @@ import numpy as np
 from rlkit.agents.base import remembers
 from rlkit.agents.configs import NetworkConfig
 from rlkit.agents.encoding import encoding_note
+from rlkit.agents.torso import image_notes
 from rlkit.algorithms.metrics import SKIPPED, split_each
 from rlkit.algorithms.replay_buffer import ReplaySettings
 from rlkit.envs.base import env_name
@@ -437,15 +438,16 @@ def settings_announcements(run: Run) -> list[str]:
 
 
 def encoding_announcements(run: Run) -> list[str]:
-    """Which integers the agent reads from tables, if any."""
+    """Which integers the agent reads from tables, and images that may be meant otherwise."""
     module = run.parts.module
     if not isinstance(module, RLModule) or "torso" in getattr(module.agent, "custom", ()):
         return []
     _, config = module.agent.spec or ("", None)
     if not isinstance(config, NetworkConfig):
         return []
-    note = encoding_note(module.env.observation_space, config)
-    return [] if note is None else [note]
+    space = module.env.observation_space
+    note = encoding_note(space, config)
+    return [*([] if note is None else [note]), *image_notes(space, config)]
 
 
 def _is_real(value: object) -> bool:

@@ -13,8 +13,10 @@ from tiers import by_default, in_full
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
 from rlkit.agents.encoding import Encoder, Table, encoding_note
+from rlkit.agents.q_network import q_network
 from rlkit.agents.registry import agent_entry, list_agents, make_agent
-from rlkit.errors import SpaceError
+from rlkit.agents.torso import image_notes
+from rlkit.errors import ConfigError, SpaceError
 
 USUAL = ActorCriticConfig()
 TABLES = ActorCriticConfig(hidden_sizes=(8,), embedding_threshold=4, embedding_size=3)
@@ -162,3 +164,20 @@ def test_a_note_names_what_is_read_from_tables():
     )
     assert encoding_note(spaces.MultiDiscrete([3, 5000]), USUAL).startswith("observation (5,000")
     assert encoding_note(spaces.Discrete(1024), USUAL) is None
+
+
+@pytest.mark.fast
+def test_notes_name_images_that_may_be_meant_otherwise():
+    frames = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    assert image_notes(spaces.Dict({"a": frames, "b": spaces.Discrete(2)}), USUAL) == [
+        "observation['a'] (4, 84, 84): read as images [height, width, channels]; if their channels"
+        " come first, move them to the end (np.moveaxis(obs, 0, -1)), in the space too"
+    ]
+    for shape in ((84, 84), (4, 96, 96, 3)):
+        (note,) = image_notes(spaces.Box(0, 255, shape, np.uint8), USUAL)
+        assert note.startswith(f"observation {shape}: read without convolutions")
+    assert not image_notes(frames, dataclasses.replace(USUAL, image_encoder="flatten"))
+    for shape in ((84, 84, 4), (10, 10, 4), (4, 4, 31), (4, 5, 7), (4, 84), (9, 9), (3,)):
+        assert not image_notes(spaces.Box(0, 255, shape, np.uint8), USUAL)
+    with pytest.raises(ConfigError, match="move the channels to the last axis if they come first"):
+        q_network(spaces.Box(0, 255, (1, 84, 84), np.uint8), spaces.Discrete(2))

@@ -28,9 +28,9 @@ from rlkit.envs.checking.jax_rollout import (
 from rlkit.envs.jittable.contract import (
     Finding,
     TraceFailure,
-    constant_findings,
     finding_of,
     found_of_gymnax,
+    observation_findings,
     space_findings,
     trace,
     trace_findings,
@@ -251,7 +251,7 @@ class JaxCheck:
         return findings
 
     def _constants(self) -> Iterator[Finding]:
-        return constant_findings(self.name, self.env.observation_space)
+        return observation_findings(self.name, self.env.observation_space)
 
     def _tracing(self) -> Iterator[Finding]:
         self.tell("tracing reset and step")
@@ -338,7 +338,7 @@ def _adapter_findings(
     findings = list(space_findings(env))
     if findings:
         return findings
-    findings += constant_findings(name, env.observation_space)
+    findings += observation_findings(name, env.observation_space)
     tell("tracing reset and step")
     try:
         state, obs = trace(f"{name}.reset", env.reset, key)

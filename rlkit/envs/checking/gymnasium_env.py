@@ -30,12 +30,12 @@ from rlkit.envs.host.gymnasium_build import time_limit
 from rlkit.envs.jittable.contract import (
     Finding,
     check_spaces,
-    constant_findings,
     finding_of,
+    observation_findings,
 )
 from rlkit.envs.non_finite import NonFinite, chosen
 from rlkit.errors import RlkitError
-from rlkit.spaces import Space, leaf_tree
+from rlkit.spaces import leaf_tree
 
 EXTRA_SECONDS = 2.0  # seconds that one part of the check may take beyond the requested steps
 REPEATED_STEPS = 100  # steps of the episodes that are repeated with the same seed
@@ -139,23 +139,7 @@ def space_findings(env: Any, name: str) -> Iterator[Finding]:
     except RlkitError as error:
         yield finding_of(error)
         return
-    yield from constant_findings(name, env.observation_space)
-    for path, space in _leaf_spaces(env.observation_space):
-        shape = space.shape or ()
-        if (
-            isinstance(space, spaces.Box)
-            and len(shape) == 3
-            and shape[0] in (1, 3, 4)
-            and shape[2] not in (1, 2, 3, 4)
-        ):
-            what = f"{name} observation{path} has shape {shape}, which looks channels-first"
-            why = "rlkit's convolutions expect images as [height, width, channels]"
-            yield Finding(
-                "warning",
-                what,
-                "return np.moveaxis(obs, 0, -1), and declare the space accordingly",
-                why,
-            )
+    yield from observation_findings(name, env.observation_space)
 
 
 def limit_findings(
@@ -396,17 +380,6 @@ def _measured(rollout: EnvRollout) -> dict[str, float]:
     if lengths:
         measured["mean_episode_length"] = round(float(np.mean(lengths)), 1)
     return measured
-
-
-def _leaf_spaces(space: Space, path: str = "") -> Iterator[tuple[str, Space]]:
-    if isinstance(space, spaces.Dict):
-        for name, part in space.spaces.items():
-            yield from _leaf_spaces(part, f"{path}[{name!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, part in enumerate(space.spaces):
-            yield from _leaf_spaces(part, f"{path}[{index}]")
-    else:
-        yield path, space
 
 
 def _format_bound(bound: np.ndarray) -> str:

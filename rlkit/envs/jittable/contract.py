@@ -26,6 +26,7 @@ from rlkit.spaces import (
     check_observation_space,
     jax_dtype,
     leaf_tree,
+    looks_channels_first,
 )
 from rlkit.types import Obs, PyTree
 
@@ -120,11 +121,21 @@ def space_findings(env: JaxEnv | EnvAdapter) -> Iterator[Finding]:
         yield finding_of(error)
 
 
-def constant_findings(name: str, observation_space: Space) -> Iterator[Finding]:
-    """Numbers of observations that their bounds allow only one value for."""
+def observation_findings(name: str, observation_space: Space) -> Iterator[Finding]:
+    """Numbers of observations that their bounds allow only one value for, and images whose
+    channels seem to come first.
+    """
     for path, space in jax.tree.leaves_with_path(leaf_tree(observation_space)):
         if not isinstance(space, spaces.Box):
             continue
+        if looks_channels_first(space):
+            yield Finding(
+                "warning",
+                f"{name} observation{jax.tree_util.keystr(path)} has shape {space.shape}, which"
+                " looks channels-first",
+                "return np.moveaxis(obs, 0, -1), and declare the space accordingly",
+                "rlkit's convolutions expect images as [height, width, channels]",
+            )
         fixed = np.argwhere(space.low == space.high)
         if len(fixed):
             first = [int(i) for i in fixed[0]]

@@ -312,6 +312,18 @@ class ConstantNumber(Sound):
         return state, jnp.append(obs, 1.0), *rest
 
 
+class PicturesOfChannels(Sound):
+    observation_space = spaces.Box(-10.0, 10.0, (3, 8, 8))
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return state, jnp.full((3, 8, 8), obs)
+
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return state, jnp.full((3, 8, 8), obs), *rest
+
+
 class CountsOn(Sound):
     """Resets itself, all but one of its counters."""
 
@@ -531,6 +543,11 @@ WARNINGS = [
         ConstantNumber,
         r"observation has low = high in 1 of 2 numbers, such as \[1\] \(1.0\)",
         "correct the bounds of observation_space, or leave constant numbers out",
+    ),
+    (
+        PicturesOfChannels,
+        r"observation has shape \(3, 8, 8\), which looks channels-first",
+        "np.moveaxis",
     ),
     (
         CountsOn,
