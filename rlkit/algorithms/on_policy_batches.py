@@ -20,6 +20,7 @@ from rlkit.algorithms.sequences import (
 )
 from rlkit.errors import require_counts, require_share
 from rlkit.ops.losses import explained_variance, standardize
+from rlkit.ops.over_devices import moments
 from rlkit.ops.returns import gae
 from rlkit.ops.rows import flatten
 from rlkit.ops.running_stats import normalize
@@ -151,7 +152,8 @@ class OnPolicyBatchBuilder:
             target=target,
         )
         dataset = self.minibatches.dataset(rollout, samples)
-        return memory, dataset, {"explained_variance": explained_variance(value, target)}
+        explained = explained_variance(value, target, axis_name)
+        return memory, dataset, {"explained_variance": explained}
 
     def draw(self, dataset: OnPolicyBatch | SequenceDataset, key: Key) -> Plan:
         """See `Minibatches`."""
@@ -225,15 +227,3 @@ def scale_rewards(learner: LearnerState, reward: Array, clip: float = 10.0) -> A
     if learner.reward_stats is None:
         return reward
     return jnp.clip(reward * jax.lax.rsqrt(learner.reward_stats.variance + 1e-8), -clip, clip)
-
-
-def moments(x: Array, axis_name: str | None) -> tuple[Array, Array]:
-    """Mean and variance of `x`, over all devices."""
-    mean = x.mean()
-    variance = jnp.square(x - mean).mean()
-    if axis_name is None:
-        return mean, variance
-    # Of each device, in a single reduction: that of all is the mean of theirs and theirs of means.
-    means, variances = jax.lax.all_gather(jnp.stack([mean, variance]), axis_name, axis=1)
-    mean = means.mean()
-    return mean, (variances + jnp.square(means - mean)).mean()

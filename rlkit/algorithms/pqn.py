@@ -138,7 +138,7 @@ class QLambdaBatchBuilder:
         )
         chosen = at_index(q_values, agent.index(flatten(rollout.action)))
         samples = QBatch(obs=obs, action=rollout.action, target=target)
-        explained = explained_variance(chosen, target.reshape(-1))
+        explained = explained_variance(chosen, target.reshape(-1), axis_name)
         return (
             memory,
             self.minibatches.dataset(rollout, samples),

@@ -1,7 +1,10 @@
 """Loss terms on arrays [M], one value per sample."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
+
+from rlkit.ops.over_devices import moments
 
 
 def clipped_surrogate(log_ratio: Array, advantage: Array, clip_epsilon: float | Array) -> Array:
@@ -68,10 +71,15 @@ def standardize(x: Array, mean: Array, variance: Array, epsilon: float = 1e-8) -
     return (x - mean) / (jnp.sqrt(variance) + epsilon)
 
 
-def explained_variance(prediction: Array, target: Array) -> Array:
-    """1 - Var[target - prediction] / Var[target], a scalar; 0 where the target is constant."""
-    error = target - prediction
+def explained_variance(prediction: Array, target: Array, axis_name: str | None = None) -> Array:
+    """1 - Var[target - prediction] / Var[target], a scalar; 0 where the target is constant.
+
+    With `axis_name`, the variances are those over the samples of all devices.
+    """
+    first = target.reshape(-1)[0]
+    if axis_name is not None:
+        first = jax.lax.all_gather(first, axis_name)[0]
+    _, unexplained = moments(target - prediction, axis_name)
     # Constant targets are exactly zero then, however their mean is rounded.
-    target = target - target.reshape(-1)[0]
-    variance = target.var()
-    return jnp.where(variance > 0, 1.0 - error.var() / jnp.maximum(variance, 1e-12), 0.0)
+    _, variance = moments(target - first, axis_name)
+    return jnp.where(variance > 0, 1.0 - unexplained / jnp.maximum(variance, 1e-12), 0.0)

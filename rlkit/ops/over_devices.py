@@ -1,4 +1,4 @@
-"""For a mapped axis of devices: keys of their own; sums and means of many arrays at once."""
+"""For a mapped axis of devices: keys of their own; sums, means and moments over all of them."""
 
 from typing import TypeVar
 
@@ -37,3 +37,15 @@ def pmean(tree: Tree, axis_name: str) -> Tree:
     """`jax.lax.pmean` of a tree, as one reduction for each dtype."""
     size = jax.lax.axis_size(axis_name)
     return jax.tree.map(lambda x: x / size, psum(tree, axis_name))
+
+
+def moments(x: Array, axis_name: str | None) -> tuple[Array, Array]:
+    """Mean and variance of `x`, over all devices."""
+    mean = x.mean()
+    variance = jnp.square(x - mean).mean()
+    if axis_name is None:
+        return mean, variance
+    # Of each device, in a single reduction: that of all is the mean of theirs and theirs of means.
+    means, variances = jax.lax.all_gather(jnp.stack([mean, variance]), axis_name, axis=1)
+    mean = means.mean()
+    return mean, (variances + jnp.square(means - mean)).mean()

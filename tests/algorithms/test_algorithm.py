@@ -16,9 +16,10 @@ from rlkit.algorithms.a2c import a2c
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
 from rlkit.algorithms.metrics import reduce_metrics
-from rlkit.algorithms.on_policy_batches import OnPolicyBatch, moments, scale_rewards
+from rlkit.algorithms.on_policy_batches import OnPolicyBatch, scale_rewards
 from rlkit.algorithms.ppo import ppo
 from rlkit.errors import ConfigError, SpaceError
+from rlkit.ops.over_devices import moments
 from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.xla_cpu.packing import Packed, Packing
 

@@ -98,6 +98,23 @@ def test_explained_variance():
     assert float(explained_variance(target, np.ones(3))) == 0.0  # nothing to explain
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.1])
+def test_explained_variance_over_devices(offset):
+    """That of the joint rollout: what sets the devices apart is explained as well."""
+    target = np.float32([[1.0, 1.0], [5.0, 5.0], [9.0, 10.0]]) + np.float32(offset)
+    value = target + np.float32([[0.0, 0.5], [0.25, 0.0], [0.5, 0.0]])
+
+    def of_devices(*arrays):
+        return jax.vmap(lambda *own: losses.explained_variance(*own, axis_name="d"), axis_name="d")(
+            *arrays
+        )
+
+    joint = losses.explained_variance(value, target)
+    np.testing.assert_allclose(of_devices(value, target), [joint] * 3, rtol=1e-6)
+    constant = np.full_like(target, 0.1)
+    np.testing.assert_array_equal(of_devices(value, constant), np.zeros(3))
+
+
 def test_explained_variance_of_rollouts():
     explained_variance = jax.jit(losses.explained_variance)
     prediction, noise = np.random.default_rng(0).normal(size=(2, 128, 4)).astype(np.float32)
