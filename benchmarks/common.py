@@ -147,9 +147,8 @@ def serve(
 
     for module in imports:
         importlib.import_module(module)
-    started = os.environ.get(
-        "BENCHMARK_STARTED"
-    )  # set by whoever started this process, as `time.time()`
+    # Set by whoever started this process, as `time.time()`
+    started = os.environ.get("BENCHMARK_STARTED")
     import_seconds = time.time() - float(started) if started else None
     prepared = prepare(task, args.seed)
     begun = prepared.begin(args.seed)

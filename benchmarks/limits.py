@@ -93,9 +93,8 @@ class Loop(Timed):
     """XLA options; None: those that rlkit chooses for this loop."""
 
     def __post_init__(self) -> None:
-        self.state = jax.tree.map(
-            jnp.copy, self.state
-        )  # donated, because copying a large memory takes long
+        # Donated, because copying a large memory takes long.
+        self.state = jax.tree.map(jnp.copy, self.state)
         self._compile(3)
         took = min(self._execute() for _ in range(3)) / 3
         self._compile(max(3, round(SECONDS / took)))
@@ -201,9 +200,8 @@ def jittable_parts(module: Any) -> tuple[dict[str, Timed], Callable[..., Any], A
     ts = rlkit.ops.strong_types.strong_types(jax.jit(module.init_train_state)(jax.random.key(0)))
     num_steps, num_envs = algorithm.collector.num_steps, env.num_envs
     _, (rollout, episodes) = jax.jit(lambda ts: module.get_batch(ts, jnp.int32(0)))(ts)
-    actions = jax.tree.map(
-        lambda x: jnp.concatenate([x] * -(-64 // num_steps)), rollout.action
-    )  # [at least 64, N]
+    # [at least 64, N]
+    actions = jax.tree.map(lambda x: jnp.concatenate([x] * -(-64 // num_steps)), rollout.action)
     policy, zero = ts.learner.policy, jnp.float32(0)
 
     def whole(ts: Any, i: jax.Array) -> Any:

@@ -29,6 +29,7 @@ from records import HERE, add_output, add_rounds, in_turns, markdown, now, write
 from tasks import GPU_TASKS, TASKS, OffPolicyTask
 
 TIMEOUT_SECONDS = 900.0
+# All others are peers
 OURS = (
     "rlkit",
     "rlkit-before",
@@ -36,7 +37,7 @@ OURS = (
     "rlkit-overlap",
     "rlkit-overlap-before",
     "reference",
-)  # all others are peers
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

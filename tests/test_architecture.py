@@ -127,9 +127,8 @@ def import_violations(package: Path) -> list[str]:
             other = rest.split(".")[0]
             if root != "rlkit" or other in (unit, "presets", "__version__"):
                 continue
-            floor = floor_of.get(
-                other, len(FLOORS)
-            )  # the front door, rlkit itself, stands above all floors
+            # The front door, rlkit itself, stands above all floors.
+            floor = floor_of.get(other, len(FLOORS))
             if floor >= floor_of[unit] and not (floor == floor_of[unit] and floor in (0, 2)):
                 found.append(f"{name}: imports {target}")
     return found

@@ -135,9 +135,8 @@ def test_command_exists(page, words, capsys, tmp_path, monkeypatch):
         (tmp_path / file).write_text(text)
     monkeypatch.chdir(tmp_path)
     if program == "make":
-        known = [
-            r"^{} \?=" if "=" in argument else "^{}:" for argument in arguments
-        ]  # VARIABLE=value, or a target
+        # VARIABLE=value, or a target
+        known = [r"^{} \?=" if "=" in argument else "^{}:" for argument in arguments]
         rows = [
             row.format(argument.partition("=")[0])
             for row, argument in zip(known, arguments, strict=True)

@@ -109,9 +109,8 @@ def test_every_limit_names_field_and_value(kind):
             with pytest.raises(ConfigError) as caught:
                 validate(kind(**{field: value}))
             message = str(caught.value)
-            shown = (
-                value[-1] if isinstance(value, tuple) and value else value
-            )  # of a tuple the element that is wrong
+            # Of a tuple the element that is wrong.
+            shown = value[-1] if isinstance(value, tuple) and value else value
             assert message.startswith(f"{kind.__name__}.{field}: "), (field, value)
             assert message.partition("; pass (")[0].endswith(f", got {shown!r}"), (field, value)
 

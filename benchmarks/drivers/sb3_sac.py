@@ -41,9 +41,8 @@ def functions(task, start):
         return learn_prefill(task, start(seed))
 
     def train_briefly(model):
-        return learn_on(
-            model, 2 * task.num_envs
-        )  # SBX compiles again for the types that its first update returns
+        # SBX compiles again for the types that its first update returns.
+        return learn_on(model, 2 * task.num_envs)
 
     return prefill, train_briefly, lambda model: learn_on(model, task.env_steps)
 

@@ -37,9 +37,8 @@ class DeterministicActorCritic:
     noise: ActionNoise
     spec: tuple[str, DeterministicActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
-    action_space: spaces.Box = dataclasses.field(
-        compare=False
-    )  # spaces are not hashable, agents are
+    # Spaces are not hashable, agents are.
+    action_space: spaces.Box = dataclasses.field(compare=False)
 
     def init(self, key: Key) -> Params:
         """Fresh parameters {"actor", "critic"}; the key is consumed."""

@@ -195,9 +195,8 @@ class CNN(nnx.Module):
     ):
         height, width, channels = image_shape
         large = min(height, width) >= LARGE_IMAGE
-        plan = (
-            ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
-        )  # (channels, kernel size, stride)
+        # (channels, kernel size, stride)
+        plan = ((32, 8, 4), (64, 4, 2), (64, 3, 1)) if large else ((16, 3, 1),)
         require(
             min(height, width) >= 3,
             f"images [height, width, channels] of {image_shape} are too small to convolve",

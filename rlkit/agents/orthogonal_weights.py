@@ -60,9 +60,9 @@ def draw_frames(key: Key, shapes: Sequence[Shape]) -> list[Array]:
     for (common, places), end, size in zip(groups, ends, sizes, strict=True):
         rows, columns = np.array([shapes[i] for i in places]).T[:, :, None, None]  # [L, 1, 1]
         # Computed by the program: as a constant it would be as large as the weights.
-        inside = (jnp.arange(common[0])[None, :, None] < rows) & (
+        inside = (jnp.arange(common[0])[None, :, None] < rows) & (  # [L, n, m]
             jnp.arange(common[1])[None, None] < columns
-        )  # [L, n, m]
+        )
         stacked = _frames(jnp.where(inside, normal[end - size : end].reshape(-1, *common), 0.0))
         frames |= {
             i: stacked[place, : shapes[i][0], : shapes[i][1]] for place, i in enumerate(places)
@@ -100,15 +100,13 @@ def _frames(normal: Array) -> Array:
         k = columns - 1 - i
         column = jax.lax.dynamic_index_in_dim(normal, k, axis=2, keepdims=False)  # [L, n]
         vector = jnp.where(jnp.arange(rows) >= k, column, 0.0)
-        head = jax.lax.dynamic_slice_in_dim(
-            column, k, 1, axis=1
-        )  # [L, 1], the vector's first number
+        # [L, 1], the vector's first number
+        head = jax.lax.dynamic_slice_in_dim(column, k, 1, axis=1)
         length = jnp.sqrt(jnp.einsum("ln,ln->l", vector, vector, precision="highest"))[:, None]
         sign = jnp.where(head < 0.0, -1.0, 1.0)
         vector += jnp.where(jnp.arange(rows) == k, sign * length, 0.0)
-        half_square = jnp.where(
-            length > 0.0, length * (length + jnp.abs(head)), 1.0
-        )  # half the squared length of `vector`
+        # Half the squared length of `vector`
+        half_square = jnp.where(length > 0.0, length * (length + jnp.abs(head)), 1.0)
         vector *= jax.lax.rsqrt(half_square)  # its length is √2, or 0
         along = jnp.einsum("ln,lnm->lm", vector, frames, precision="highest")
         reflected = frames - vector[:, :, None] * along[:, None, :]

@@ -43,9 +43,8 @@ class SoftActorCritic:
     memory: InitialCarry | None  # the actor's
     spec: tuple[str, SoftActorCriticConfig]
     custom: tuple[str, ...]  # what was passed in addition to the config
-    action_space: spaces.Box = dataclasses.field(
-        compare=False
-    )  # spaces are not hashable, agents are
+    # Spaces are not hashable, agents are.
+    action_space: spaces.Box = dataclasses.field(compare=False)
 
     def init(self, key: Key) -> Params:
         """Parameters {"actor", "critic", "log_temperature": [] float32}; the key is consumed."""

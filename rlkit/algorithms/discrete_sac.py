@@ -82,9 +82,9 @@ def critic_loss(config: DiscreteSACConfig) -> LossFn:
         known = of_possible(log_probs, batch.next_obs)
         next_value = expected(log_probs, next_q - temperature(config, params) * known)
         target = batch.reward + batch.discount * next_value
-        q_values = losses.at_index(
+        q_values = losses.at_index(  # [2, M]
             agent.q_values(params["critic"], batch.obs), agent.index(batch.action)
-        )  # [2, M]
+        )
         return twin_loss(q_values, target, batch.weight)
 
     return loss

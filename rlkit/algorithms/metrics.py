@@ -81,9 +81,8 @@ def split_each(metrics: dict[str, T]) -> tuple[dict[str, T], dict[str, T]]:
 
 def _sum(x: Array | np.ndarray) -> Array | np.ndarray:
     if isinstance(x, np.ndarray) and x.dtype.kind == "f":
-        return x.sum(0, dtype=np.float64).astype(
-            x.dtype
-        )  # NumPy adds row to row, rounding each time
+        # NumPy adds row to row, rounding each time.
+        return x.sum(0, dtype=np.float64).astype(x.dtype)
     return x.sum(0)
 
 

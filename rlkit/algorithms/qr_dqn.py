@@ -70,9 +70,8 @@ def qr_dqn_loss(config: QRDQNConfig) -> LossFn:
     def loss(
         agent: QuantileAgent, params: Params, target_params: Params, batch: Replayed, key: Key
     ) -> tuple[Array, Metrics]:
-        quantiles = at_index(
-            agent.quantiles(params, batch.obs), agent.index(batch.action)
-        )  # [N, M]
+        # [N, M]
+        quantiles = at_index(agent.quantiles(params, batch.obs), agent.index(batch.action))
         next_quantiles = agent.quantiles(target_params, batch.next_obs)  # [N, M, A]
         choosing = agent.quantiles(params, batch.next_obs) if config.double else next_quantiles
         best = choosing.mean(axis=0).argmax(axis=1)

@@ -37,9 +37,8 @@ class AlgorithmEntry:
     """What the registry knows about an algorithm."""
 
     config: type
-    factory: (
-        str | Callable[..., Any]
-    )  # "module:function", imported when used, or the function: factory(config) -> Algorithm
+    # "module:function", imported when used, or the function: factory(config) -> Algorithm.
+    factory: str | Callable[..., Any]
     agent: str  # name of the default agent
     summary: str
 

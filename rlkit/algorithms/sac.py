@@ -116,9 +116,8 @@ def critic_loss(config: SACConfig) -> LossFn:
         )
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * (next_q - temperature(config, params) * log_prob)
-        q_values = agent.q_values(
-            params["critic"], batch.obs, agent.to_unit(batch.action)
-        )  # [2, M]
+        # [2, M]
+        q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))
         return twin_loss(q_values, target, batch.weight)
 
     return loss

@@ -83,9 +83,8 @@ def critic_loss(config: TD3Config) -> LossFn:
         next_action = smoothed(agent.act(target_params["actor"], batch.next_obs), config, key)
         next_q = agent.q_values(target_params["critic"], batch.next_obs, next_action).min(0)
         target = batch.reward + batch.discount * next_q
-        q_values = agent.q_values(
-            params["critic"], batch.obs, agent.to_unit(batch.action)
-        )  # [2, M]
+        # [2, M]
+        q_values = agent.q_values(params["critic"], batch.obs, agent.to_unit(batch.action))
         return twin_loss(q_values, target, batch.weight)
 
     return loss

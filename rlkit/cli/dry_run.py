@@ -8,11 +8,12 @@ from rlkit.training.run_config import RunConfig, flat_settings, to_dict
 from rlkit.validation import PlainData
 
 ARGUMENTS = "env.arguments"  # a setting of any form
+# Settings that flags name otherwise.
 SETTINGS = {
     "num_envs": "env.num_envs",
     "env_arguments": ARGUMENTS,
     "curriculum": "curriculum.phases",
-}  # that flags name otherwise
+}
 
 
 def origins(

@@ -80,9 +80,8 @@ def _table(summaries: dict[str, str]) -> Iterator[str]:
 def _presets() -> Iterator[str]:
     from rlkit.training.run_config import preset_names
 
-    yield from (
-        name.replace("/", " ", 1) for name in preset_names()
-    )  # in the form that `rlkit train` takes
+    # In the form that `rlkit train` takes.
+    yield from (name.replace("/", " ", 1) for name in preset_names())
 
 
 KINDS: dict[str, Callable[[], Iterator[str]]] = {

@@ -81,9 +81,8 @@ def id_in(settings: PlainData) -> Any:
     env = settings.get("env")
     if isinstance(env, dict):
         return env.get("id")
-    return (
-        env[0] if isinstance(env, list) and env else None
-    )  # runs with parts built in Python store [id, arguments]
+    # Runs with parts built in Python store [id, arguments]
+    return env[0] if isinstance(env, list) and env else None
 
 
 def _import(module: str) -> Any:

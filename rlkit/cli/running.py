@@ -122,9 +122,8 @@ class StopSignals:
             f"\nrlkit: {self.received.name}: finishing {what} and saving; send it"
             " again to quit at once, as of the last checkpoint\n"
         )
-        os.write(
-            2, message.encode()
-        )  # print is not reentrant: the signal may interrupt another print
+        # `print` is not reentrant: the signal may interrupt another print.
+        os.write(2, message.encode())
 
     def watch(self, running: "Trainer | Fleet") -> None:
         """Lets signals stop what is about to train; raises `Interrupted` after one."""

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "rlkit.envs"
 WHOLE_SUITE = "*"
-CLASS_ID = re.compile(
-    r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*"
-)  # module:Class ids that the command line registered
+# Ids module:Class that the command line registered.
+CLASS_ID = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 Factory = Callable[..., "JaxEnv | gymnasium.Env | EnvAdapter"]
 

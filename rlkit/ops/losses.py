@@ -35,9 +35,8 @@ def at_index(values: Array, index: Array) -> Array:
     >>> at_index(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
     [2.0, 3.0]
     """
-    chosen = (
-        jnp.arange(values.shape[-1])[None] == index[:, None]
-    )  # [M, A]; the gradient of a gather would be a scatter
+    # [M, A]; the gradient of a gather would be a scatter
+    chosen = jnp.arange(values.shape[-1])[None] == index[:, None]
     return jnp.where(jnp.broadcast_to(chosen, values.shape), values, 0.0).sum(-1)
 
 

@@ -27,9 +27,8 @@ def as_integers(bits: Array, limit: Array | int) -> Array:
     limit = jnp.asarray(limit).astype(jnp.uint32)
     whole, fraction = _multiply(high, limit)
     carry, _ = _multiply(low, limit)
-    return (whole + (fraction + carry < fraction)).astype(
-        jnp.int32
-    )  # unsigned sums that overflow are smaller than their parts
+    # Unsigned sums that overflow are smaller than their parts.
+    return (whole + (fraction + carry < fraction)).astype(jnp.int32)
 
 
 def as_uniform(bits: Array) -> Array:

@@ -69,12 +69,10 @@ def discounted_sum(x: Array, discount: Array) -> Array:
     length = x.shape[0]
     span = 1 << (length - 1).bit_length()  # the smallest power of two >= T
     beyond = jnp.zeros((span - 1, *x.shape[1:]), x.dtype)
-    sums = jnp.concatenate(
-        [x, beyond]
-    )  # sums over k steps from t, starting with k = 1; nothing is added beyond T
-    factors = jnp.concatenate(
-        [jnp.broadcast_to(discount, x.shape), beyond]
-    )  # discount_t · … · discount_{t+k-1}
+    # Sums over k steps from t, starting with k = 1; nothing is added beyond T.
+    sums = jnp.concatenate([x, beyond])
+    # discount_t · … · discount_{t+k-1}
+    factors = jnp.concatenate([jnp.broadcast_to(discount, x.shape), beyond])
     k = 1
     while k < span:
         radix = min(RADIX, span // k)

@@ -27,9 +27,8 @@ def shuffled_indices(key: Array, n: int) -> Array:
     def mix(x: Array) -> Array:
         for i in range(ROUNDS):
             x = (x * factors[i] + offsets[i]) & mask
-            x = x ^ (
-                x >> (bits // 2 + (i % 2))
-            )  # invertible: the highest bits stay and determine the others
+            # Invertible: the highest bits stay and determine the others.
+            x = x ^ (x >> (bits // 2 + (i % 2)))
         return x
 
     def walk(x: Array) -> Array:

@@ -54,9 +54,8 @@ class SumTree(struct.PyTreeNode, kw_only=True):
         uniform = jax.random.uniform(key, (len(self.levels), num))
         for level, u in zip(reversed(self.levels), uniform, strict=True):
             sums = _partial_sums(_group(level, index))
-            below = sum(
-                (x <= u * sums[-1]).astype(jnp.int32) for x in sums
-            )  # leaves without priority are never the first above
+            # Leaves without priority are never the first above.
+            below = sum((x <= u * sums[-1]).astype(jnp.int32) for x in sums)
             index = index * FAN_OUT + below
         return index
 

@@ -10,9 +10,8 @@ from rlkit.errors import require
 from rlkit.validation import Count, Episodes, LargeCount, PositiveInt
 
 DEFAULT_CHECKPOINTS = 20
-REPLAY_LIMIT = (
-    2 * 1024**3
-)  # replay memory, in bytes over all seeds, up to which checkpoints include it by default
+# Replay memory, in bytes over all seeds, up to which checkpoints include it by default.
+REPLAY_LIMIT = 2 * 1024**3
 ENVIRONMENTS_LIMIT = 256 * 1024**2  # states of host environments, in bytes over all seeds
 Shard = Literal["data", "seeds", "both"]
 Overlap = Literal["none", "acting", "update"]

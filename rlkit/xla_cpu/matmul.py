@@ -98,9 +98,8 @@ _matmul.defjvp(_matmul_jvp, symbolic_zeros=True)
 
 def _by_inputs(x: Array, dweights: Array) -> Array:
     """x @ dweights, whose transpose multiplies [I, B] by [B, O]."""
-    columns = jax.lax.optimization_barrier(
-        x.T
-    )  # otherwise XLA would transpose inside the product again
+    # Otherwise XLA would transpose inside the product again.
+    columns = jax.lax.optimization_barrier(x.T)
     return jax.lax.dot_general(columns, dweights, (((0,), (0,)), ((), ())))
 
 

@@ -217,10 +217,11 @@ def test_the_std_is_the_same_in_every_state(key):
 def test_dict_observations_do_not_depend_on_the_order_of_keys(key):
     """A space and observations whose keys come in different orders mean the same."""
     parts = {"z": spaces.Box(-1.0, 1.0, (2,)), "a": spaces.Discrete(3), "m": spaces.MultiBinary(4)}
+    # Gymnasium sorts only the first.
     forward, backward = (
         spaces.Dict(parts),
         spaces.Dict(OrderedDict(parts)),
-    )  # gymnasium sorts only the first
+    )
     assert (list(forward.spaces), list(backward.spaces)) == (["a", "m", "z"], ["z", "a", "m"])
     assert [type(leaf) for leaf in leaves(forward)] == [
         spaces.Discrete,

@@ -78,9 +78,8 @@ def test_exploration_is_the_action_with_noise_of_unit_actions(key):
     """
     agent = deterministic_actor_critic(OBS, ACTIONS["asymmetric"], SMALL)
     params, obs = jax.device_get(jax.jit(agent.init)(key)), np.zeros((20_000, 3), np.float32)
-    np.testing.assert_array_equal(
-        jax.jit(agent.act)(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]]
-    )  # there are no biases yet
+    # There are no biases yet.
+    np.testing.assert_array_equal(jax.jit(agent.act)(params["actor"], obs[:1]), [[0.0, 0.0, 0.0]])
     noisy = jax.jit(lambda params: explore(agent, params, obs, key))
     action = np.asarray(noisy(params))
     half_width = np.array([1.0, 5.0, 0.25])

@@ -116,9 +116,8 @@ def test_multi_discrete(key, start):
     np.testing.assert_array_equal(mode - space.start, [[1, 0]])
     samples = samples[:, 0] - space.start
     joint = np.array([[((samples == (i, j)).all(-1)).mean() for j in range(3)] for i in range(2)])
-    np.testing.assert_allclose(
-        joint, np.outer(first, second), atol=5 * 0.5 / np.sqrt(4000)
-    )  # the choices are independent
+    # The choices are independent
+    np.testing.assert_allclose(joint, np.outer(first, second), atol=5 * 0.5 / np.sqrt(4000))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2)])

@@ -37,9 +37,8 @@ print("finished", run + 1)
 @pytest.mark.full
 @pytest.mark.process
 def test_fifty_vmapped_fits_finish():
-    environment = {
-        name: value for name, value in os.environ.items() if name != "XLA_FLAGS"
-    }  # one device, as users have
+    # One device, as users have.
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     environment["JAX_PLATFORMS"] = "cpu"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -49,9 +49,8 @@ def test_convolutions_are_normalised_over_the_channels_of_a_pixel(key):
     q_values = jax.jit(agent.q_values)
     values = q_values(params, obs)
     assert np.isfinite(values).all() and values.shape == (2, 2)
-    np.testing.assert_allclose(
-        q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3
-    )  # brightness is gone
+    # Brightness is gone
+    np.testing.assert_allclose(q_values(params, 2 * obs), values, rtol=1e-2, atol=1e-3)
 
 
 def test_without_it_there_are_no_parameters_for_it(key):

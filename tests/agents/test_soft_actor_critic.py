@@ -194,9 +194,8 @@ def test_reads_every_observation_space(key, kind):
 
     mode, q_values = map(np.asarray, program(params, obs, unit))
     assert (mode.shape, q_values.shape) == ((BATCH, 2, 3), (2, BATCH))
-    assert (
-        len({round(float(v), 6) for v in mode[:, 0, 0]}) > 1
-    )  # the observation matters to the policy
+    # The observation matters to the policy.
+    assert len({round(float(v), 6) for v in mode[:, 0, 0]}) > 1
     same_action = np.asarray(program(params, obs, np.broadcast_to(unit[:1], unit.shape))[1])
     assert len({round(float(v), 6) for v in same_action[0]}) > 1  # and to the critics
     first = jax.tree.map(lambda x: np.broadcast_to(x[:1], x.shape), obs)

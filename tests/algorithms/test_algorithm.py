@@ -131,9 +131,8 @@ def test_process_batch_runs_on_every_minibatch(key, make_env, make_agent, one_it
     )
     assert algorithm.custom == ("loss", "process_batch")
     metrics = one_iteration(algorithm, make_agent(env), env, key)[-1]
-    np.testing.assert_allclose(
-        metrics["advantage_mean"], 3.0, atol=1e-5
-    )  # after standardisation, before the loss
+    # After standardisation, before the loss.
+    np.testing.assert_allclose(metrics["advantage_mean"], 3.0, atol=1e-5)
 
 
 def test_log_probs_belong_to_the_unclipped_action(key, make_env, make_agent, one_iteration):

@@ -168,9 +168,8 @@ class Spy:
 def test_acting_normalises_and_tells_progress(key):
     from rlkit.ops.running_stats import fold, init_stats
 
-    stats = fold(
-        init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0])
-    )  # mean 2, deviation 2
+    # Mean 2, deviation 2
+    stats = fold(init_stats(jax.ShapeDtypeStruct((), jnp.float32)), jnp.array([0.0, 4.0]))
     policy = PolicyState(
         params="p",
         obs_stats=stats,

@@ -28,9 +28,8 @@ BATCH = Replayed(
     weight=jnp.array([1.0, 0.5, 1.0]),
     index=jnp.arange(3),
 )
-PARAMS = jnp.array(
-    [[1.0, 4.0], [6.0, 5.0]]
-)  # [states, actions]: in state 1 the first action seems best
+# [states, actions]: in state 1 the first action seems best
+PARAMS = jnp.array([[1.0, 4.0], [6.0, 5.0]])
 TARGETS = jnp.array([[0.0, 0.0], [2.0, 8.0]])  # the copy would choose the second
 VALUES = np.array([1.0, 4.0, 1.0])
 

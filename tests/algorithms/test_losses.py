@@ -62,16 +62,15 @@ def test_a2c_loss(stub_agent):
     log_prob = np.array([-1.0, -2.0, -3.0]) + np.log(RATIO)
     policy_loss = -(log_prob * [1.0, 2.0, -1.0]).mean()
     np.testing.assert_allclose(metrics["policy_loss"], policy_loss, rtol=1e-5)
-    np.testing.assert_allclose(
-        metrics["value_loss"], 5.0 / 3, rtol=1e-5
-    )  # [2², 1², 0²], not halved: as in SB3
+    # [2², 1², 0²], not halved: as in SB3
+    np.testing.assert_allclose(metrics["value_loss"], 5.0 / 3, rtol=1e-5)
     np.testing.assert_allclose(loss, policy_loss + 0.5 * 5.0 / 3 - 0.1 * 0.2, rtol=1e-5)
 
 
 def test_at_index_picks_and_its_gradient_goes_to_what_was_picked():
-    values = jnp.array(
+    values = jnp.array(  # [2, M, A]
         [[[1.0, 2.0, jnp.inf], [3.0, 4.0, 5.0]], [[6.0, 7.0, 8.0], [9.0, 10.0, jnp.nan]]]
-    )  # [2, M, A]
+    )
     index = jnp.array([1, 0])
     np.testing.assert_array_equal(at_index(values, index), [[2.0, 3.0], [7.0, 9.0]])
     gradient = jax.grad(lambda v: at_index(v, index).sum())(values)

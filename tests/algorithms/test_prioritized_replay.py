@@ -92,9 +92,8 @@ def test_draws_follow_priorities_and_weights_make_up_for_them():
     probability = np.array([1, 4, 1, 0.5]) / 6.5
     for progress in (0.0, 0.5, 1.0):
         batch = sample(buffer, memory, jax.random.key(1), jnp.float32(progress))
-        np.testing.assert_array_equal(
-            batch.index, batch.reward
-        )  # row · N + column, and that number was the reward
+        # Row · N + column, and that number was the reward.
+        np.testing.assert_array_equal(batch.index, batch.reward)
         shares = np.bincount(np.asarray(batch.index), minlength=4) / 20_000
         np.testing.assert_allclose(shares, probability, atol=0.015)
         beta = BETA + progress * (1 - BETA)

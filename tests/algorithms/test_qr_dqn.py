@@ -29,10 +29,11 @@ BATCH = Replayed(
     weight=jnp.ones(3),
     index=jnp.arange(3),
 )
+# [N, A]
 PARAMS = {
     "now": jnp.array([[0.0, 1.0], [2.0, 1.0]]),
     "next": jnp.array([[9.0, 0.0], [9.0, 0.0]]),
-}  # [N, A]
+}
 TARGETS = {"now": jnp.full((2, 2), jnp.nan), "next": jnp.array([[2.0, 0.0], [4.0, 8.0]])}
 # Means of next actions: 3 and 4 by the target network, which takes (0, 8), 9 and 0 by the present
 # one, which takes (2, 4).

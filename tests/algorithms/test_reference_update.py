@@ -186,9 +186,8 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
     @quick_jit
     def program():
         state = algorithm.init(agent, env, init_key, total_steps=160.0)
-        learner = state.learner.replace(
-            env_steps=state.learner.env_steps.add(40)
-        )  # a quarter of the run is over
+        # A quarter of the run is over.
+        learner = state.learner.replace(env_steps=state.learner.env_steps.add(40))
         after, rollout, _ = algorithm.collect(agent, env, state.replace(learner=learner))
         builder = algorithm.batch_builder
         dataset = builder.ingest(agent, after.learner, (), rollout)[1]
@@ -198,9 +197,8 @@ def test_update_equals_the_plain_one(key, make_env, make_agent, quick_jit, name,
 
     params, rollout, plan, learner, metrics = jax.device_get(program())
     ends = rollout.terminated & ~rollout.truncated, rollout.truncated & ~rollout.terminated
-    assert all(
-        bool(end[:-1].any()) for end in ends
-    )  # the rollout holds both kinds of end, and not only in its last row
+    # The rollout holds both kinds of end, and not only in its last row.
+    assert all(bool(end[:-1].any()) for end in ends)
 
     epochs, size = (3, 64) if name == "ppo" else (1, 64)
     for order in plan.reshape(epochs, -1):

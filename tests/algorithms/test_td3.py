@@ -106,9 +106,8 @@ def test_smoothing_by_hand():
 def test_smoothing_has_the_spread_that_was_asked_for(key):
     smooth = jax.jit(lambda action: smoothed(action, TD3Config(), key))
     middle = np.asarray(smooth(np.zeros((20_000, 2), np.float32)))
-    np.testing.assert_allclose(
-        middle.std(0), 0.2 * 0.9787, rtol=0.02
-    )  # a normal deviate clipped to ± 2.5 of its deviations
+    # A normal deviate clipped to ± 2.5 of its deviations.
+    np.testing.assert_allclose(middle.std(0), 0.2 * 0.9787, rtol=0.02)
     assert np.abs(middle).max() == 0.5 and abs(np.corrcoef(middle.T)[0, 1]) < 0.03
     edge = np.asarray(smooth(np.ones((1000, 2), np.float32)))
     assert edge.max() == 1.0 and edge.min() == 0.5

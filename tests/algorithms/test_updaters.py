@@ -172,9 +172,8 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_counted(batch):
     good = updater_of(optimizer=optax.adam(0.1))
     again, metrics = step(good, after, 1.0)
     assert float(metrics["sum/skipped_updates"]) == 0.0
-    jax.tree.map(
-        np.testing.assert_array_equal, again.params, step(good)[0].params
-    )  # as if the bad one had not been
+    # As if the bad one had not been.
+    jax.tree.map(np.testing.assert_array_equal, again.params, step(good)[0].params)
 
 
 def group_loss(name):
@@ -739,9 +738,8 @@ def test_packed_parameters_are_changed_as_a_vector(is_packed):
     chosen = [
         x.outvars[0].aval.shape for x in eqns_of(jaxpr.jaxpr) if x.primitive.name == "select_n"
     ]
-    assert chosen.count((16,)) == (
-        4 if is_packed else 3
-    )  # clipping, Adam's moments, and parameters where they are packed
+    # Clipping, Adam's moments, and parameters where they are packed.
+    assert chosen.count((16,)) == (4 if is_packed else 3)
     assert chosen.count((3, 4)) == (0 if is_packed else 1)
 
 

@@ -278,9 +278,10 @@ def test_a_stopped_run_resumes_as_if_it_had_not_been(tmp_path, monkeypatch):
     dropped = [
         json.loads(line) for line in Path("run/metrics.dropped.jsonl").read_text().splitlines()
     ]
+    # Nothing trained
     assert [row["text"] for row in dropped] == [
         f"stopped after {reached[-1]:,} environment steps: SIGTERM"
-    ]  # nothing trained
+    ]
 
 
 @pytest.mark.full

@@ -203,11 +203,12 @@ def check_command(name, arguments):
 def test_settings_have_names_of_their_own():
     """Flags have no prefix, so two with the same name would collide."""
     for entry in ALGORITHMS.values():
+        # The latter holds those of loggers and checkpoints.
         kinds = [
             entry.config,
             agent_entry(entry.agent).config,
             TrainerConfig,
-        ]  # the latter holds those of loggers and checkpoints
+        ]
         names = [*RUN_FLAGS, *(flag for kind in kinds for flag in flags.flags(kind))]
         assert len(names) == len(set(names))
 

@@ -24,11 +24,12 @@ STEP_TIMEOUT = 3.0
 PATIENCE = 15.0
 FAULTY = 2  # the copy that misbehaves; an evaluation of 2 episodes has none of that number
 FAULTY_STEP = 75  # of that copy: 300 of all, in the third of four outer iterations
+# The last one that is complete when the fault comes.
 STEPS_PER_CHECKPOINT, NUM_CHECKPOINTS, LAST = (
     128,
     4,
     2,
-)  # the last one that is complete when the fault comes
+)
 
 MODULE = f"""
 import itertools
@@ -178,9 +179,8 @@ def test_a_run_survives_the_fault_of_an_environment(
     assert len(said) == 1 and re.match(case.message, said[0]), err
     assert err.count("rlkit: error:") == (1 if case.code == 1 else 0)
     assert {text: err.count(text) for text in case.shown} == dict.fromkeys(case.shown, 1), err
-    assert err.count("Traceback (most recent call last):") == case.shown.count(TRACEBACK[0]), (
-        err
-    )  # none of rlkit's own
+    # None of rlkit's own
+    assert err.count("Traceback (most recent call last):") == case.shown.count(TRACEBACK[0]), err
 
     (began,) = map(float, record.read_text().split())  # one, or several copies have misbehaved
     waited = STEP_TIMEOUT if case.fault.startswith("hangs") else 0.0
@@ -188,9 +188,8 @@ def test_a_run_survives_the_fault_of_an_environment(
 
     last = read_records(run_dir / "metrics.jsonl")[-1]
     assert last.env_steps == LAST * STEPS_PER_CHECKPOINT
-    assert (last.kind == "error") == (
-        case.code == 1
-    )  # the watchdog ends a process that can write nothing any more
+    # The watchdog ends a process that can write nothing any more.
+    assert (last.kind == "error") == (case.code == 1)
     assert case.code != 1 or said[0].removeprefix("rlkit: error: ") in (last.text or "")
     assert checkpoints(run_dir)[-1] == LAST
 

@@ -341,6 +341,7 @@ def test_an_environment_that_fails_is_no_mistake_in_the_arguments(walks, capsys,
         "rlkit: error: in evaluation, environment 0 raised RuntimeError: the floor is wet in step 2"
         " (action " in said
     )
+    # Not run into one line.
     assert (
         f'\n  File "{tmp_path}/my_package/walks.py", line ' in said.partition("rlkit: error: ")[2]
-    )  # not run into one line
+    )

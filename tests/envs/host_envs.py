@@ -59,10 +59,11 @@ class Echo(gymnasium.Env):
     """Observes the last action and random values, in any spaces; ends with probability 0.1."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space):
+        # Each seeds its own
         self.observation_space, self.action_space = (
             copy.deepcopy(observation_space),
             action_space,
-        )  # each seeds its own
+        )
         self.actions: list[Any] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):

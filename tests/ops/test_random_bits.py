@@ -34,9 +34,8 @@ def test_at_the_ends_of_the_bits(high, low):
 def test_uniform_floats_are_below_one():
     assert float(as_uniform(np.uint32(2**32 - 1))) == 1 - 2.0**-24  # rounding must not make it 1
     fractions = np.sort(as_uniform(jax.random.bits(jax.random.key(0), (10_000,), jnp.uint32)))
-    assert np.abs(fractions - np.arange(10_000) / 10_000).max() < 1.63 / np.sqrt(
-        10_000
-    )  # Kolmogorov-Smirnov, 1 %
+    # Kolmogorov-Smirnov, 1 %
+    assert np.abs(fractions - np.arange(10_000) / 10_000).max() < 1.63 / np.sqrt(10_000)
 
 
 @pytest.mark.parametrize("limit", [3, 7, 100])

@@ -110,9 +110,8 @@ def test_constant_data():
 
 
 def test_normalize_by_hand_and_clip():
-    stats = fold(
-        init_stats(jax.ShapeDtypeStruct((), jnp.float32)), np.array([0.0, 4.0])
-    )  # mean 2, variance 4
+    # Mean 2, variance 4
+    stats = fold(init_stats(jax.ShapeDtypeStruct((), jnp.float32)), np.array([0.0, 4.0]))
     found = normalize(stats, np.array([2.0, 4.0, -2.0, 1e6, -1e6]))
     np.testing.assert_allclose(found, [0.0, 1.0, -2.0, 10.0, -10.0], rtol=1e-6)
     np.testing.assert_allclose(normalize(stats, np.array([1e6]), clip=3.0), [3.0])

@@ -92,9 +92,8 @@ def test_radam_by_hand():
         math.sqrt((r - 4) * (r - 2) * limit / ((limit - 4) * (limit - 2) * r)) if r > 5 else 4.0
         for r in rho
     ]
-    np.testing.assert_allclose(
-        sizes, 0.1 * np.array(rectified), rtol=0.02
-    )  # 0.999**t is coarse in float32
+    # 0.999**t is coarse in float32.
+    np.testing.assert_allclose(sizes, 0.1 * np.array(rectified), rtol=0.02)
     assert rectified[4] == 4.0 > rectified[5]
 
 

@@ -105,9 +105,8 @@ class Stairs:
 
     max_episode_steps = 8
     observation_space = spaces.Box(-8.0, 8.0, (2,))
-    action_space = spaces.Box(
-        np.float32([-1.0, -3.0]), np.float32([1.0, 2.0])
-    )  # the second one does nothing
+    # The second one does nothing.
+    action_space = spaces.Box(np.float32([-1.0, -3.0]), np.float32([1.0, 2.0]))
 
     def reset(self, key):
         return (jnp.int32(0), jnp.int32(0)), jnp.zeros(2)

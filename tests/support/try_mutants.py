@@ -24,6 +24,7 @@ LEFT_OUT = shutil.ignore_patterns(
 PASSED, FAILED = 0, 1  # of pytest
 LONGEST = 600  # seconds for the tests of one mutant, or of one file without a mutant
 RAISED = re.compile(r"^\S+:\d+: (\w+)$", re.MULTILINE)  # where pytest's report of an error ends
+# Errors of a mutant that is no valid code.
 BROKEN = {
     "AttributeError",
     "ImportError",
@@ -32,7 +33,7 @@ BROKEN = {
     "SyntaxError",
     "TypeError",
     "UnboundLocalError",
-}  # errors of a mutant that is no valid code
+}
 
 
 def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:

@@ -326,9 +326,8 @@ def test_the_saved_policy_acts_and_evaluates(tiny, tmp_path):
     policy = load_policy(run_dir, "latest", env=host(4, floats=True), agent=agent_for(env))
     np.testing.assert_array_equal(policy.state.obs_stats.mean, trainer.state.learner.obs_stats.mean)
     found = policy.evaluate(4)
-    np.testing.assert_array_equal(
-        found["return"], wanted["return"]
-    )  # nothing in the environment is random
+    # Nothing in the environment is random.
+    np.testing.assert_array_equal(found["return"], wanted["return"])
     actions = policy(np.zeros((2, 2), np.float32))
     assert actions.shape == (2,) and actions[0] == actions[1]
     policy.env.close()
@@ -372,18 +371,16 @@ def test_an_interrupted_run_keeps_what_it_learned(tiny, monkeypatch):
         )
         with pytest.raises(EnvFailedError):
             trainer.run(0)
-        finished = {"none": 3, "update": 3}[
-            overlap
-        ]  # of 8 steps each; the 30th fails in the fourth rollout
+        # Of 8 steps each; the 30th fails in the fourth rollout.
+        finished = {"none": 3, "update": 3}[overlap]
         assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8
         assert trainer.state.learner.updates.to_int() == finished * 2
         monkeypatch.setattr(Faulty, "is_broken", False)
         trainer.run()
         assert trainer.state.learner.env_steps.to_int() == finished * 8 + 40
 
-        monkeypatch.setattr(
-            Faulty, "is_broken", True
-        )  # once more, in a single step: nothing of the first failure is left
+        # Once more, in a single step: nothing of the first failure is left.
+        monkeypatch.setattr(Faulty, "is_broken", True)
         with pytest.raises(EnvFailedError):
             trainer.train_step()
         assert trainer.env_steps == trainer.state.learner.env_steps.to_int() == finished * 8 + 40

@@ -83,9 +83,8 @@ def test_of_a_run_without_evaluations_it_is_the_latest(tiny, tmp_path):
     with build(config) as trainer:
         trainer.run(0)
     assert load_policy(tmp_path / "run").checkpoint_step == 3
-    assert (
-        main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
-    )  # as the end of `rlkit train` suggests
+    # As the end of `rlkit train` suggests.
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2"]) == 0
     with pytest.raises(
         CheckpointError, match=r"no step .* has a finite score.*; restore the latest"
     ):

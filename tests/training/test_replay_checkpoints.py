@@ -184,9 +184,8 @@ def test_a_memory_that_is_saved_comes_back(make, tmp_path, kind, save_replay):
     with make(run, save_replay, kind) as resumed:
         state = resumed.init(0)
         assert jax.tree.leaves(state.local.memory)
-        assert (
-            kind == "host" or tree_digest(state.local.memory) == memory
-        )  # on the host, cut where the episodes were
+        # On the host, cut where the episodes were.
+        assert kind == "host" or tree_digest(state.local.memory) == memory
         resumed.run()
         assert (
             resumed.could_sample == [True]
@@ -229,9 +228,10 @@ def test_the_option_may_change_on_the_way(make, tmp_path):
         trainer.run(0)
     with make(run, False, stop=2) as trainer:
         trainer.run(0)
+        # To the bit
         assert tree_digest(trainer.state) == tree_digest(
             make(None).load_checkpoint(tmp_path / "whole", 2)
-        )  # to the bit
+        )
     assert not any("was not saved" in text for text in texts(run))
     assert holds_memory(steps / "1") and not holds_memory(steps / "2")
     with make(run, True) as trainer:
@@ -295,9 +295,8 @@ def test_single_steps_and_epochs_fill_it_first(make, tmp_path):
     for step, taken in (("train_step", ITERATION), ("train_epoch", OUTER)):
         other = make(None)
         other.load_checkpoint(tmp_path / "run", 1)
-        assert (
-            other.save_checkpoint(tmp_path / f"{step}-before") == 1
-        )  # nothing was filled yet, and nothing is saved
+        # Nothing was filled yet, and nothing is saved.
+        assert other.save_checkpoint(tmp_path / f"{step}-before") == 1
         getattr(other, step)()
         assert other.could_sample == [True]
         assert (

@@ -364,9 +364,8 @@ def test_extension_continues_with_outer_iterations_of_the_same_size(make, tmp_pa
     whole = make(tmp_path / "run", num_checkpoints=None, total_steps=96, epochs_per_checkpoint=2)
     whole.run(0)
     whole.close()
-    longer = make.again(
-        tmp_path / "run", total_steps=160
-    )  # 96 steps were 3 outer iterations of 2 x 16
+    # 96 steps were 3 outer iterations of 2 x 16.
+    longer = make.again(tmp_path / "run", total_steps=160)
     assert (longer.plan.num_checkpoints, longer.plan.epochs_per_checkpoint) == (5, 2)
     assert float(longer.state.learner.total_steps) == 160
     compiled = longer.compiler.count
@@ -374,9 +373,8 @@ def test_extension_continues_with_outer_iterations_of_the_same_size(make, tmp_pa
         len(longer.run()) == 2
         and longer.env_steps == longer.state.learner.env_steps.to_int() == 160
     )
-    assert (
-        longer.compiler.count == compiled
-    )  # the functions that the shorter run compiled still fit
+    # The functions that the shorter run compiled still fit.
+    assert longer.compiler.count == compiled
     longer.close()
     assert (
         yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["trainer"]["total_steps"]
@@ -415,9 +413,8 @@ def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
     )
     finished.close()
     after = hashes(tmp_path / "run")
-    assert {name for name in before if before[name] != after.get(name)} == {
-        "metrics.jsonl"
-    }  # says so, in one row
+    # Says so, in one row.
+    assert {name for name in before if before[name] != after.get(name)} == {"metrics.jsonl"}
     assert "is finished" in read_records(tmp_path / "run" / "metrics.jsonl")[-1].text
 
 

@@ -104,6 +104,7 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
     history = trainer.run(0)
     assert len(history) == 3 and history == trainer.history.evaluations
     for row in history:
+        # Counter reports nothing: no done_info.
         assert set(row) == {
             "return",
             "length",
@@ -111,7 +112,7 @@ def test_run_returns_one_evaluation_per_outer_iteration(tiny):
             "sampled_length",
             "env_steps",
             "updates",
-        }  # Counter reports nothing: no done_info
+        }
         of_episodes = [x for name, x in row.items() if name not in ("env_steps", "updates")]
         assert all(type(x) is np.ndarray and x.shape == (3,) for x in of_episodes)
     assert [row["env_steps"] for row in history] == [32, 64, 96]
@@ -188,11 +189,12 @@ def test_evaluation_off_or_not_due_is_an_empty_dict(tiny, enabled):
         callbacks=[diary := Diary()],
     )
     history = trainer.run(0)
+    # The last one is always evaluated.
     assert [bool(row) for row in history] == [
         False,
         enabled,
         enabled,
-    ]  # the last one is always evaluated
+    ]
     assert [record.env_steps for record in logger.of("eval")] == ([64, 96] if enabled else [])
     assert [call[1] for call in diary.calls if call[0] == "evaluation"] == (
         [2, 3] if enabled else []
@@ -288,9 +290,8 @@ def test_training_by_hand_is_run(tiny):
     for _ in range(6):
         trainer.train_step()
     counted = trainer.state.learner.env_steps.to_int()
-    assert (
-        trainer.env_steps == counted == 96 and trainer.outer_iteration == 0
-    )  # outside the plan, but counted
+    # Outside the plan, but counted.
+    assert trainer.env_steps == counted == 96 and trainer.outer_iteration == 0
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)  # noqa: E731
     jax.tree.map(close, trainer.evaluate(), last)
 
@@ -474,9 +475,8 @@ def test_rollout_plays_whole_episodes(tiny):
     for i, length in enumerate(played["length"]):
         done = played["terminated"][i] | played["truncated"][i]
         assert done[length - 1] and not done[: length - 1].any()
-        np.testing.assert_array_equal(
-            played["obs"][i, :length, 0], np.arange(length)
-        )  # Counter observes the time
+        # Counter observes the time
+        np.testing.assert_array_equal(played["obs"][i, :length, 0], np.arange(length))
         np.testing.assert_array_equal(
             played["obs"][i, :length, 1],
             np.cumsum(played["action"][i, :length]) - played["action"][i, :length],
@@ -628,11 +628,12 @@ def test_log_every_and_checkpoint_every(tiny, tmp_path):
         num_checkpoints=5, log_every=2, checkpoint_every=3, logger=logger, checkpointer=config
     )
     trainer.run(0)
+    # The last one always
     assert [record.env_steps // 32 for record in logger.of("train")] == [
         2,
         4,
         5,
-    ]  # the last one always
+    ]
     assert steps(tmp_path / "steps") == [0, 3, 5]
     trainer.close()
 
@@ -951,9 +952,8 @@ def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
     trainer.close()
     assert steps(run / "checkpoints") == [0]
     assert "NonFiniteError" in read_records(run / "metrics.jsonl")[-1].text
-    assert "custom" in yaml.safe_load(
-        (run / "config.yaml").read_text()
-    )  # a loss of one's own is no RunConfig
+    # A loss of one's own is no RunConfig.
+    assert "custom" in yaml.safe_load((run / "config.yaml").read_text())
 
 
 # Files

@@ -161,9 +161,8 @@ def test_compiles_to_products_that_sum_over_the_last_axis_of_the_first_factor(
 def test_layers_of_networks_are_such_products():
     network = make_network(lambda rngs: Linear(64, 2, scale=1.0))
     params = jax.jit(network.init)(jax.random.key(0))
-    np.testing.assert_allclose(
-        jax.jit(network.apply)(params, np.eye(64)), params["kernel"]
-    )  # the bias is 0
+    # The bias is 0
+    np.testing.assert_allclose(jax.jit(network.apply)(params, np.eye(64)), params["kernel"])
 
     def multiply(x, weights):
         return network.apply({**params, "kernel": weights}, x)

@@ -58,12 +58,13 @@ def test_vectors_may_gain_leading_axes():
 def test_long_leaves_stay_as_they_are():
     packing = Packing(TREE, longest=1)
     packed = packing.pack(TREE)
+    # Count; loss and nothing; done; weights.
     assert [x.shape for x in packed] == [
         (1,),
         (1,),
         (2,),
         (2, 3),
-    ]  # count; loss and nothing; done; weights
+    ]
     assert packed[-1] is TREE["weights"]
     assert_same(packing.unpack(packed), TREE)
 

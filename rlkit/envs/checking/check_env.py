@@ -65,9 +65,8 @@ class CheckReport:
 
     name: str
     findings: tuple[Finding, ...]
-    measured: dict[str, float] = dataclasses.field(
-        default_factory=dict
-    )  # steps, episodes and speed of host environments
+    # Steps, episodes and speed of host environments.
+    measured: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -66,9 +66,8 @@ def seeds(key: Key, num_envs: int, share: tuple[int, int] = WHOLE) -> list[int]:
     They come from `np.random.SeedSequence` over the words of the key, so runs with different keys
     share none. (Seeds s, s + 1, … would give runs with seeds 0, 1, 2 nearly the same episodes.)
     """
-    words = np.asarray(jax.random.key_data(key)).reshape(
-        -1, jax.random.key_data(key).shape[-1]
-    )  # [S, words]
+    # [S, words]
+    words = np.asarray(jax.random.key_data(key)).reshape(-1, jax.random.key_data(key).shape[-1])
     require(
         num_envs % len(words) == 0,
         f"{num_envs} environments cannot be split evenly over {len(words)} seeds",

@@ -141,9 +141,8 @@ class EnvPoolAdapter:
         `key` is [], or [S] with a block of N / S environments per key.
         """
         self.close()
-        int32_seeds = [
-            seed >> 1 for seed in seeds(key, self.num_envs, self.share)
-        ]  # the range that EnvPool accepts; Atari's seeds may not be negative
+        # The range that EnvPool accepts; Atari's seeds may not be negative.
+        int32_seeds = [seed >> 1 for seed in seeds(key, self.num_envs, self.share)]
         try:
             with ignore_precision_warnings():
                 # EnvPool seeds environments only when it creates them.

@@ -13,11 +13,12 @@ from rlkit.errors import SpaceError, require
 from rlkit.spaces import Space, jax_dtype
 from rlkit.types import Obs
 
+# EnvPool's bookkeeping, not part of the environment.
 OWN_INFO = {
     "env_id",
     "players",
     "elapsed_step",
-}  # EnvPool's bookkeeping, not part of the environment
+}
 
 
 @contextlib.contextmanager
@@ -65,9 +66,8 @@ def observation(space: Space, raw: Obs) -> Obs:
         return {name: observation(part, raw[name]) for name, part in space.spaces.items()}
     if _is_channels_first(space):
         raw = np.ascontiguousarray(np.moveaxis(raw, 1, -1))
-    return raw.astype(
-        jax_dtype(space), copy=False
-    )  # EnvPool's arrays are newly allocated in every step
+    # EnvPool's arrays are newly allocated in every step.
+    return raw.astype(jax_dtype(space), copy=False)
 
 
 def rescaled(space: Space) -> spaces.Box:

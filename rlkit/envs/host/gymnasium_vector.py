@@ -32,9 +32,8 @@ ADD_MAIN_GUARD = (
     " and must not start the training again), or use vectorization='sync'"
 )
 
-StepResult = tuple[
-    Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]
-]  # observations are buffers that the next step overwrites
+# Observations are buffers that the next step overwrites.
+StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
 class InProcessEnvs:
@@ -176,9 +175,8 @@ class WorkerEnvs:
                     raise self._worker_died(waiting[fd], phase)
                 poll.unregister(fd)
                 del waiting[fd]
-            seconds += min(
-                time.monotonic() - before, 2.0
-            )  # no more than that, or a process that was suspended would time out
+            # No more than that, or a process that was suspended would time out.
+            seconds += min(time.monotonic() - before, 2.0)
             if waiting and self._timeout is not None and seconds >= self._timeout:
                 raise self._timed_out(sorted(waiting.values()), phase)
 
@@ -257,9 +255,8 @@ def _start(
         context == "forkserver"
     ):  # the fork server imports this once for all workers; no effect if it already runs
         multiprocessing.get_context(context).set_forkserver_preload([GuardFactory.__module__])
-    vector = AsyncVectorEnv.__new__(
-        AsyncVectorEnv
-    )  # created without __init__ first: if that failed, the workers would be unreachable
+    # Created without __init__ first: if that failed, the workers would be unreachable.
+    vector = AsyncVectorEnv.__new__(AsyncVectorEnv)
     late = threading.Event()
     seconds = max(timeout or 0.0, START_SECONDS)
     timer = threading.Timer(seconds, _give_up, args=(vector, late))
@@ -300,9 +297,8 @@ def _refuse_without_guard() -> None:
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         if process.name.startswith("Worker<"):
-            os._exit(
-                EXIT_NO_GUARD
-            )  # one worker of many; the parent process reports the reason once
+            # One worker of many; the parent process reports the reason once.
+            os._exit(EXIT_NO_GUARD)
         raise ConfigError(
             f"this script starts worker processes whenever it is imported; {ADD_MAIN_GUARD}"
         )

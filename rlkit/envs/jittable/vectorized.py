@@ -153,9 +153,8 @@ class VectorizedEnv:
                 index = jnp.where(pending, jnp.arange(block), self.num_envs)
                 put = functools.partial(where_rows, pending)
             else:
-                (index,) = jnp.nonzero(
-                    pending, size=block, fill_value=self.num_envs
-                )  # num_envs marks unused slots
+                # num_envs marks unused slots
+                (index,) = jnp.nonzero(pending, size=block, fill_value=self.num_envs)
                 put = functools.partial(_put, index)
             number = index if tries is None else index + tries[index] * self.num_envs
             fresh, fresh_obs = reset(number)

@@ -20,9 +20,8 @@ from rlkit.validation import MAX_EPISODES
 EVALUATION_SEED = 1_000_003
 
 
-@dataclasses.dataclass(
-    frozen=True, kw_only=True, eq=False
-)  # spaces are not hashable, but `jax.jit(evaluator)` needs a hash
+# Spaces are not hashable, but `jax.jit(evaluator)` needs a hash.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluator:
     """Runs exactly `num_episodes` episodes, with deterministic actions and again with sampled ones.
 

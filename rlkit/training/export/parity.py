@@ -98,9 +98,8 @@ def observations(
             values = mean + np.sqrt(variance) * normal
             drawn.append(np.clip(values, *bounds(leaf)).astype(leaf.dtype))
         else:
-            own: Any = copy.deepcopy(
-                leaf
-            )  # sampling from the environment's would move its generator on
+            # Sampling from the environment's would move its generator on.
+            own: Any = copy.deepcopy(leaf)
             own.seed(SEED)
             drawn.append(np.stack([own.sample() for _ in range(number)]))
     if isinstance(space, spaces.Dict) and has_mask(space):

@@ -117,6 +117,5 @@ def entry_text(entry: PlainData) -> str:
 
 
 def array_bytes(array: np.ndarray) -> memoryview:
-    return (
-        np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    )  # bfloat16 has no buffer protocol of its own
+    # bfloat16 has no buffer protocol of its own.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -98,9 +98,8 @@ def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS
         group = top / path.lstrip("/")
         files |= {folder / name for folder in (group, *group.parents) if folder.is_relative_to(top)}
     limits = [text.strip() for text in map(_read, files)]
-    return min(
-        (int(text) for text in limits if text.isdecimal()), default=None
-    )  # version 2 writes "max" for no limit
+    # Version 2 writes "max" for no limit.
+    return min((int(text) for text in limits if text.isdecimal()), default=None)
 
 
 def _policy_shape(module: RLModule) -> PolicyState:

@@ -219,10 +219,10 @@ def _in_groups(states: Plain, sizes: Sequence[int], num_seeds: int) -> list[Plai
             f"environments that were saved in {len(groups)} groups cannot be divided into"
             f' {len(sizes)} (overlap="acting" has two)'
         )
-    of_seeds = [
+    of_seeds = [  # [S][N]
         [state for group in groups for state in _slice(group, seed, num_seeds)]
         for seed in range(num_seeds)
-    ]  # [S][N]
+    ]
     count = len(sizes)
     return [[x for own in of_seeds for x in _slice(own, part, count)] for part in range(count)]
 

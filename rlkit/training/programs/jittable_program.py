@@ -34,9 +34,8 @@ class DeviceProgram:
         # An outer iteration is one call, which donates its state.
         self.unfinished: tuple[PyTree, int] | None = None
         self.warm_up_metrics: Metrics = {}
-        self.on_warm_up: Callable[[int], None] = lambda rollouts: (
-            None
-        )  # nor does it warm up in parts
+        # Nor does it warm up in parts.
+        self.on_warm_up: Callable[[int], None] = lambda rollouts: None
         module = share_of(module, compiler.devices)
         counters: Callable[[PyTree], Counters] | None = getattr(module, "counters", None)
 

@@ -23,9 +23,8 @@ def test_observations_are_stacked_grey_frames():
     assert env.action_space == gymnasium.spaces.Discrete(4)
     obs, _ = env.reset(seed=1)
     assert (obs.shape, obs.dtype) == ((84, 84, 4), np.uint8) and obs in env.observation_space
-    assert all(
-        np.array_equal(obs[..., 0], obs[..., frame]) for frame in (1, 2, 3)
-    )  # padded with the first one
+    # Padded with the first one.
+    assert all(np.array_equal(obs[..., 0], obs[..., frame]) for frame in (1, 2, 3))
     before = obs
     obs, *_ = env.step(1)
     assert np.array_equal(obs[..., :3], before[..., 1:])  # the newest is the last

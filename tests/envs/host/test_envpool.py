@@ -71,9 +71,8 @@ def test_every_row_of_cartpole_obeys_the_physics_also_after_an_end(cartpole):
     ends = step.terminated | step.truncated
     assert ends[:-1].sum() > 100
     np.testing.assert_allclose(step.next_obs, cartpole_successor(obs, actions), atol=2e-6)
-    np.testing.assert_array_equal(
-        step.reward, np.ones_like(step.reward)
-    )  # a reset row has reward 0
+    # A reset row has reward 0.
+    np.testing.assert_array_equal(step.reward, np.ones_like(step.reward))
 
 
 def test_cartpole_ends_where_the_pole_falls_and_starts_near_zero(cartpole):
@@ -355,9 +354,8 @@ def test_threads_start_with_reset_and_end_with_close():
     def count():
         return len(os.listdir("/proc/self/task"))
 
-    key = jax.random.split(jax.random.key(0), 2)[
-        0
-    ]  # whatever threads JAX starts, it has started now
+    # Whatever threads JAX starts, it has started now.
+    key = jax.random.split(jax.random.key(0), 2)[0]
     before = count()
     adapter = EnvPoolAdapter("HalfCheetah-v5", 4, num_threads=3)
     assert count() == before

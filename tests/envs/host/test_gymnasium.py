@@ -631,9 +631,8 @@ def test_real_simulators(env_id, shape, limit, tmp_path, monkeypatch):
     }
     if env_id in needed and importlib.util.find_spec(needed[env_id]) is None:
         pytest.skip(f"{needed[env_id]} is not installed")
-    monkeypatch.chdir(
-        tmp_path
-    )  # MuJoCo writes its warnings to MUJOCO_LOG.TXT in the working directory
+    # MuJoCo writes its warnings to MUJOCO_LOG.TXT in the working directory.
+    monkeypatch.chdir(tmp_path)
     adapter, state, obs = start(env_id, 2, seed=4)
     assert obs.shape == (2, *shape) and adapter.max_episode_steps == limit
     assert obs.dtype == (np.uint8 if env_id.startswith("ALE") else np.float32)

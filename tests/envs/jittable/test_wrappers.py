@@ -152,9 +152,8 @@ def test_rescale_action_is_affine_in_every_dimension(key):
 def test_flatten_orders_like_jax_and_encodes_discrete_parts(key):
     env = FlattenObservation(Structured())
     _, obs = env.reset(key)
-    np.testing.assert_array_equal(
-        obs, [0.5, 7, 0, 1, 0, 0, 1, 0, 1, 0, 1, 0]
-    )  # a; m = 1 of 2, 3 of {1,2,3}; z = 6 of {5,6,7}
+    # A; m = 1 of 2, 3 of {1,2,3}; z = 6 of {5,6,7}.
+    np.testing.assert_array_equal(obs, [0.5, 7, 0, 1, 0, 0, 1, 0, 1, 0, 1, 0])
     np.testing.assert_array_equal(env.observation_space.low, [-1, -2] + [0] * 10)
     np.testing.assert_array_equal(env.observation_space.high, [1, np.inf] + [1] * 10)
     assert obs.dtype == env.observation_space.dtype == np.float32

@@ -78,12 +78,13 @@ def test_observations_are_codes_and_what_was_asked_for(key):
     assert obs["direction"] == state.state.agent.direction
     assert obs["goal"].tolist() == BE_ON_FLOOR["goal"]
     assert env.observation_space["goal"].nvec.min() == 15  # kinds of goals
+    # Positions
     assert (
         suite.make("XLand-MiniGrid-R9-25x25", observe_task=True)
         .observation_space["goal"]
         .nvec.tolist()
         == [25] * 5
-    )  # positions
+    )
 
 
 @pytest.mark.full

@@ -85,9 +85,8 @@ def test_exactly_the_first_episodes_by_index(episodes):
     found = jax.jit(evaluator)(POLICY)
     lengths = np.array(first_lengths(4, episodes, evaluator.seed))
     for name in ("length", "sampled_length"):
-        np.testing.assert_array_equal(
-            found[name], lengths
-        )  # short episodes are not over-counted: each environment plays one
+        # Short episodes are not over-counted: each environment plays one.
+        np.testing.assert_array_equal(found[name], lengths)
     np.testing.assert_array_equal(found["return"], lengths * (lengths + 1) / 2)
     np.testing.assert_array_equal(found["done_info"]["time"], lengths)
     np.testing.assert_array_equal(
@@ -101,9 +100,8 @@ def test_ends_when_the_last_episode_has():
     found = jax.block_until_ready(jax.jit(evaluator)(POLICY))
     jax.effects_barrier()
     rounds = np.array(found["length"]).reshape(2, 4)
-    assert (
-        len(calls) == 2 * 4 * rounds.max(1).sum()
-    )  # deterministic and sampled, 4 environments, to the longest of each round
+    # Deterministic and sampled, 4 environments, to the longest of each round.
+    assert len(calls) == 2 * 4 * rounds.max(1).sum()
 
 
 def test_a_step_limit_cuts_episodes():
@@ -150,15 +148,13 @@ class Mirror(Recorder):
 
 def test_observations_are_normalised_by_the_frozen_statistics():
     env = vectorize(Echo(), 4)
-    policy = POLICY.replace(
-        obs_stats=fold(init_stats(jnp.zeros(1)), jnp.array([[4.0], [8.0]]))
-    )  # mean 6, deviation 2
+    # Mean 6, deviation 2
+    policy = POLICY.replace(obs_stats=fold(init_stats(jnp.zeros(1)), jnp.array([[4.0], [8.0]])))
     raw = jax.jit(make_evaluator(env, Mirror(), num_episodes=4))(POLICY)
     found = jax.jit(make_evaluator(env, Mirror(), num_episodes=4))(policy)
     np.testing.assert_allclose(found["return"], (raw["return"] - 6.0) / 2.0, rtol=1e-5)
-    np.testing.assert_allclose(
-        found["sampled_return"], -found["return"], rtol=1e-6
-    )  # deterministic and sampled stand apart
+    # Deterministic and sampled stand apart.
+    np.testing.assert_allclose(found["sampled_return"], -found["return"], rtol=1e-6)
 
 
 def test_every_training_seed_faces_the_same_episodes(tiny):

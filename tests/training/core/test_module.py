@@ -142,9 +142,8 @@ def test_the_trainer_calls_the_same_outer_iteration(tiny, fitted):
     state = trainer.state.replace(
         learner=trainer.state.learner.replace(total_steps=fitted[1][0].learner.total_steps)
     )
-    assert (
-        trainer.plan.total_steps == 96
-    )  # the fixture's horizon is another one: compare what it does not touch
+    # The fixture's horizon is another one: compare what it does not touch.
+    assert trainer.plan.total_steps == 96
     assert_trees_close(state.local.env_state, fitted[1][0].local.env_state, 1e-6)
 
 
@@ -181,10 +180,11 @@ def test_an_evolution_strategy_is_fitted_and_trained(tiny, tmp_path):
         np.testing.assert_allclose(
             [row["return"] for row in history], found["eval"]["return"], rtol=1e-4
         )
+        # Without counters, steps count
         assert (trainer.env_steps, trainer.plan.total_steps) == (
             100,
             100,
-        )  # without counters, steps count
+        )
     records = [
         record
         for record in read_records(tmp_path / "run" / "metrics.jsonl")
@@ -309,11 +309,12 @@ def test_small_arrays_go_through_the_loop_as_vectors_where_that_is_faster(
 
 
 STEP = {"num_steps": 1, "updates_per_step": 0.5}
+# One update or two of an iteration.
 SOME_DUE = {
     "num_steps": 1,
     "updates_per_step": 0.75,
     "priority_exponent": 0.6,
-}  # one update or two of an iteration
+}
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,8 @@ def test_no_flipped_bit_goes_unnoticed(three_steps, place):
             )
             assert [step for step, _ in restored.skipped] == [3] * (restored.step == 2)
             fell_back += restored.step == 2
-    assert (
-        fell_back >= 3
-    )  # two JSON items and at least the data; Orbax does not read every file back
+    # Two JSON items and at least the data; Orbax does not read every file back.
+    assert fell_back >= 3
 
 
 def largest(step: pathlib.Path) -> pathlib.Path:

@@ -102,9 +102,8 @@ def test_the_error_names_the_largest_capacity_that_fits(tiny, num_seeds):
     assert 0 < need(largest) <= 0.9 * available
     with pytest.raises(ConfigError, match=f"lower replay_buffer_capacity to {largest} "):
         need(largest + num_envs)
-    assert (
-        memory.check_replay(module, num_seeds, None) > available
-    )  # nobody knows how much there is
+    # Nobody knows how much there is.
+    assert memory.check_replay(module, num_seeds, None) > available
 
 
 @pytest.mark.parametrize("available", [1, 400])
@@ -289,6 +288,5 @@ def test_a_run_announces_it(tiny, tmp_path):
         r" here$",
         texts[0],
     )
-    assert (
-        texts[1].startswith("training to") and len(texts) == 2
-    )  # the memory is saved, of which there is nothing to say
+    # The memory is saved, of which there is nothing to say.
+    assert texts[1].startswith("training to") and len(texts) == 2

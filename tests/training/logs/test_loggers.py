@@ -221,9 +221,8 @@ def test_an_outcome_goes_to_those_that_publish():
 def test_console_lines(capsys):
     logger = ConsoleLogger()
     logger.log(record(1_250_000, metrics={"eval/avg_return": 123.456, "eval/done_info/x": 1.0}))
-    logger.log(
-        record(1_250_000, metrics={"eval/avg_return": 1.0}, seed=2)
-    )  # of several seeds, only their mean is shown
+    # Of several seeds, only their mean is shown.
+    logger.log(record(1_250_000, metrics={"eval/avg_return": 1.0}, seed=2))
     logger.log(
         record(
             0, metrics={"eval/avg_return": 1.0, **{f"eval/done_info/{name}": 1.0 for name in "xyz"}}

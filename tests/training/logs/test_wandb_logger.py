@@ -146,9 +146,8 @@ def test_wandb_failures_cost_one_warning(tmp_path, monkeypatch, caplog):
     for step in range(5):
         logger.log(record(step))
     logger.close()
-    assert [row["env_steps"] for row in run.rows] == list(
-        range(5)
-    )  # the refused ones were sent later
+    # The refused ones were sent later.
+    assert [row["env_steps"] for row in run.rows] == list(range(5))
     assert len(read_records(tmp_path / "metrics.jsonl")) == 5
     assert logger.loggers["WandbLogger"].failures == 4
     first, last = (each.getMessage() for each in caplog.records)
@@ -196,9 +195,8 @@ def test_only_rows_that_wandb_may_have_lost_are_sent_again(tmp_path, monkeypatch
     for step in range(110, 250, 10):
         resumed.log(record(step))
     assert [row["env_steps"] for row in first.rows] == list(range(0, 200, 10))
-    assert [row["env_steps"] for row in second.rows] == list(
-        range(140, 250, 10)
-    )  # up to 130 a minute had passed
+    # Up to 130 a minute had passed.
+    assert [row["env_steps"] for row in second.rows] == list(range(140, 250, 10))
 
 
 @pytest.mark.fast

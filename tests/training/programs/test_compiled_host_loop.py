@@ -297,9 +297,8 @@ def test_a_failing_step_leaves_the_last_finished_update(
         trainer.train_epoch()
         with pytest.raises(error, match="on fire" if error is EnvFailedError else None):
             trainer.train_epoch()
-        finished = (
-            failing - 1
-        )  # overlapped too: the update during a failing step is finished, of the rollout before it
+        # Overlapped too: the update during a failing step is finished, of the rollout before it.
+        finished = failing - 1
         counts = jax.tree.map(
             np.unique, (trainer.state.learner.env_steps.low, trainer.state.learner.updates.low)
         )

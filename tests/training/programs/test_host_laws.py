@@ -26,11 +26,12 @@ from rlkit.training.programs.players import make_player
 from rlkit.training.programs.schedules.base import LoopState
 from rlkit.training.programs.schedules.overlapped import first_rollout
 
+# Of 3 environments, an update for each.
 SINGLE_STEPS = {
     "num_steps": 1,
     "updates_per_step": 1 / 3,
     "learning_rate": 0.05,
-}  # of 3 environments, an update for each
+}
 PARTS = " in parts"  # of an algorithm whose actions are a dict
 IN_PARTS = [f"{name}{PARTS}" for name in ("ppo", "a2c", "ppo.gru")]
 OVERLAPS = ("none", "acting")  # "update" collects by the same functions
@@ -106,9 +107,8 @@ def test_host_equals_jitted(name, tiny):
 
     on_device, (rollout, _) = jax.jit(modules[0].get_batch)(on_device, jnp.int32(0))
     on_host, batch = host.single_schedule.get_batch(on_host, 0)
-    found = batch.rollout.replace(
-        extras=rollout.extras
-    )  # the host counts them later, in the compiled update
+    # The host counts them later, in the compiled update.
+    found = batch.rollout.replace(extras=rollout.extras)
     before = modules[0].algorithm.prefill_collects(modules[0].env) * 24
     assert rollout.reward.shape == (8, 3) and rollout.done.any()
     ends = rollout.truncated.any() and rollout.terminated.any()
