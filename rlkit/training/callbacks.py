@@ -278,7 +278,8 @@ class EarlyStopping(Callback):
 
     The evaluations are compared by their mean over episodes and seeds. The one before training does
     not count. A stop takes effect as `Callback` says. A run that was ended stays so when it is
-    resumed; to train on, leave the callback out.
+    resumed; to train on, change the arguments, or leave the callback out. A resumed run goes on
+    counting, unless another measurement is compared.
 
     Args:
         threshold: ends the run at a value of at least this. None: no threshold.
@@ -357,13 +358,22 @@ class EarlyStopping(Callback):
 
     def state(self) -> PlainData:
         """The best value, the number of evaluations since, and why the run was ended, if it was."""
-        return {"best": self.best, "since": self.since, "reason": self.reason}
+        counted = {"best": self.best, "since": self.since, "reason": self.reason}
+        return counted | {"arguments": self._arguments}
 
     def restore(self, state: PlainData) -> None:
-        """Continues from there."""
+        """Continues from there, as far as it was counted for the same purpose."""
+        before = state.get("arguments", self._arguments)
+        if before["measurement"] != self.measurement:
+            state = {}
         self.best: float | None = state.get("best")
         self.since: int = state.get("since", 0)
-        self.reason: str | None = state.get("reason")
+        self.reason: str | None = state.get("reason") if before == self._arguments else None
+
+    @property
+    def _arguments(self) -> PlainData:
+        names = ("threshold", "patience", "min_improvement", "measurement")
+        return {name: getattr(self, name) for name in names}
 
 
 class WallTimeLimit(Callback):
