@@ -288,8 +288,7 @@ class Reporter:
             self._log_text("warning", resets_in_evaluation(_env_of(self.run), broken), moment)
         self._examine(evaluation, moment)
         if isinstance(extra, dict):
-            added = {f"eval/{name}": float(value) for name, value in extra.items()}
-            records[-1].metrics.update(added)
+            records[-1].metrics.update(_added(extra, records[-1].metrics))
         self._log_records([record for record in records if record.metrics])
         self.run.metrics |= records[-1].metrics
         if isinstance(extra, str):
@@ -311,7 +310,13 @@ class Reporter:
     def _seen_by(self, eval_fn: EvalFn, state: PyTree) -> str | dict[str, float] | None:
         """What the user's function says of a state, which it gets whole: in process 0 alone."""
         whole = self.run.gathered(state)
-        return eval_fn(whole) if self.run.processes.is_main else None
+        found = eval_fn(whole) if self.run.processes.is_main else None
+        require(
+            found is None or isinstance(found, str | dict),
+            f"eval_fn returned {found!r}",
+            'return text, numbers by name such as {"distance": 0.5}, or None',
+        )
+        return found
 
     def _moment_of(self, finished: Finished) -> Moment:
         """When the outer iteration ended, by the module's own exact counters if it has any."""
@@ -448,6 +453,17 @@ def encoding_announcements(run: Run) -> list[str]:
     space = module.env.observation_space
     note = encoding_note(space, config)
     return [*([] if note is None else [note]), *image_notes(space, config)]
+
+
+def _added(extra: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
+    """The numbers that `eval_fn` returned, as metrics beside the evaluation's `own`."""
+    for name, value in extra.items():
+        known = isinstance(name, str) and (isinstance(value, bool) or _is_real(value))
+        fix = "return numbers by name, such as the .mean() of an array"
+        require(known, f"eval_fn returned {name!r}: {value!r}, which is not a number", fix)
+        taken = f"eval_fn returned {name!r}, which evaluations measure themselves"
+        require(f"eval/{name}" not in own, taken, "choose another name")
+    return {f"eval/{name}": float(value) for name, value in extra.items()}
 
 
 def _is_real(value: object) -> bool:
