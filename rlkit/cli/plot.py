@@ -1,6 +1,7 @@
 """`rlkit plot`: plots the learning curves of one or several runs, or a learning rate."""
 
 import dataclasses
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from rlkit.errors import ConfigError, require
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.logs.loaded_run import holds_run, load_run
+from rlkit.training.phase_plan import steps_of_phases
 from rlkit.validation import PositiveInt
 
 COMMAND = "rlkit plot"
@@ -138,7 +140,16 @@ def _plot_schedule(path: str, output: str, title: str | None) -> os.PathLike[str
     check_optimizer(described)
     from rlkit.training.logs.schedule_plot import plot_schedule
 
-    schedule = described.learning_rate_schedule
-    about = f"{config.algorithm} on {config.env.id}: {schedule} learning rate"
     steps = config.trainer.total_steps
-    return plot_schedule(described, output, total_steps=steps, title=title or about)
+    schedule = f"{described.learning_rate_schedule} learning rate"
+    later: list[tuple[float, OptimizerConfig]] = []
+    if config.curriculum is not None:
+        from rlkit.training.phases import with_overrides
+
+        phases = config.curriculum.phases
+        described, *others = (with_overrides(described, phase) for phase in phases)
+        *ends, steps = itertools.accumulate(steps_of_phases(config.curriculum, config.trainer))
+        later = [(end / steps, settings) for end, settings in zip(ends, others, strict=True)]
+        schedule = f"learning rate in {len(phases)} phases"
+    about = title or f"{config.algorithm} on {config.env.id}: {schedule}"
+    return plot_schedule(described, output, total_steps=steps, later=later, title=about)

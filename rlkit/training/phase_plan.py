@@ -24,7 +24,7 @@ def plan_phases(
 
     Raises `ConfigError` if the lengths contradict each other.
     """
-    steps = _steps(curriculum, config, prefill_steps)
+    steps = steps_of_phases(curriculum, config, prefill_steps)
     wanted = [
         max(1, math.ceil(count / size))
         for count, size in zip(steps, env_steps_per_iteration, strict=True)
@@ -99,8 +99,13 @@ def extended(plan: Plan, total_steps: int, current: int) -> Plan:
     return plan_of_phases((*plan.phases[:-1], last), plan.prefill_steps, current)
 
 
-def _steps(curriculum: Curriculum, config: TrainerConfig, prefill_steps: int) -> list[int]:
-    """Environment steps that the phases ask for, without the prefill."""
+def steps_of_phases(
+    curriculum: Curriculum, config: TrainerConfig, prefill_steps: int = 0
+) -> list[int]:
+    """Environment steps that the phases ask for, without the prefill.
+
+    Raises `ConfigError` if the lengths contradict each other.
+    """
     phases, total = curriculum.phases, config.total_steps
     asked = [phase.steps or 0 for phase in phases]
     if total is not None:

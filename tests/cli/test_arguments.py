@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import yaml
 
 from rlkit.cli import train
 from rlkit.cli.main import main
+from rlkit.training.logs import schedule_plot
 
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
 MISTAKES = {
@@ -503,3 +505,25 @@ def test_the_schedule_of_an_algorithm_of_ones_own_is_unknown(tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
     assert main(["plot", "--schedule", "mine.yaml"]) == 2
     assert "parts built in Python (algorithm.optimizer), which its" in capsys.readouterr().err
+
+
+@pytest.mark.fast
+def test_the_schedule_of_a_curriculum_is_that_of_its_phases(tmp_path, monkeypatch):
+    figures, new_figure = [], schedule_plot.new_figure
+    monkeypatch.setattr(
+        schedule_plot, "new_figure", lambda size: figures.append(new_figure(size)) or figures[-1]
+    )
+    phases = [{"steps": 300}, {"hyperparameters": {"learning_rate_schedule": "constant"}}]
+    settings = {
+        "algorithm": "ppo",
+        "env": {"id": "gymnax/CartPole-v1"},
+        "hyperparameters": {"learning_rate": 1e-3, "learning_rate_schedule": "linear"},
+        "trainer": {"total_steps": 1000},
+        "curriculum": phases,
+    }
+    (tmp_path / "phases.yaml").write_text(yaml.safe_dump(settings))
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", "--schedule", "phases.yaml", "--output", "rate.svg"]) == 0
+    x, y = figures[0].axes[0].lines[0].get_data()
+    assert x[-1] == 1000
+    np.testing.assert_allclose(y[[0, 200, 299, 301, 1000]], [1e-3, 8e-4, 7.01e-4, 1e-3, 1e-3])

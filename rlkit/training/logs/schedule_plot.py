@@ -1,6 +1,7 @@
 """The picture of a learning rate's schedule."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -19,17 +20,22 @@ def plot_schedule(
     output: str | os.PathLike[str],
     *,
     total_steps: int | None = None,
+    later: Sequence[tuple[float, OptimizerConfig]] = (),
     title: str = "",
 ) -> Path:
     """Plots the learning rate over a run, as png, pdf or svg; returns the file's path.
 
     The x-axis is in environment steps if `total_steps` says how many the run has, else in per cent.
+    `later` are the settings of the later phases of a curriculum, each with the progress at which it
+    begins.
     Raises `ConfigError` for settings that do not fit together, or if the file cannot be written.
     """
     output = Path(output).expanduser()
     require_format(output)
     progress = np.linspace(0.0, 1.0, NUM_POINTS, dtype=np.float32)
     rates = np.asarray(schedule_of(config)(jnp.asarray(progress)))
+    for start, phase in later:
+        rates = np.where(progress < start, rates, schedule_of(phase)(jnp.asarray(progress)))
     figure = new_figure((6.8, 3.2))
     axes = figure.add_subplot()
     axes.plot(progress * (total_steps or 100), rates, color="#0072B2", lw=2)
