@@ -42,6 +42,8 @@ class Overrides:
             f"process_gradients must be a function of the gradients, got {shown(own)}",
             "pass a function",
         )
+        if own is not None:
+            _require_callable("process_gradients", own, "(gradients)", returns="gradients")
 
     def step(self, config: OptimizerConfig, loss: LossFn) -> GradientStep:
         """The gradient step of an algorithm with one loss, except for what is overridden.
@@ -55,7 +57,7 @@ class Overrides:
             f"pass loss=f, with f{_ARGUMENTS}",
         )
         if callable(own):
-            _require_callable("loss", own)
+            _require_callable("loss", own, _ARGUMENTS)
         return self._step(config, own if callable(own) else loss)
 
     def steps(
@@ -75,7 +77,7 @@ class Overrides:
         for name, loss in own.items():
             require(name in losses, f"there is no loss {name!r}", did_you_mean(name, losses))
             require(callable(loss), f"the loss {name!r} must be a function, got {loss!r}", fix)
-            _require_callable(f"the loss {name!r}", loss)
+            _require_callable(f"the loss {name!r}", loss, _ARGUMENTS)
         return tuple(
             self._step(config, own.get(name, loss), group, every)
             for name, (loss, group, every) in losses.items()
@@ -106,13 +108,19 @@ class Overrides:
 _ARGUMENTS = "(agent, params, target_params, batch, key)"
 
 
-def _require_callable(what: str, loss: LossFn) -> None:
-    """Raises `ConfigError` for a function that does not take what losses are called with."""
+def _require_callable(
+    what: str,
+    function: Callable[..., object],
+    arguments: str,
+    *,
+    returns: str = "(loss, metrics)",
+) -> None:
+    """Raises `ConfigError` for a function that does not take what it is called with."""
     try:
-        inspect.signature(loss).bind(*_ARGUMENTS.strip("()").split(", "))
+        inspect.signature(function).bind(*arguments.strip("()").split(", "))
     except TypeError as error:
         raise ConfigError(
-            f"{what} cannot be called ({error}); write f{_ARGUMENTS} -> (loss, metrics)"
+            f"{what} cannot be called ({error}); write f{arguments} -> {returns}"
         ) from None
     except ValueError:  # of what is written in C, nothing is known
         return

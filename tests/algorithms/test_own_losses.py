@@ -190,6 +190,10 @@ def test_keys_of_batches_differ_between_updates_and_devices(key):
             {"process_gradients": 0.5},
             "process_gradients must be a function of",
         ),
+        (
+            {"process_gradients": lambda gradients, key: gradients},
+            r"process_gradients cannot be called .*'key'.*write f\(gradients\) -> gradients",
+        ),
     ],
 )
 def test_overrides_of_another_form_are_refused(settings, message):

@@ -39,6 +39,10 @@ MISTAKES = [
     ({"callbacks": [3]}, "3 is not a Callback; pass a list of instances of subclasses of rlkit.C"),
     ({"callbacks": print}, "callbacks must be a list, got <built-in"),
     ({"eval_fn": 3}, "eval_fn must be a function of the state, got 3"),
+    (
+        {"checkpointer": {"directory": "x"}},
+        "checkpoints to {'directory': 'x'}; pass a CheckpointerConfig, the path of a directory, or",
+    ),
 ]
 
 

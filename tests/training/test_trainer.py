@@ -726,6 +726,19 @@ def test_eval_fn(tiny):
     ]
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (3.0, r"eval_fn returned 3.0; return text, numbers by name"),
+        ({"error": np.zeros(2)}, r"'error': array\(\[0., 0.\]\), which is not a number; return"),
+        ({"avg_return": -1.0}, "'avg_return', which evaluations measure themselves; choose"),
+    ],
+)
+def test_an_eval_fn_that_returns_something_else(tiny, answer, told):
+    with pytest.raises(ConfigError, match=told):
+        tiny.trainer(logger=Memory(), eval_fn=lambda state: answer).run(0)
+
+
 def test_counters_are_exact_beyond_their_words(tiny):
     trainer = tiny.trainer(logger=(logger := Memory()))
     state = trainer.init(0)
@@ -1033,6 +1046,13 @@ def test_hparams_of_parts_have_the_names_of_a_run_config(tiny):
             self.rate, self._hidden = 0.5, 3
 
     assert hparams_to_dict(Mine())["rate"] == 0.5
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("what", [3, None, "ppo", rlkit.ppo, rlkit.PPOConfig, np.zeros(3)])
+def test_what_has_no_settings_is_refused(what):
+    with pytest.raises(ConfigError, match=r"there are no settings in .*; pass a config, an algor"):
+        hparams_to_dict(what)
 
 
 def test_none_switches_logs_and_checkpoints_off(tiny, tmp_path, capsys):

@@ -16,7 +16,7 @@ from rlkit.agents.registry import agent_entry, make_agent
 from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import algorithm_entry, make_algorithm
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require
+from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require, shown
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
@@ -80,6 +80,7 @@ def hparams_to_dict(what: Any) -> PlainData:
 
     `what` is a config or plain data, an algorithm, an agent, an environment or a module. Names are
     those of a `RunConfig`; what a registry cannot rebuild is described as far as it can be read.
+    Raises `ConfigError` for anything else.
     """
     if isinstance(what, dict):
         return run_config.flat_settings(what)
@@ -91,9 +92,15 @@ def hparams_to_dict(what: Any) -> PlainData:
     for name, kind in kinds.items():
         if isinstance(what, kind):
             return run_config.flat_settings(_described(name, what))
-    if dataclasses.is_dataclass(what) and not isinstance(what, Module):
+    if dataclasses.is_dataclass(what) and not isinstance(what, Module | type):
         return run_config.flat_settings(what)
-    return run_config.flat_settings(plain(what))
+    described = plain(what)
+    require(
+        isinstance(described, dict),
+        f"there are no settings in {shown(what)}",
+        "pass a config, an algorithm, an agent, an environment or a module, such as rlkit.ppo()",
+    )
+    return run_config.flat_settings(described)
 
 
 def _settings_within(algorithm: Algorithm) -> TrainerConfig:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rlkit.errors import CheckpointError, ConfigError, require
+from rlkit.errors import CheckpointError, ConfigError, require, shown
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.directories import absolute_path
@@ -349,6 +349,11 @@ def _settings(
     if isinstance(checkpointer, CheckpointerConfig):
         settings = checkpointer
     elif checkpointer is not None:
+        require(
+            isinstance(checkpointer, str | os.PathLike),
+            f"cannot save checkpoints to {shown(checkpointer)}",
+            "pass a CheckpointerConfig, the path of a directory, or a Checkpointer",
+        )
         settings = _in_directory(settings or CheckpointerConfig(), checkpointer)
     if settings is not None and settings.directory is None and directory is not None:
         settings = _in_directory(settings, directory)
