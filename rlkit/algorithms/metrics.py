@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from rlkit.ops.over_devices import pmean, psum
+from rlkit.ops.over_devices import psum
 from rlkit.types import Metrics
 from rlkit.xla_cpu.packing import Packed
 
@@ -36,14 +36,18 @@ def not_measured(like: Metrics) -> Metrics:
 
 
 def over_devices(metrics: Metrics, axis_name: str | None) -> Metrics:
-    """Reduced over the mapped axis of devices, if there is one: `sum/…` adds up, all others are
-    averaged.
+    """Reduced over the mapped axis of devices, if there is one: `sum/…` adds up, all others average
+    what is not NaN, see `reduce_metrics`.
     """
     if axis_name is None:
         return metrics
     sums = {name: x for name, x in metrics.items() if name.startswith("sum/")}
     means = {name: x for name, x in metrics.items() if name not in sums}
-    sums, means = psum(sums, axis_name), pmean(means, axis_name)
+    known = {name: ~jnp.isnan(x) for name, x in means.items()}
+    counts = {name: x.astype(float) for name, x in known.items()}
+    means = {name: jnp.where(known[name], x, 0) for name, x in means.items()}
+    sums, means, counts = psum((sums, means, counts), axis_name)
+    means = {name: x / counts[name] for name, x in means.items()}  # NaN if it is on all devices
     return {name: (sums if name in sums else means)[name] for name in metrics}
 
 

@@ -15,7 +15,7 @@ from rlkit.agents.configs import ActorCriticConfig
 from rlkit.algorithms.a2c import a2c
 from rlkit.algorithms.compatibility import check_compatible
 from rlkit.algorithms.configs import A2CConfig, PPOConfig
-from rlkit.algorithms.metrics import reduce_metrics
+from rlkit.algorithms.metrics import over_devices, reduce_metrics
 from rlkit.algorithms.on_policy_batches import OnPolicyBatch, scale_rewards
 from rlkit.algorithms.ppo import ppo
 from rlkit.errors import ConfigError, SpaceError
@@ -213,6 +213,21 @@ def test_moments_over_devices():
     mean, variance = jax.vmap(lambda half: moments(half, "d"), axis_name="d")(x)
     np.testing.assert_allclose(mean, [3.0, 3.0])
     np.testing.assert_allclose(variance, [3.5, 3.5])
+
+
+def test_metrics_over_devices_leave_out_what_was_not_measured():
+    nan = float("nan")
+    own = {
+        "some": jnp.array([1.0, nan, 4.0]),
+        "none": jnp.full(3, nan),
+        "whole": jnp.array([1, 2, 6]),
+        "sum/steps": jnp.array([1, 2, 3]),
+    }
+    found = jax.vmap(lambda metrics: over_devices(metrics, "d"), axis_name="d")(own)
+    wanted = {"some": 2.5, "none": nan, "whole": 3.0, "sum/steps": 6}
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], [value] * 3, err_msg=name)
 
 
 def stacked_rows(library, rows):
